@@ -1,0 +1,1 @@
+//! `askd` lets an agent without a screen ask a person and wait.

@@ -1,0 +1,2 @@
+//! The `askd` binary.
+fn main() {}

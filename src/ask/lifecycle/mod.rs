@@ -1,0 +1,496 @@
+//! The life of an ask as a state machine: `step(event, now) -> (ask, effects)`.
+//!
+//! It decides and remembers; it does nothing. The broker saves the new ask and only then acts on
+//! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
+//! what is still owed. Who calls it: the broker, and nobody else.
+
+mod settling;
+mod showing;
+
+#[cfg(test)]
+mod properties;
+
+use super::{
+    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, Reply, RequestId, Rules, ShortId, Time,
+    TimeoutPolicy,
+};
+
+/// Where an ask is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Stored and being shown; nothing says yet that a person can see it, and no clock runs.
+    Posting,
+    /// Shown, and answerable until `answer_by`.
+    Open {
+        /// When the clock started.
+        shown_at: Time,
+        /// When it ends.
+        answer_by: Time,
+    },
+    /// Decided, once and for ever.
+    Settled {
+        /// How it ended.
+        outcome: Outcome,
+        /// When.
+        at: Time,
+        /// When the clock had started, if it had.
+        shown_at: Option<Time>,
+    },
+}
+
+/// How an ask ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// An allowed person gave a complete, valid answer.
+    Answered {
+        /// What.
+        answers: Answers,
+        /// Who.
+        by: Person,
+    },
+    /// A person dismissed it.
+    Dismissed {
+        /// Who.
+        by: Person,
+    },
+    /// The agent or an operator withdrew it.
+    Withdrawn,
+    /// Shown, and nobody answered in time.
+    TimedOut,
+    /// It could not be shown.
+    Undelivered {
+        /// Why not.
+        cause: Cause,
+    },
+}
+
+/// Why an ask could not be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Posted again as often as allowed: this many times.
+    RetriesUsedUp(u8),
+    /// What no retry can mend, in words.
+    Never(String),
+}
+
+/// One blocked call that waits for the outcome, by the request that made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// Names its response file.
+    pub request_id: RequestId,
+    /// The content of its request: the same id with other content is a mistake of the agent.
+    pub digest: Digest,
+    /// Echoed in its response.
+    pub op_code: Option<String>,
+    /// What it wants done at a timeout.
+    pub on_timeout: TimeoutPolicy,
+    /// The random id of the process that holds the call.
+    pub process: Option<String>,
+    /// It was withdrawn by itself: it is told so, whatever comes of the ask.
+    pub withdrawn: bool,
+    /// How far its response is.
+    pub response: Response,
+}
+
+/// How far a waiter's response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Response {
+    /// There is nothing to say yet.
+    Undecided,
+    /// To be written and synced under a name of our own.
+    Owed,
+    /// Written and synced; only the rename is left. After a crash, a missing file means that it
+    /// was published.
+    Ready,
+    /// It was there for the waiter to take.
+    Published,
+}
+
+/// What was posted for one route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Widget {
+    /// Which try this is, from 1.
+    pub attempt: u8,
+    /// How far it is.
+    pub phase: Phase,
+    /// The channel's ids of what was posted; the last one is the card people use.
+    pub messages: Vec<String>,
+}
+
+/// How far a widget is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Waits in our own queue: not sooner than `not_before`, not later than `until`.
+    Queued {
+        /// The backoff of a retry.
+        not_before: Time,
+        /// When waiting is given up.
+        until: Time,
+    },
+    /// Sent; the channel has not said anything.
+    Sent {
+        /// When.
+        at: Time,
+        /// How long we wait for a word.
+        render_by: Time,
+    },
+    /// The channel's word was lost: it may be up or not.
+    Unknown {
+        /// When it was sent.
+        at: Time,
+        /// How many looks into the history were begun.
+        looks: u8,
+        /// When the next one is due.
+        look_at: Time,
+    },
+    /// The channel has it.
+    Up {
+        /// When it was listed or accepted.
+        at: Time,
+        /// Whether there is proof that it was displayed.
+        proven: bool,
+        /// When, without proof, the next route is shown too; `None` once that is done.
+        fall_back_at: Option<Time>,
+    },
+    /// Could not be posted; nothing is up.
+    Failed {
+        /// Why, if no retry can mend it; `None`: retries used up.
+        never: Option<String>,
+    },
+    /// Says how it ended; nothing is left to do.
+    Closed,
+}
+
+/// What one person has answered so far on one widget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoFar {
+    /// The route of the widget.
+    pub route: usize,
+    /// Who.
+    pub person: Person,
+    /// One entry per question; `None`: not dealt with yet.
+    pub given: Vec<Option<Given>>,
+}
+
+/// All that makes an ask.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    /// Minted by the host.
+    pub id: AskId,
+    /// Minted by the host.
+    pub short_id: ShortId,
+    /// The folder it came from.
+    pub group: Group,
+    /// What is asked.
+    pub content: Content,
+    /// Who may answer, how long, how often.
+    pub rules: Rules,
+    /// What it is joined by.
+    pub key: Option<Digest>,
+    /// Which run of the agent asks.
+    pub session: Option<String>,
+    /// The call that waits.
+    pub waiter: Waiter,
+}
+
+/// Where a reply came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The widget of this route.
+    Route(usize),
+    /// Somebody who holds the inbox token: the operator.
+    Token,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// Another call waits for the same ask.
+    Join(Box<Waiter>),
+    /// A waiting call was withdrawn by the agent.
+    Withdraw(RequestId),
+    /// An operator withdrew the whole ask.
+    Cancel,
+    /// The queue of the route's channel has reached this widget.
+    Turn {
+        /// The route.
+        route: usize,
+    },
+    /// What came of sending it.
+    Posted {
+        /// The route.
+        route: usize,
+        /// The try it belongs to.
+        attempt: u8,
+        /// What the channel said.
+        posted: Posted,
+    },
+    /// What a look into the channel's history found.
+    Looked {
+        /// The route.
+        route: usize,
+        /// What it found.
+        found: Found,
+    },
+    /// Something shows that a person could see it.
+    Proof {
+        /// The route.
+        route: usize,
+    },
+    /// A person replied.
+    Replied {
+        /// On which widget, or with the token.
+        source: Source,
+        /// Who.
+        person: Person,
+        /// What.
+        reply: Reply,
+    },
+    /// A response is synced under our own name.
+    ResponseReady(RequestId),
+    /// A response is where its waiter looks for it.
+    ResponsePublished(RequestId),
+    /// A widget says how the ask ended.
+    WidgetClosed {
+        /// The route.
+        route: usize,
+    },
+}
+
+/// What came of a post.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Posted {
+    /// Up, and that is proof enough that people can see it; the channel's id of the message.
+    Shown(String),
+    /// Taken by the channel, not proven to be displayed; the channel's id of the message.
+    Accepted(String),
+    /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
+    NotPosted {
+        /// What the channel asked for (`Retry-After`).
+        retry_after_millis: Option<u64>,
+    },
+    /// Nobody knows.
+    Unknown,
+    /// Certainly not posted, and no retry will mend it.
+    Never(String),
+}
+
+/// What a look into a channel's history found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Our message; the channel's id of it.
+    Widget(String),
+    /// Nothing of ours.
+    Absent,
+    /// The channel cannot be asked.
+    CannotKnow,
+}
+
+/// Something that has to be done now that the ask is saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Line up for the route's channel; comes back as [`Event::Turn`].
+    Queue {
+        /// The route.
+        route: usize,
+        /// Not sooner than this.
+        not_before: Time,
+    },
+    /// Post it now; comes back as [`Event::Posted`].
+    Send {
+        /// The route.
+        route: usize,
+        /// The try.
+        attempt: u8,
+    },
+    /// Look whether it was posted; comes back as [`Event::Looked`].
+    Look {
+        /// The route.
+        route: usize,
+    },
+    /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
+    Close {
+        /// The route.
+        route: usize,
+    },
+    /// Tell every waiter where the ask is (`.status`).
+    Status,
+    /// Write and sync a waiter's response; comes back as [`Event::ResponseReady`].
+    Respond(RequestId),
+    /// Publish it; comes back as [`Event::ResponsePublished`].
+    Publish(RequestId),
+    /// For the audit log, the log and the metrics.
+    Note(Fact),
+    /// Nothing is owed any more: keep it as an outcome only.
+    Retire,
+    /// The outcome has been kept long enough.
+    Forget,
+}
+
+/// Something worth remembering.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// The ask was accepted and stored.
+    Asked,
+    /// Another call joined it.
+    Joined(RequestId),
+    /// One of its calls was withdrawn.
+    WaiterWithdrawn(RequestId),
+    /// Listed, or handed to a channel.
+    Posted {
+        /// The route.
+        route: usize,
+        /// The try.
+        attempt: u8,
+    },
+    /// Proven to be displayed.
+    Shown {
+        /// The route.
+        route: usize,
+    },
+    /// No proof of display in time, or certainly not posted.
+    NotShown {
+        /// The route.
+        route: usize,
+        /// The try.
+        attempt: u8,
+    },
+    /// Decided.
+    Settled,
+    /// A response is there to be taken.
+    Delivered(RequestId),
+    /// A widget says how it ended.
+    Closed {
+        /// The route.
+        route: usize,
+    },
+}
+
+/// The ask after an event, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// To be saved before anything is done.
+    pub ask: Ask,
+    /// To be done after it was saved.
+    pub effects: Vec<Effect>,
+}
+
+impl Ask {
+    /// A new ask, on its way to its first route.
+    #[must_use]
+    pub fn accept(new: Accepted, now: Time) -> Step {
+        let mut ask = Self {
+            id: new.id,
+            short_id: new.short_id,
+            group: new.group,
+            content: new.content,
+            rules: new.rules,
+            key: new.key,
+            session: new.session,
+            waiters: vec![new.waiter],
+            widgets: Vec::new(),
+            so_far: Vec::new(),
+            confirmed: false,
+            stage: Stage::Posting,
+            created_at: now,
+        };
+        let mut effects = vec![Effect::Note(Fact::Asked)];
+        ask.show_next(now, &mut effects);
+        effects.push(Effect::Status);
+        Step { ask, effects }
+    }
+
+    /// What `event` makes of the ask: `None` if it changes nothing.
+    pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
+        let mut effects = Vec::new();
+        let changed = match event {
+            Event::Tick => self.tick(now, &mut effects),
+            Event::Join(waiter) => self.join(*waiter, &mut effects),
+            Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
+            Event::Cancel => {
+                self.still_open()?;
+                self.settle(Outcome::Withdrawn, now, &mut effects);
+                true
+            }
+            Event::Turn { route } => self.turn(route, now, &mut effects),
+            Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
+            Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
+            Event::Proof { route } => self.prove(route, now, &mut effects),
+            Event::Replied { source, person, reply } => {
+                self.replied(source, person, reply, now, &mut effects)?;
+                true
+            }
+            Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
+            Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
+            Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
+        };
+        Ok(changed.then_some(Step { ask: self, effects }))
+    }
+
+    /// When [`Event::Tick`] must next arrive.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        match &self.stage {
+            Stage::Settled { at, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*at + self.rules.keep),
+            Stage::Open { answer_by, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*answer_by),
+            Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
+        }
+    }
+
+    /// What is still owed after a restart. Everything in it may have been done before.
+    #[must_use]
+    pub fn resume(&self) -> Vec<Effect> {
+        let settled = matches!(self.stage, Stage::Settled { .. });
+        let mut effects = Vec::new();
+        for (route, widget) in self.widgets.iter().enumerate() {
+            match widget.phase {
+                Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
+                Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
+                Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
+                Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+            }
+        }
+        for waiter in &self.waiters {
+            match waiter.response {
+                Response::Owed => effects.push(Effect::Respond(waiter.request_id.clone())),
+                Response::Ready => effects.push(Effect::Publish(waiter.request_id.clone())),
+                Response::Undecided | Response::Published => {}
+            }
+        }
+        if !settled {
+            effects.push(Effect::Status);
+        } else if self.owes_nothing() {
+            effects.push(Effect::Retire);
+        } else {
+            effects.insert(0, Effect::Note(Fact::Settled));
+        }
+        effects
+    }
+
+    /// How it ended, if it did.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.stage {
+            Stage::Settled { outcome, .. } => Some(outcome),
+            Stage::Posting | Stage::Open { .. } => None,
+        }
+    }
+
+    /// When its clock started, if it did.
+    #[must_use]
+    pub fn shown_at(&self) -> Option<Time> {
+        match &self.stage {
+            Stage::Posting => None,
+            Stage::Open { shown_at, .. } => Some(*shown_at),
+            Stage::Settled { shown_at, .. } => *shown_at,
+        }
+    }
+
+    /// The waiter of that request.
+    #[must_use]
+    pub fn waiter(&self, request_id: &RequestId) -> Option<&Waiter> {
+        self.waiters.iter().find(|waiter| waiter.request_id == *request_id)
+    }
+}

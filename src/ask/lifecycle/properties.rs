@@ -1,0 +1,374 @@
+//! The promises of the core, held against random lives: events in any order, at any time, of any
+//! route, sensible or not.
+
+use super::*;
+use crate::ask::{Channel, Choice, Draft, Kind, Questions, Responders, Route, Via};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const START: Time = Time::from_millis(1_760_000_000_000);
+
+fn request_id(number: u8) -> RequestId {
+    format!("r{number}").parse().unwrap()
+}
+
+fn waiter(number: u8) -> Waiter {
+    Waiter {
+        request_id: request_id(number),
+        digest: Digest::from_bytes([number; 32]),
+        op_code: None,
+        on_timeout: TimeoutPolicy::ReturnCancel,
+        process: None,
+        withdrawn: false,
+        response: Response::Undecided,
+    }
+}
+
+fn questions(count: usize) -> Questions {
+    let drafts = (0..count).map(|n| Draft {
+        text: format!("q{n}"),
+        required: Some(n % 2 == 0),
+        choices: (0..3).map(|c| Choice { label: format!("c{c}"), description: None }).collect(),
+        kind: Some(if n == 2 { Kind::MultiSelect } else { Kind::Select }.name().to_owned()),
+        ..Draft::default()
+    });
+    Questions::new("r0", drafts.collect()).unwrap()
+}
+
+fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+    let routes = channels.iter().map(|channel| Route {
+        channel: *channel,
+        chat: "C1".to_owned(),
+        responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
+    });
+    let new = Accepted {
+        id: AskId::from_bits(1),
+        short_id: "k7".parse().unwrap(),
+        group: "g".parse().unwrap(),
+        content: Content { title: None, context: None, questions: questions(question_count) },
+        rules: Rules {
+            timeout: Duration::from_secs(600),
+            render_timeout: Duration::from_secs(30),
+            max_retries,
+            keep: Duration::from_secs(86_400),
+            routes: routes.collect(),
+        },
+        key: None,
+        session: None,
+        waiter: waiter(0),
+    };
+    Ask::accept(new, START)
+}
+
+fn channel() -> impl Strategy<Value = Channel> {
+    prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
+}
+
+fn given() -> impl Strategy<Value = Given> {
+    (proptest::collection::vec(0..4_usize, 0..3), proptest::option::of("[a-z ]{0,4}"))
+        .prop_map(|(picks, text)| Given { picks, text })
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![
+        3 => proptest::collection::vec((0..4_usize, given()), 0..4).prop_map(Reply::Whole),
+        3 => (0..4_usize, given()).prop_map(|(index, given)| Reply::Part(index, given)),
+        1 => Just(Reply::Dismiss),
+    ]
+}
+
+fn person() -> impl Strategy<Value = Person> {
+    let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
+    (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")])
+        .prop_map(|(via, id)| Person { via, id: id.to_owned(), name: None })
+}
+
+fn posted() -> impl Strategy<Value = Posted> {
+    prop_oneof![
+        3 => Just(Posted::Shown("m1".to_owned())),
+        2 => Just(Posted::Accepted("m2".to_owned())),
+        2 => proptest::option::of(0..20_000_u64).prop_map(|retry_after_millis| Posted::NotPosted { retry_after_millis }),
+        2 => Just(Posted::Unknown),
+        1 => Just(Posted::Never("channel_not_found".to_owned())),
+    ]
+}
+
+fn found() -> impl Strategy<Value = Found> {
+    prop_oneof![Just(Found::Widget("m3".to_owned())), Just(Found::Absent), Just(Found::CannotKnow)]
+}
+
+/// An event, and how many seconds pass before it; `None`: the tick that is due.
+fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+    let route = 0..3_usize;
+    let event = prop_oneof![
+        3 => Just(None),
+        2 => Just(Some(Event::Tick)),
+        1 => (0..4_u8).prop_map(|n| Some(Event::Join(Box::new(waiter(n))))),
+        1 => (0..4_u8).prop_map(|n| Some(Event::Withdraw(request_id(n)))),
+        1 => Just(Some(Event::Cancel)),
+        3 => route.clone().prop_map(|route| Some(Event::Turn { route })),
+        4 => (route.clone(), 1..4_u8, posted())
+            .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
+        2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
+        1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+        4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
+            Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
+        }),
+        2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
+        2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
+        1 => route.prop_map(|route| Some(Event::WidgetClosed { route })),
+    ];
+    (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
+}
+
+/// What a life is judged by.
+#[derive(Default)]
+struct Seen {
+    outcome: Option<Outcome>,
+    responds: Vec<RequestId>,
+    sends: Vec<(usize, u8)>,
+}
+
+fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &Step, now: Time) {
+    let ask = &step.ask;
+    if let Some(decided) = &seen.outcome {
+        assert_eq!(ask.outcome(), Some(decided), "an outcome never changes");
+    }
+    if seen.outcome.is_none() && ask.outcome().is_some() {
+        seen.outcome = ask.outcome().cloned();
+        if let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() {
+            let Some(Event::Replied { source, person, .. }) = event else { panic!("answered without a reply") };
+            assert_eq!(by, person);
+            match source {
+                Source::Token => assert!(person.via.is_operator()),
+                Source::Route(_) => assert!(matches!(person.id.as_str(), "alice" | "bob")),
+            }
+        }
+        if ask.outcome() == Some(&Outcome::TimedOut) {
+            let Some(Stage::Open { answer_by, .. }) = before.map(|ask| &ask.stage) else {
+                panic!("timed out before it was shown")
+            };
+            assert!(*answer_by <= now, "timed out early");
+        }
+    }
+    for effect in &step.effects {
+        match effect {
+            Effect::Respond(id) => seen.responds.push(id.clone()),
+            Effect::Send { route, attempt } => {
+                assert!(ask.outcome().is_none(), "posted after it was decided");
+                seen.sends.push((*route, *attempt));
+            }
+            Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
+            _ => {}
+        }
+    }
+    if let Stage::Open { shown_at, answer_by } = ask.stage {
+        assert_eq!(answer_by, shown_at + ask.rules.timeout);
+        assert!(shown_at <= now && shown_at >= START);
+    }
+}
+
+/// The longest a life can take: a handful of ticks for each try of each route, and the end.
+const TICKS_TO_THE_END: usize = 100;
+
+fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
+    let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
+    let mut seen = Seen::default();
+    let mut now = START;
+    judge(&mut seen, None, None, &first, now);
+    let mut ask = first.ask;
+    let mut apply = |ask: Ask, event: Event, now: Time| match ask.clone().step(event.clone(), now) {
+        Ok(Some(step)) => {
+            judge(&mut seen, Some(&ask), Some(&event), &step, now);
+            step.ask
+        }
+        Ok(None) | Err(_) => ask,
+    };
+    for (event, seconds) in events {
+        now = now + Duration::from_secs(seconds);
+        let due = ask.deadline();
+        let event = match event {
+            Some(event) => event,
+            None if due == Time::MAX => Event::Tick,
+            None => {
+                now = now.max(due);
+                Event::Tick
+            }
+        };
+        ask = apply(ask, event, now);
+    }
+    // From here on nothing but time happens: it must end, and every tick must move something.
+    for _ in 0..TICKS_TO_THE_END {
+        if ask.outcome().is_some() {
+            break;
+        }
+        let due = ask.deadline();
+        assert_ne!(due, Time::MAX, "an open ask always has a deadline: {ask:?}");
+        now = now.max(due);
+        ask = apply(ask, Event::Tick, now);
+        assert!(ask.outcome().is_some() || ask.deadline() != due, "a tick at the deadline moves it: {ask:?}");
+    }
+    assert!(ask.outcome().is_some(), "ticks alone end every ask: {ask:?}");
+    // Whoever waits is told, once.
+    let mut told = seen.responds.clone();
+    told.sort();
+    let mut waiting: Vec<RequestId> = ask.waiters.iter().map(|waiter| waiter.request_id.clone()).collect();
+    waiting.sort();
+    assert_eq!(told, waiting, "exactly one response for each waiter");
+    for route in 0..routes {
+        let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
+        let allowed = if ask.rules.routes[route].channel == Channel::Web { 0 } else { usize::from(retries) + 1 };
+        assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_life_keeps_the_promises(
+        channels in proptest::collection::vec(channel(), 1..4),
+        question_count in 1..4_usize,
+        max_retries in 0..4_u8,
+        events in proptest::collection::vec(event(), 0..30),
+    ) {
+        live(begin(&channels, question_count, max_retries), events);
+    }
+
+    /// After a restart the effects that are still owed carry the ask to its end.
+    #[test]
+    fn what_is_owed_after_a_restart_finishes_it(
+        channels in proptest::collection::vec(channel(), 1..4),
+        events in proptest::collection::vec(event(), 0..20),
+    ) {
+        let mut ask = begin(&channels, 2, 2).ask;
+        let mut now = START;
+        for (event, seconds) in events {
+            now = now + Duration::from_secs(seconds);
+            let event = event.unwrap_or(Event::Tick);
+            if let Ok(Some(step)) = ask.clone().step(event, now) {
+                ask = step.ask;
+            }
+        }
+        let mut owed = ask.resume();
+        for _ in 0..TICKS_TO_THE_END {
+            let mut next = Vec::new();
+            let events = owed.drain(..).filter_map(|effect| match effect {
+                Effect::Queue { route, not_before } => {
+                    now = now.max(not_before);
+                    Some(Event::Turn { route })
+                }
+                Effect::Send { route, attempt } => {
+                    Some(Event::Posted { route, attempt, posted: Posted::Shown("m".to_owned()) })
+                }
+                Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
+                Effect::Close { route } => Some(Event::WidgetClosed { route }),
+                Effect::Respond(id) => Some(Event::ResponseReady(id)),
+                Effect::Publish(id) => Some(Event::ResponsePublished(id)),
+                _ => None,
+            });
+            let mut events: Vec<Event> = events.collect();
+            if events.is_empty() {
+                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() {
+                    break;
+                }
+                events.push(Event::Tick);
+                now = now.max(ask.deadline());
+            }
+            for event in events {
+                if let Ok(Some(step)) = ask.clone().step(event, now) {
+                    ask = step.ask;
+                    next.extend(step.effects);
+                }
+            }
+            owed = next;
+        }
+        prop_assert!(ask.outcome().is_some() && ask.owes_nothing(), "{ask:?}");
+    }
+}
+
+#[test]
+fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
+    let ask = begin(&[Channel::Web], 1, 3).ask;
+    assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by: START + Duration::from_secs(600) });
+    assert!(!ask.confirmed);
+    let seen = ask.step(Event::Proof { route: 0 }, START + Duration::from_secs(5)).unwrap().unwrap().ask;
+    assert!(seen.confirmed);
+    assert_eq!(seen.shown_at(), Some(START), "a proof never restarts a clock");
+    assert_eq!(seen.clone().step(Event::Proof { route: 0 }, START).unwrap(), None, "a second one changes nothing");
+}
+
+#[test]
+fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
+    let mut ask = begin(&[Channel::Slack], 1, 3).ask;
+    let mut now = START;
+    let mut waits = Vec::new();
+    for attempt in 1..=4 {
+        ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+        let posted = Posted::NotPosted { retry_after_millis: None };
+        let step = ask.step(Event::Posted { route: 0, attempt, posted }, now).unwrap().unwrap();
+        ask = step.ask;
+        if let Phase::Queued { not_before, .. } = ask.widgets[0].phase {
+            waits.push(not_before.since(now).as_secs());
+            now = not_before;
+        }
+    }
+    assert_eq!(waits, [1, 4, 16]);
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+}
+
+#[test]
+fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
+    let never = |ask: Ask, route| {
+        let ask = ask.step(Event::Turn { route }, START).unwrap().unwrap().ask;
+        let posted = Posted::Never("channel_not_found".to_owned());
+        ask.step(Event::Posted { route, attempt: 1, posted }, START).unwrap().unwrap().ask
+    };
+    let alone = never(begin(&[Channel::Slack], 1, 3).ask, 0);
+    let cause = Cause::Never("channel_not_found".to_owned());
+    assert_eq!(alone.outcome(), Some(&Outcome::Undelivered { cause }));
+    let with_inbox = never(begin(&[Channel::Slack, Channel::Web], 1, 3).ask, 0);
+    assert!(matches!(with_inbox.stage, Stage::Open { .. }), "the inbox shows it instead");
+}
+
+#[test]
+fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
+    let ask = begin(&[Channel::Whatsapp], 1, 3).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted("wamid.1".to_owned());
+    let later = START + Duration::from_secs(2);
+    let ask = ask.step(Event::Posted { route: 0, attempt: 1, posted }, later).unwrap().unwrap().ask;
+    assert_eq!(ask.stage, Stage::Posting);
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
+    assert_eq!(ask.shown_at(), Some(START));
+    assert!(!ask.confirmed);
+}
+
+#[test]
+fn two_people_answering_in_parts_do_not_mix() {
+    let part = |who: &str, index| Event::Replied {
+        source: Source::Route(0),
+        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        reply: Reply::Part(index, Given { picks: vec![0], text: None }),
+    };
+    let mut ask = begin(&[Channel::Whatsapp], 2, 0).ask;
+    for event in [part("alice", 0), part("bob", 1)] {
+        ask = ask.step(event, START).unwrap().unwrap().ask;
+        assert_eq!(ask.outcome(), None);
+    }
+    let done = ask.step(part("bob", 0), START).unwrap().unwrap().ask;
+    let Some(Outcome::Answered { by, .. }) = done.outcome() else { panic!("{done:?}") };
+    assert_eq!(by.id, "bob");
+    assert_eq!(done.step(part("alice", 1), START).unwrap_err().code(), "settled");
+}
+
+#[test]
+fn a_withdrawn_call_leaves_the_others_waiting() {
+    let ask = begin(&[Channel::Web], 1, 0).ask;
+    let ask = ask.step(Event::Join(Box::new(waiter(1))), START).unwrap().unwrap().ask;
+    let step = ask.step(Event::Withdraw(request_id(0)), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Respond(request_id(0))));
+    assert_eq!(step.ask.outcome(), None);
+    let step = step.ask.step(Event::Withdraw(request_id(1)), START).unwrap().unwrap();
+    assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
+}

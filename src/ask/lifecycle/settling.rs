@@ -1,0 +1,203 @@
+//! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
+//! Section 6, items 4 and 5 of the specification.
+
+use super::{Effect, Fact, Outcome, Phase, Response, SoFar, Source, Stage, Waiter};
+use crate::ask::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via};
+
+impl Ask {
+    /// Lets time pass.
+    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let due = match &self.stage {
+            Stage::Open { answer_by, .. } => *answer_by <= now,
+            Stage::Settled { at, .. } if *at + self.rules.keep <= now => {
+                effects.push(Effect::Forget);
+                return true;
+            }
+            Stage::Posting | Stage::Settled { .. } => false,
+        };
+        if due {
+            self.settle(Outcome::TimedOut, now, effects);
+            return true;
+        }
+        self.tick_widgets(now, effects)
+    }
+
+    /// Another call waits for the same outcome.
+    pub(super) fn join(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) -> bool {
+        if self.outcome().is_some() || self.waiter(&waiter.request_id).is_some() {
+            return false;
+        }
+        effects.push(Effect::Note(Fact::Joined(waiter.request_id.clone())));
+        effects.push(Effect::Status);
+        self.waiters.push(waiter);
+        true
+    }
+
+    /// One waiting call is withdrawn; the ask is, when none is left.
+    pub(super) fn withdraw(&mut self, request_id: &RequestId, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Undecided;
+        let Some(waiter) = self.waiters.iter_mut().find(waiting) else { return false };
+        waiter.withdrawn = true;
+        if self.waiters.iter().all(|waiter| waiter.withdrawn) {
+            self.settle(Outcome::Withdrawn, now, effects);
+        } else {
+            effects.push(Effect::Note(Fact::WaiterWithdrawn(request_id.clone())));
+            self.owe_response(request_id.clone(), effects);
+        }
+        true
+    }
+
+    fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
+        if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
+            waiter.response = Response::Owed;
+            effects.push(Effect::Respond(request_id));
+        }
+    }
+
+    /// Refuses whatever comes after the decision, saying what it was.
+    pub(super) fn still_open(&self) -> Result<(), Refusal> {
+        match &self.stage {
+            Stage::Posting | Stage::Open { .. } => Ok(()),
+            Stage::Settled { outcome, at, .. } => Err(Refusal::Settled {
+                outcome: Box::new(outcome.clone()),
+                at: *at,
+                questions: self.content.questions.clone(),
+            }),
+        }
+    }
+
+    /// A person replied: on a widget, or with the token.
+    pub(super) fn replied(
+        &mut self,
+        source: Source,
+        person: Person,
+        reply: Reply,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        self.may_answer(source, &person)?;
+        self.still_open()?;
+        let outcome = match reply {
+            Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
+            Reply::Whole(given) => {
+                let answers = self.content.questions.answer(&given)?;
+                Some(Outcome::Answered { answers, by: person })
+            }
+            Reply::Part(index, given) => self.add_part(source, person, index, given)?,
+        };
+        // Whoever replies has seen it, whatever the channel knows of that.
+        self.confirmed = true;
+        if let Some(outcome) = outcome {
+            self.settle(outcome, now, effects);
+        } else if let Source::Route(route) = source {
+            self.prove(route, now, effects);
+        }
+        Ok(())
+    }
+
+    fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
+        let allowed = match source {
+            Source::Token => person.via.is_operator(),
+            Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
+                let route = &self.rules.routes[route];
+                let same_channel = matches!(
+                    (route.channel, person.via),
+                    (Channel::Slack, Via::Slack) | (Channel::Whatsapp, Via::Whatsapp)
+                );
+                same_channel && route.responders.allow(&person.id)
+            }),
+        };
+        if allowed { Ok(()) } else { Err(Refusal::NotResponder { id: person.id.clone() }) }
+    }
+
+    /// Answers so far belong to one person and one widget; the outcome, once they are complete.
+    fn add_part(
+        &mut self,
+        source: Source,
+        person: Person,
+        index: usize,
+        given: Given,
+    ) -> Result<Option<Outcome>, Refusal> {
+        self.content.questions.fits(index, &given)?;
+        let route = match source {
+            Source::Route(route) => route,
+            // The inbox sends whole forms; a part of a single question is the whole of it.
+            Source::Token => usize::MAX,
+        };
+        let mine = |so_far: &SoFar| so_far.route == route && so_far.person.id == person.id;
+        let position = self.so_far.iter().position(mine).unwrap_or_else(|| {
+            let given = vec![None; self.content.questions.len()];
+            self.so_far.push(SoFar { route, person: person.clone(), given });
+            self.so_far.len() - 1
+        });
+        self.so_far[position].given[index] = Some(given);
+        let whole: Option<Vec<(usize, Given)>> =
+            self.so_far[position].given.iter().cloned().enumerate().map(|(i, g)| g.map(|g| (i, g))).collect();
+        whole
+            .map(|given| Ok(Outcome::Answered { answers: self.content.questions.answer(&given)?, by: person }))
+            .transpose()
+    }
+
+    /// The one way an ask ends.
+    pub(super) fn settle(&mut self, outcome: Outcome, now: Time, effects: &mut Vec<Effect>) {
+        let shown_at = self.shown_at();
+        self.stage = Stage::Settled { outcome, at: now, shown_at };
+        effects.push(Effect::Note(Fact::Settled));
+        let undecided = self.waiters.iter().filter(|waiter| waiter.response == Response::Undecided);
+        for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
+            self.owe_response(request_id, effects);
+        }
+        for (route, widget) in self.widgets.iter_mut().enumerate() {
+            match widget.phase {
+                // The inbox shows the stored ask itself: it is closed by being settled.
+                Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.phase = Phase::Closed,
+                Phase::Up { .. } => effects.push(Effect::Close { route }),
+                Phase::Queued { .. } => widget.phase = Phase::Closed,
+                // What is on its way is closed when its fate is known.
+                Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Failed { .. } | Phase::Closed => {}
+            }
+        }
+    }
+
+    pub(super) fn response_ready(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+        let owed = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Owed;
+        let Some(waiter) = self.waiters.iter_mut().find(owed) else { return false };
+        waiter.response = Response::Ready;
+        effects.push(Effect::Publish(request_id.clone()));
+        true
+    }
+
+    pub(super) fn response_published(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+        let ready = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Ready;
+        let Some(waiter) = self.waiters.iter_mut().find(ready) else { return false };
+        waiter.response = Response::Published;
+        effects.push(Effect::Note(Fact::Delivered(request_id.clone())));
+        self.retire_if_done(effects);
+        true
+    }
+
+    pub(super) fn widget_closed(&mut self, route: usize, effects: &mut Vec<Effect>) -> bool {
+        let settled = self.outcome().is_some();
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        if !settled || !matches!(widget.phase, Phase::Up { .. }) {
+            return false;
+        }
+        widget.phase = Phase::Closed;
+        effects.push(Effect::Note(Fact::Closed { route }));
+        self.retire_if_done(effects);
+        true
+    }
+
+    pub(super) fn retire_if_done(&self, effects: &mut Vec<Effect>) {
+        if self.owes_nothing() {
+            effects.push(Effect::Retire);
+        }
+    }
+
+    /// Decided, every waiter told, every widget closed.
+    pub(super) fn owes_nothing(&self) -> bool {
+        self.outcome().is_some()
+            && self.waiters.iter().all(|waiter| waiter.response == Response::Published)
+            && self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
+    }
+}

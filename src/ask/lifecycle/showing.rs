@@ -1,0 +1,264 @@
+//! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
+//! clock that starts with it. Section 6, items 2 and 3 of the specification.
+
+use super::{Cause, Effect, Fact, Found, Outcome, Phase, Posted, Stage, Widget};
+use crate::ask::{Ask, Channel, Time};
+use std::time::Duration;
+
+/// How long after a look that found nothing the next one follows: what a chat service may need
+/// until its history shows a message that it has taken.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Looks into the history before a post counts as lost.
+const LOOKS: u8 = 2;
+/// The longest wait before another try.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
+
+impl Ask {
+    /// Starts the next route; `false` if there is none left.
+    pub(super) fn show_next(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let route = self.widgets.len();
+        let Some(next) = self.rules.routes.get(route) else { return false };
+        if next.channel == Channel::Web {
+            // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
+            let fall_back_at = Some(now + self.rules.render_timeout);
+            let phase = Phase::Up { at: now, proven: false, fall_back_at };
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new() });
+            effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
+            self.open(now, now, effects);
+        } else {
+            let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new() });
+            effects.push(Effect::Queue { route, not_before: now });
+        }
+        true
+    }
+
+    /// Starts the answer clock, if it is not running: from `shown_at`, which is never later than now.
+    fn open(&mut self, shown_at: Time, now: Time, effects: &mut Vec<Effect>) {
+        if self.stage == Stage::Posting {
+            let shown_at = shown_at.min(now);
+            self.stage = Stage::Open { shown_at, answer_by: shown_at + self.rules.timeout };
+            effects.push(Effect::Status);
+        }
+    }
+
+    /// The channel's queue has reached the widget. It counts as sent from the moment this is saved.
+    pub(super) fn turn(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let render_timeout = self.rules.render_timeout;
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let Phase::Queued { not_before, .. } = widget.phase else { return false };
+        if now < not_before {
+            effects.push(Effect::Queue { route, not_before });
+            return true;
+        }
+        widget.phase = Phase::Sent { at: now, render_by: now + render_timeout };
+        effects.push(Effect::Send { route, attempt: widget.attempt });
+        true
+    }
+
+    pub(super) fn posted(
+        &mut self,
+        route: usize,
+        attempt: u8,
+        posted: Posted,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let (Phase::Sent { at, .. } | Phase::Unknown { at, .. } | Phase::Up { at, .. }) = widget.phase else {
+            return false;
+        };
+        if widget.attempt != attempt {
+            return false;
+        }
+        match posted {
+            Posted::Shown(message) => {
+                self.up(route, at, message, effects);
+                self.prove(route, now, effects);
+            }
+            Posted::Accepted(message) => self.up(route, at, message, effects),
+            // A proof came before this reply: it is up, whatever the reply says.
+            _ if matches!(widget.phase, Phase::Up { .. }) => return false,
+            Posted::NotPosted { retry_after_millis } => {
+                self.try_again(route, retry_after_millis.map(Duration::from_millis), now, effects);
+            }
+            Posted::Never(why) => self.give_up(route, Some(why), now, effects),
+            Posted::Unknown => self.unknown(route, at, now, effects),
+        }
+        true
+    }
+
+    /// The channel has the message.
+    fn up(&mut self, route: usize, at: Time, message: String, effects: &mut Vec<Effect>) {
+        let render_timeout = self.rules.render_timeout;
+        let settled = self.outcome().is_some();
+        let widget = &mut self.widgets[route];
+        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+        widget.messages.push(message);
+        if !matches!(widget.phase, Phase::Up { .. }) {
+            widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
+        }
+        if settled {
+            effects.push(Effect::Close { route });
+        }
+    }
+
+    fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
+        self.widgets[route].phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
+        effects.push(Effect::Look { route });
+    }
+
+    pub(super) fn looked(&mut self, route: usize, found: Found, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let (Phase::Unknown { at, .. } | Phase::Sent { at, .. }) = widget.phase else { return false };
+        match found {
+            Found::Widget(message) => {
+                self.up(route, at, message, effects);
+                self.prove(route, now, effects);
+            }
+            Found::CannotKnow => self.try_again(route, None, now, effects),
+            // After a restart a sent widget is looked for without having been reported lost.
+            Found::Absent if matches!(widget.phase, Phase::Sent { .. }) => {
+                widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
+            }
+            Found::Absent => return false,
+        }
+        true
+    }
+
+    /// A proof of display; a second one, or one for what is not posted, changes nothing.
+    pub(super) fn prove(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.outcome().is_some() {
+            return false;
+        }
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let at = match widget.phase {
+            Phase::Up { at, proven: false, .. } | Phase::Sent { at, .. } | Phase::Unknown { at, .. } => at,
+            _ => return false,
+        };
+        widget.phase = Phase::Up { at, proven: true, fall_back_at: None };
+        self.confirmed = true;
+        effects.push(Effect::Note(Fact::Shown { route }));
+        self.open(now, now, effects);
+        true
+    }
+
+    /// Certainly not up: post again, or give the route up.
+    fn try_again(&mut self, route: usize, retry_after: Option<Duration>, now: Time, effects: &mut Vec<Effect>) {
+        let timeout = self.rules.timeout;
+        let max_retries = self.rules.max_retries;
+        let settled = self.outcome().is_some();
+        let widget = &mut self.widgets[route];
+        let attempt = widget.attempt;
+        if settled {
+            widget.phase = Phase::Failed { never: None };
+            self.retire_if_done(effects);
+        } else if attempt > max_retries {
+            self.give_up(route, None, now, effects);
+        } else {
+            effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+            let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(attempt) - 1)).min(LONGEST_BACKOFF);
+            let not_before = now + backoff.max(retry_after.unwrap_or_default());
+            widget.attempt += 1;
+            widget.phase = Phase::Queued { not_before, until: (now + timeout).max(not_before) };
+            effects.push(Effect::Queue { route, not_before });
+        }
+    }
+
+    /// Nothing of this route is up, nor will be: on to the next one.
+    fn give_up(&mut self, route: usize, never: Option<String>, now: Time, effects: &mut Vec<Effect>) {
+        let widget = &mut self.widgets[route];
+        effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
+        widget.phase = Phase::Failed { never };
+        if self.outcome().is_some() {
+            self.retire_if_done(effects);
+        } else if !self.show_next(now, effects) {
+            self.start_clock_or_end(now, effects);
+        }
+    }
+
+    /// No route is left to try. If something was accepted, its clock runs from then; if something
+    /// may still come up, that is waited for; else the agent is told at once.
+    fn start_clock_or_end(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.stage != Stage::Posting {
+            let gone = |widget: &Widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed);
+            if self.widgets.iter().all(gone) {
+                self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects);
+            }
+            return;
+        }
+        let on_its_way =
+            |w: &Widget| matches!(w.phase, Phase::Queued { .. } | Phase::Sent { .. } | Phase::Unknown { .. });
+        let waiting = |w: &Widget| matches!(w.phase, Phase::Up { fall_back_at: Some(_), .. });
+        if self.widgets.iter().any(|w| on_its_way(w) || waiting(w)) {
+            return;
+        }
+        let accepted = self.widgets.iter().filter_map(|widget| match widget.phase {
+            Phase::Up { at, .. } => Some(at),
+            _ => None,
+        });
+        match accepted.min() {
+            Some(earliest) => self.open(earliest, now, effects),
+            None => self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects),
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        let reasons: Option<Vec<&str>> = self
+            .widgets
+            .iter()
+            .map(|widget| match &widget.phase {
+                Phase::Failed { never } => never.as_deref(),
+                _ => None,
+            })
+            .collect();
+        match reasons {
+            Some(reasons) => Cause::Never(reasons.join("; ")),
+            None => Cause::RetriesUsedUp(self.rules.max_retries),
+        }
+    }
+
+    /// When a widget next needs a tick.
+    pub(super) fn widget_deadline(&self) -> Option<Time> {
+        let settled = self.outcome().is_some();
+        let due = self.widgets.iter().filter_map(|widget| match widget.phase {
+            Phase::Queued { until, .. } => Some(until),
+            Phase::Sent { render_by, .. } => Some(render_by),
+            Phase::Unknown { look_at, .. } => Some(look_at),
+            Phase::Up { fall_back_at, .. } if !settled => fall_back_at,
+            Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => None,
+        });
+        due.min()
+    }
+
+    /// Lets every widget whose time has come act; `true` if one did.
+    pub(super) fn tick_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let mut changed = false;
+        for route in 0..self.widgets.len() {
+            let settled = self.outcome().is_some();
+            let attempt = self.widgets[route].attempt;
+            match self.widgets[route].phase.clone() {
+                Phase::Queued { until, .. } if until <= now => self.give_up(route, None, now, effects),
+                Phase::Sent { at, render_by } if render_by <= now => {
+                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+                    self.unknown(route, at, now, effects);
+                }
+                Phase::Unknown { at, looks, look_at } if look_at <= now && looks < LOOKS => {
+                    self.widgets[route].phase = Phase::Unknown { at, looks: looks + 1, look_at: now + LOOK_AGAIN };
+                    effects.push(Effect::Look { route });
+                }
+                Phase::Unknown { look_at, .. } if look_at <= now => self.try_again(route, None, now, effects),
+                Phase::Up { at, proven, fall_back_at: Some(due) } if due <= now && !settled => {
+                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+                    self.widgets[route].phase = Phase::Up { at, proven, fall_back_at: None };
+                    if !self.show_next(now, effects) {
+                        self.start_clock_or_end(now, effects);
+                    }
+                }
+                _ => continue,
+            }
+            changed = true;
+        }
+        changed
+    }
+}

@@ -1,0 +1,207 @@
+//! The pure core: what an ask is and what may happen to it.
+//!
+//! No I/O, no clock, no async, no randomness: times and ids are arguments, so that every life an
+//! ask can have is tested here without a disk or a network. Formats live at the boundary
+//! ([`crate::ipc`] and the daemon's store); nothing here can be serialised.
+
+mod lifecycle;
+mod names;
+mod question;
+mod rejection;
+mod reply;
+mod time;
+pub mod wording;
+
+pub use lifecycle::{
+    Accepted, Cause, Effect, Event, Fact, Found, Outcome, Phase, Posted, Response, SoFar, Source, Stage, Step,
+    Waiter, Widget,
+};
+pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
+pub use question::{
+    Choice, Draft, Kind, MAX_CHOICES, MAX_CONTEXT, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER, MAX_QUESTION_ID,
+    MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions,
+};
+pub use rejection::Rejection;
+pub use reply::{Answer, Answers, Given, Refusal, Reply};
+pub use time::Time;
+
+use std::time::Duration;
+
+/// One `ask_user` call and its life, from the accepted request to the last closed widget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Minted by the host, unguessable; rides in buttons and names the pending file.
+    pub id: AskId,
+    /// The short code people type where there are no buttons; unique among open asks.
+    pub short_id: ShortId,
+    /// Whose agent asks: the folder the request came from.
+    pub group: Group,
+    /// What is asked.
+    pub content: Content,
+    /// Who may answer, how long, how often.
+    pub rules: Rules,
+    /// Asks of one group with the same key are one ask; `None` joins nothing.
+    pub key: Option<Digest>,
+    /// Which run of the agent asked, as it said itself.
+    pub session: Option<String>,
+    /// Every call that waits for the outcome; the first one made the ask.
+    pub waiters: Vec<Waiter>,
+    /// What was posted: `widgets[i]` belongs to `rules.routes[i]`; routes not used yet have none.
+    pub widgets: Vec<Widget>,
+    /// Answers so far, kept apart by person and widget.
+    pub so_far: Vec<SoFar>,
+    /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
+    pub confirmed: bool,
+    /// Where it is in its life.
+    pub stage: Stage,
+    /// When the request was accepted.
+    pub created_at: Time,
+}
+
+/// What a person is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// A heading, at most [`MAX_TITLE`] characters.
+    pub title: Option<String>,
+    /// Background a person needs to decide, at most [`MAX_CONTEXT`] characters.
+    pub context: Option<String>,
+    /// One to [`MAX_QUESTIONS`] questions.
+    pub questions: Questions,
+}
+
+/// Who may answer, how long it waits and how often it is posted. Fixed when the ask is accepted, so
+/// that a restart with other settings does not change a question that people already see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// How long a person has, from the moment it was shown.
+    pub timeout: Duration,
+    /// How long to wait for proof that it was shown, from the moment the post left our queue.
+    pub render_timeout: Duration,
+    /// How often an unshown ask is posted again on one route.
+    pub max_retries: u8,
+    /// How long the outcome is kept for late clicks and repeated calls.
+    pub keep: Duration,
+    /// Where it is asked first, and then next; never empty.
+    pub routes: Vec<Route>,
+}
+
+/// A channel and chat of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Which channel.
+    pub channel: Channel,
+    /// The channel's own name of the chat; empty for the inbox, which has one.
+    pub chat: String,
+    /// Who may answer there.
+    pub responders: Responders,
+}
+
+/// A place where people can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Channel {
+    /// Slack Block Kit messages.
+    Slack,
+    /// WhatsApp numbered text.
+    Whatsapp,
+    /// The daemon's own inbox.
+    Web,
+}
+
+impl Channel {
+    /// The name used in settings, files and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slack => "slack",
+            Self::Whatsapp => "whatsapp",
+            Self::Web => "web",
+        }
+    }
+}
+
+/// The people who may answer on a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Responders {
+    /// Whoever is in the chat; only when said explicitly.
+    Anyone,
+    /// These ids of the channel.
+    Only(Vec<String>),
+}
+
+impl Responders {
+    fn allow(&self, id: &str) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Only(ids) => ids.iter().any(|known| known == id),
+        }
+    }
+}
+
+/// Somebody who replied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// How the reply came in.
+    pub via: Via,
+    /// The channel's id of the person; `operator` for those who hold the inbox token.
+    pub id: String,
+    /// A name for people to read, if the channel told one.
+    pub name: Option<String>,
+}
+
+impl Person {
+    /// Whoever holds the inbox token: may answer every group.
+    #[must_use]
+    pub fn operator(via: Via) -> Self {
+        Self { via, id: "operator".to_owned(), name: None }
+    }
+
+    /// What to call them in a sentence.
+    #[must_use]
+    pub fn called(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
+}
+
+/// The door a reply came through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Via {
+    /// A click, form or thread reply in Slack.
+    Slack,
+    /// A WhatsApp message.
+    Whatsapp,
+    /// The web inbox.
+    Web,
+    /// `askd answer` and its sisters.
+    Cli,
+    /// The HTTP API.
+    Api,
+}
+
+impl Via {
+    /// The name used in files and sentences.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slack => "slack",
+            Self::Whatsapp => "whatsapp",
+            Self::Web => "web",
+            Self::Cli => "cli",
+            Self::Api => "api",
+        }
+    }
+
+    /// Whether the token of the inbox was shown: the operator, who may answer every group.
+    #[must_use]
+    pub fn is_operator(self) -> bool {
+        matches!(self, Self::Web | Self::Cli | Self::Api)
+    }
+}
+
+/// What a waiter wants done when nobody answers in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeoutPolicy {
+    /// The call returns with `timeout` and the agent goes on.
+    ReturnCancel,
+    /// The response is written, then the session is stopped.
+    AbortTask,
+}

@@ -1,0 +1,168 @@
+//! The names things go by. Each is checked where it is made, so a path can never be an id.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A name that does not fit its rule; the text says the rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadName(&'static str);
+
+/// The host's id of an ask: 128 random bits, written as 32 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AskId(u128);
+
+impl AskId {
+    /// From 128 random bits.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Display for AskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for AskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for AskId {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let hex = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !hex {
+            return Err(BadName("an ask id is 32 lower-case hex digits"));
+        }
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| BadName("an ask id is 32 lower-case hex digits"))
+    }
+}
+
+macro_rules! checked_name {
+    ($(#[$doc:meta])* $name:ident, $rule:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) { Ok(Self(text.to_owned())) } else { Err(BadName($rule)) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+fn word(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+checked_name!(
+    /// The container's id of one waiting call; names its response file and nothing else.
+    RequestId,
+    "1-64 of A-Z a-z 0-9 _ -",
+    word
+);
+
+checked_name!(
+    /// One agent's folder and its settings.
+    Group,
+    "1-64 of A-Z a-z 0-9 _ -, the first a letter or digit",
+    |text| word(text) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+);
+
+checked_name!(
+    /// The code people type to say which ask they mean, such as `k7`.
+    ShortId,
+    "2-8 lower-case letters and digits, the first a letter",
+    |text| {
+        (2..=8).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+    }
+);
+
+/// SHA-256 of some content: two things with one digest are the same thing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// From the hash.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let bad = BadName("a digest is 64 lower-case hex digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad);
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| bad.clone())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| bad.clone())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_is_a_name() {
+        for bad in ["", "..", "../../x", "a/b", "a.b", "a b", "é", "\0", &"x".repeat(65)] {
+            assert!(bad.parse::<RequestId>().is_err(), "{bad:?}");
+            assert!(bad.parse::<Group>().is_err(), "{bad:?}");
+        }
+        assert!("_x".parse::<RequestId>().is_ok());
+        assert!("_x".parse::<Group>().is_err(), "a group starts with a letter or digit");
+        assert!("7".parse::<Group>().is_ok());
+    }
+
+    #[test]
+    fn ids_round_trip() {
+        let id = AskId::from_bits(0x00ab_cdef);
+        assert_eq!(id.to_string().parse::<AskId>(), Ok(id));
+        assert!("00ABCDEF00ABCDEF00ABCDEF00ABCDEF".parse::<AskId>().is_err(), "one spelling only");
+        let digest = Digest::from_bytes([7; 32]);
+        assert_eq!(digest.to_string().parse::<Digest>(), Ok(digest));
+    }
+}

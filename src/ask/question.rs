@@ -1,0 +1,348 @@
+//! What is asked, within limits. [`Questions`] can only be built within all of them, so nothing
+//! downstream meets a question that nobody can answer. Limits: section 4 of the specification,
+//! chosen below those of Slack and WhatsApp.
+
+use super::Rejection;
+use std::collections::HashMap;
+use std::ops::Deref;
+
+/// Questions in one ask.
+pub const MAX_QUESTIONS: usize = 10;
+/// Characters of a question, of a typed answer and of a description's parent texts.
+pub const MAX_TEXT: usize = 3000;
+/// Characters of `context`.
+pub const MAX_CONTEXT: usize = 3000;
+/// Characters of `title`.
+pub const MAX_TITLE: usize = 100;
+/// Characters of `header`.
+pub const MAX_HEADER: usize = 30;
+/// Options of one question: what Slack's radio buttons and checkboxes hold.
+pub const MAX_CHOICES: usize = 10;
+/// Characters of a label: what a Slack button holds.
+pub const MAX_LABEL: usize = 75;
+/// Characters of a description.
+pub(super) const MAX_DESCRIPTION: usize = 300;
+/// Characters of a placeholder: what a Slack input holds.
+pub const MAX_PLACEHOLDER: usize = 150;
+/// Characters of a question's id.
+pub const MAX_QUESTION_ID: usize = 128;
+/// Characters of `session_id`, `idempotency_key` and `opCode`.
+pub const MAX_TOKEN: usize = 128;
+
+/// How a question is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Typed.
+    Text,
+    /// One of the choices.
+    Select,
+    /// Any number of the choices.
+    MultiSelect,
+    /// One of two: yes or no, or what the agent calls them.
+    Confirm,
+}
+
+impl Kind {
+    /// The name used in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Select => "select",
+            Self::MultiSelect => "multi-select",
+            Self::Confirm => "confirm",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Text, Self::Select, Self::MultiSelect, Self::Confirm].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// One of a question's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What it is called, and what the agent gets back.
+    pub label: String,
+    /// A line of explanation.
+    pub description: Option<String>,
+}
+
+/// A question as the agent wrote it, before anything is checked.
+#[derive(Debug, Clone, Default)]
+pub struct Draft {
+    /// Its id; made from the request's if missing.
+    pub id: Option<String>,
+    /// The question.
+    pub text: String,
+    /// A few words above it.
+    pub header: Option<String>,
+    /// How it is answered, by name; guessed from the options if missing.
+    pub kind: Option<String>,
+    /// Whether several options may be chosen.
+    pub multiple: bool,
+    /// The options.
+    pub choices: Vec<Choice>,
+    /// Whether it has to be answered.
+    pub required: Option<bool>,
+    /// What an empty input shows.
+    pub placeholder: Option<String>,
+    /// Whether an answer of one's own is allowed beside the options.
+    pub custom: Option<bool>,
+}
+
+/// One asked thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Unique within the ask.
+    pub id: String,
+    /// The question; unique within the ask, and the key of its answer.
+    pub text: String,
+    /// A few words above it.
+    pub header: Option<String>,
+    /// How it is answered.
+    pub kind: Kind,
+    /// None for [`Kind::Text`], two for [`Kind::Confirm`], else one to [`MAX_CHOICES`].
+    pub choices: Vec<Choice>,
+    /// Whether an answer of one's own ("Other") is allowed beside the choices.
+    pub custom: bool,
+    /// Whether it has to be answered; if not, it can be skipped.
+    pub required: bool,
+    /// What an empty input shows.
+    pub placeholder: Option<String>,
+}
+
+impl Question {
+    /// Whether a typed answer is taken.
+    #[must_use]
+    pub fn takes_text(&self) -> bool {
+        self.kind == Kind::Text || self.custom
+    }
+
+    /// The choice of that label: letter for letter, else without regard to case and outer blanks.
+    #[must_use]
+    pub fn choice(&self, label: &str) -> Option<usize> {
+        let exact = self.choices.iter().position(|choice| choice.label == label);
+        exact.or_else(|| self.choices.iter().position(|choice| fold(&choice.label) == fold(label)))
+    }
+}
+
+/// What two labels are compared by.
+fn fold(label: &str) -> String {
+    label.trim().to_lowercase()
+}
+
+/// One to [`MAX_QUESTIONS`] questions, every limit kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Questions(Vec<Question>);
+
+impl Deref for Questions {
+    type Target = [Question];
+    fn deref(&self) -> &[Question] {
+        &self.0
+    }
+}
+
+impl Questions {
+    /// Checks every limit. `request_id` makes the ids of questions that have none.
+    pub fn new(request_id: &str, drafts: Vec<Draft>) -> Result<Self, Rejection> {
+        if drafts.is_empty() {
+            return Err(Rejection::NoQuestions);
+        }
+        at_most("questions", drafts.len(), MAX_QUESTIONS, "entries")?;
+        let mut texts = HashMap::new();
+        let mut ids = HashMap::new();
+        let mut questions = Vec::with_capacity(drafts.len());
+        for (index, draft) in drafts.into_iter().enumerate() {
+            let field = format!("questions[{index}]");
+            let question = Question::new(&field, format!("{request_id}_{index}"), draft)?;
+            distinct(&mut texts, question.text.clone(), format!("{field}.question"))?;
+            distinct(&mut ids, question.id.clone(), format!("{field}.id"))?;
+            questions.push(question);
+        }
+        Ok(Self(questions))
+    }
+
+    /// The question of that id, else of that text.
+    #[must_use]
+    pub fn find(&self, id_or_text: &str) -> Option<usize> {
+        let by_id = self.0.iter().position(|question| question.id == id_or_text);
+        by_id.or_else(|| self.0.iter().position(|question| question.text == id_or_text))
+    }
+}
+
+impl Question {
+    fn new(field: &str, default_id: String, draft: Draft) -> Result<Self, Rejection> {
+        said(&format!("{field}.question"), &draft.text)?;
+        characters(&format!("{field}.question"), &draft.text, MAX_TEXT)?;
+        let id = draft.id.unwrap_or(default_id);
+        said(&format!("{field}.id"), &id)?;
+        characters(&format!("{field}.id"), &id, MAX_QUESTION_ID)?;
+        optional(&format!("{field}.header"), draft.header.as_deref(), MAX_HEADER)?;
+        optional(&format!("{field}.placeholder"), draft.placeholder.as_deref(), MAX_PLACEHOLDER)?;
+        let kind = kind(field, draft.kind.as_deref(), draft.multiple, draft.choices.is_empty())?;
+        if kind == Kind::Confirm && draft.custom == Some(true) {
+            return Err(Rejection::Wrong {
+                field: format!("{field}.custom"),
+                why: "a confirm question is answered by one of its two choices only; leave custom out, or use type select"
+                    .to_owned(),
+            });
+        }
+        Ok(Self {
+            id,
+            text: draft.text,
+            header: draft.header,
+            kind,
+            choices: choices(field, kind, draft.choices)?,
+            custom: matches!(kind, Kind::Select | Kind::MultiSelect) && draft.custom.unwrap_or(true),
+            required: draft.required.unwrap_or(true),
+            placeholder: draft.placeholder,
+        })
+    }
+}
+
+fn kind(field: &str, name: Option<&str>, multiple: bool, no_choices: bool) -> Result<Kind, Rejection> {
+    let wrong = |why: String| Rejection::Wrong { field: format!("{field}.type"), why };
+    let kind = match name {
+        None if multiple => Kind::MultiSelect,
+        None if no_choices => Kind::Text,
+        None => Kind::Select,
+        Some(name) => Kind::from_name(name)
+            .ok_or_else(|| wrong(format!("{name:?} is none of text, select, multi-select, confirm")))?,
+    };
+    match kind {
+        Kind::Select if multiple => Ok(Kind::MultiSelect),
+        Kind::Text | Kind::Confirm if multiple => {
+            Err(wrong(format!("multiSelect does not go with {}; use type multi-select", kind.name())))
+        }
+        _ => Ok(kind),
+    }
+}
+
+fn choices(field: &str, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>, Rejection> {
+    let field = format!("{field}.options");
+    let wrong = |why: String| Err(Rejection::Wrong { field: field.clone(), why });
+    at_most(&field, choices.len(), MAX_CHOICES, "entries")?;
+    let mut labels = HashMap::new();
+    for (index, choice) in choices.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        said(&format!("{field}.label"), &choice.label)?;
+        characters(&format!("{field}.label"), &choice.label, MAX_LABEL)?;
+        optional(&format!("{field}.description"), choice.description.as_deref(), MAX_DESCRIPTION)?;
+        distinct(&mut labels, fold(&choice.label), format!("{field}.label"))?;
+    }
+    match (kind, choices.len()) {
+        (Kind::Text, 0) | (Kind::Confirm, 2) | (Kind::Select | Kind::MultiSelect, 1..) => Ok(choices),
+        (Kind::Confirm, 0) => {
+            Ok(["Yes", "No"].map(|label| Choice { label: label.to_owned(), description: None }).into())
+        }
+        (Kind::Text, _) => wrong("a text question has no options; leave them out, or use type select".to_owned()),
+        (Kind::Confirm, count) => {
+            wrong(format!("a confirm question has no options (Yes and No) or exactly two, not {count}"))
+        }
+        (_, 0) => wrong(format!("a {} question needs at least 1 option; use type text for a typed answer", kind.name())),
+    }
+}
+
+/// Refuses a text over `limit` characters (Unicode scalar values).
+pub(super) fn characters(field: &str, text: &str, limit: usize) -> Result<(), Rejection> {
+    at_most(field, text.chars().count(), limit, "characters")
+}
+
+/// The same for a text that may be missing.
+pub(super) fn optional(field: &str, text: Option<&str>, limit: usize) -> Result<(), Rejection> {
+    text.map_or(Ok(()), |text| characters(field, text, limit))
+}
+
+fn at_most(field: &str, size: usize, limit: usize, unit: &'static str) -> Result<(), Rejection> {
+    if size > limit { Err(Rejection::TooLong { field: field.to_owned(), limit, size, unit }) } else { Ok(()) }
+}
+
+fn said(field: &str, text: &str) -> Result<(), Rejection> {
+    if text.trim().is_empty() { Err(Rejection::Empty { field: field.to_owned() }) } else { Ok(()) }
+}
+
+fn distinct(seen: &mut HashMap<String, String>, value: String, field: String) -> Result<(), Rejection> {
+    match seen.get(&value) {
+        Some(first) => Err(Rejection::Duplicate { field, first: first.clone() }),
+        None => {
+            seen.insert(value, field);
+            Ok(())
+        }
+    }
+}
+
+impl super::Content {
+    /// Checks the limits of `title` and `context`; the questions are within theirs already.
+    pub fn new(title: Option<String>, context: Option<String>, questions: Questions) -> Result<Self, Rejection> {
+        optional("title", title.as_deref(), MAX_TITLE)?;
+        optional("context", context.as_deref(), MAX_CONTEXT)?;
+        Ok(Self { title, context, questions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(text: &str, labels: &[&str]) -> Draft {
+        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None }).collect();
+        Draft { text: text.to_owned(), choices, ..Draft::default() }
+    }
+
+    fn one(draft: Draft) -> Result<Question, Rejection> {
+        Questions::new("r", vec![draft]).map(|questions| questions[0].clone())
+    }
+
+    #[test]
+    fn the_kind_is_guessed_from_the_options() {
+        assert_eq!(one(draft("q", &[])).map(|q| q.kind), Ok(Kind::Text));
+        assert_eq!(one(draft("q", &["a"])).map(|q| q.kind), Ok(Kind::Select));
+        let multiple = Draft { multiple: true, ..draft("q", &["a"]) };
+        assert_eq!(one(multiple).map(|q| (q.kind, q.custom)), Ok((Kind::MultiSelect, true)));
+        let confirm = one(Draft { kind: Some("confirm".into()), ..draft("q", &[]) }).unwrap();
+        assert_eq!(confirm.choices.iter().map(|c| c.label.as_str()).collect::<Vec<_>>(), ["Yes", "No"]);
+        assert!(!confirm.custom);
+    }
+
+    #[test]
+    fn what_nobody_could_answer_is_refused_with_the_field() {
+        let field = |result: Result<Question, Rejection>| match result {
+            Err(
+                Rejection::Wrong { field, .. }
+                | Rejection::TooLong { field, .. }
+                | Rejection::Empty { field }
+                | Rejection::Duplicate { field, .. },
+            ) => field,
+            other => panic!("{other:?}"),
+        };
+        let typed = |kind: &str, labels: &[&str]| Draft { kind: Some(kind.to_owned()), ..draft("q", labels) };
+        assert_eq!(field(one(typed("select", &[]))), "questions[0].options");
+        assert_eq!(field(one(typed("text", &["a"]))), "questions[0].options");
+        assert_eq!(field(one(typed("confirm", &["a", "b", "c"]))), "questions[0].options");
+        assert_eq!(field(one(typed("radio", &["a"]))), "questions[0].type");
+        assert_eq!(field(one(draft(" ", &[]))), "questions[0].question");
+        assert_eq!(field(one(draft("q", &["Yes", "yes "]))), "questions[0].options[1].label");
+        assert_eq!(field(one(draft("q", &["a", ""]))), "questions[0].options[1].label");
+        assert_eq!(field(one(draft("q", &[&"é".repeat(76)]))), "questions[0].options[0].label");
+        assert!(one(draft("q", &[&"é".repeat(75)])).is_ok(), "characters are counted, not bytes");
+        let eleven: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+        let eleven: Vec<&str> = eleven.iter().map(String::as_str).collect();
+        assert_eq!(field(one(draft("q", &eleven))), "questions[0].options");
+        assert_eq!(
+            Questions::new("r", vec![draft("same", &[]), draft("same", &[])]),
+            Err(Rejection::Duplicate { field: "questions[1].question".into(), first: "questions[0].question".into() })
+        );
+        assert_eq!(Questions::new("r", vec![]), Err(Rejection::NoQuestions));
+    }
+
+    #[test]
+    fn labels_match_exactly_first() {
+        let question = one(draft("q", &["React", "Vue"])).unwrap();
+        assert_eq!(question.choice("React"), Some(0));
+        assert_eq!(question.choice(" vue "), Some(1));
+        assert_eq!(question.choice("Angular"), None);
+    }
+}

@@ -1,0 +1,291 @@
+//! Replies and questions to answers, or to a refusal that tells the person what would fit.
+//! [`Answers`] can only be built here, so an answer that was not offered cannot be written down.
+
+use super::question::MAX_TEXT;
+use super::{Kind, Outcome, Question, Questions, Time, wording};
+use std::fmt;
+
+/// What a person sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The whole form at once: what is not in it was left out.
+    Whole(Vec<(usize, Given)>),
+    /// One question's part of several; the ask settles when every question has been dealt with.
+    Part(usize, Given),
+    /// The person does not want to answer: ends the whole ask.
+    Dismiss,
+}
+
+/// What a person gave for one question; neither picks nor text means that it was skipped.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Given {
+    /// Indices of choices.
+    pub picks: Vec<usize>,
+    /// Something typed.
+    pub text: Option<String>,
+}
+
+/// One question's answer: at least one pick, or a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    picks: Vec<usize>,
+    text: Option<String>,
+}
+
+impl Answer {
+    /// Indices of the chosen choices, ascending.
+    #[must_use]
+    pub fn picks(&self) -> &[usize] {
+        &self.picks
+    }
+
+    /// The typed answer.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+}
+
+/// A complete, valid set: one entry per question, `None` for a skipped optional one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answers(Vec<Option<Answer>>);
+
+impl Answers {
+    /// One entry per question, in their order.
+    #[must_use]
+    pub fn entries(&self) -> &[Option<Answer>] {
+        &self.0
+    }
+}
+
+/// Why a reply was not taken. It is told to the person; the sentences are in [`super::wording`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Decided already.
+    Settled {
+        /// How.
+        outcome: Box<Outcome>,
+        /// When.
+        at: Time,
+        /// The questions, to say the answer in words.
+        questions: Questions,
+    },
+    /// Not one of those who may answer; carries the person's own id so that an operator can add it.
+    NotResponder {
+        /// The channel's id of the person.
+        id: String,
+    },
+    /// Required questions without an answer.
+    Missing {
+        /// Their texts.
+        questions: Vec<String>,
+    },
+    /// No such question in this ask.
+    NoSuchQuestion {
+        /// What was named.
+        name: String,
+    },
+    /// An answer that was not offered.
+    NotOffered {
+        /// The question's text.
+        question: String,
+        /// What was given.
+        given: String,
+        /// What is offered.
+        labels: Vec<String>,
+    },
+    /// Several answers where one is wanted.
+    OnlyOne {
+        /// The question's text.
+        question: String,
+    },
+    /// A choice and a text where only one of them is taken.
+    ChoiceOrText {
+        /// The question's text.
+        question: String,
+    },
+    /// A typed answer over the limit.
+    TooLong {
+        /// The question's text.
+        question: String,
+        /// Characters allowed.
+        limit: usize,
+        /// Characters given.
+        size: usize,
+    },
+}
+
+impl Refusal {
+    /// A word for metrics and the audit log.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Settled { .. } => "settled",
+            Self::NotResponder { .. } => "not_responder",
+            Self::Missing { .. } => "missing",
+            Self::NoSuchQuestion { .. } => "no_such_question",
+            Self::NotOffered { .. } => "not_offered",
+            Self::OnlyOne { .. } => "only_one",
+            Self::ChoiceOrText { .. } => "choice_or_text",
+            Self::TooLong { .. } => "too_long",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&wording::refusal(self))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Question {
+    /// Labels and typed text, as they come from the API and the command line, to what they mean
+    /// here: a label if it is one, else a text of one's own.
+    pub fn understand(&self, values: &[String]) -> Result<Given, Refusal> {
+        let mut given = Given::default();
+        for value in values.iter().filter(|value| !value.trim().is_empty()) {
+            if let Some(choice) = self.choice(value) {
+                given.picks.push(choice);
+            } else if !self.takes_text() {
+                return Err(self.not_offered(value));
+            } else if given.text.replace(value.clone()).is_some() {
+                return Err(if self.kind == Kind::MultiSelect {
+                    self.not_offered(value)
+                } else {
+                    Refusal::OnlyOne { question: self.text.clone() }
+                });
+            }
+        }
+        Ok(given)
+    }
+
+    fn not_offered(&self, given: &str) -> Refusal {
+        Refusal::NotOffered {
+            question: self.text.clone(),
+            given: given.to_owned(),
+            labels: self.choices.iter().map(|choice| choice.label.clone()).collect(),
+        }
+    }
+
+    /// The answer that was given, `None` if the question was skipped, or why it is not one.
+    fn answer(&self, given: &Given) -> Result<Option<Answer>, Refusal> {
+        let text = given.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let mut picks = given.picks.clone();
+        picks.sort_unstable();
+        picks.dedup();
+        if let Some(stray) = picks.iter().find(|pick| **pick >= self.choices.len()) {
+            return Err(self.not_offered(&(stray + 1).to_string()));
+        }
+        match (picks.len(), text) {
+            (0, None) if self.required => return Err(Refusal::Missing { questions: vec![self.text.clone()] }),
+            (0, None) => return Ok(None),
+            (_, Some(text)) if !self.takes_text() => return Err(self.not_offered(text)),
+            (1.., Some(_)) if self.kind != Kind::MultiSelect => {
+                return Err(Refusal::ChoiceOrText { question: self.text.clone() });
+            }
+            (2.., _) if self.kind != Kind::MultiSelect => {
+                return Err(Refusal::OnlyOne { question: self.text.clone() });
+            }
+            _ => {}
+        }
+        let size = text.map_or(0, |text| text.chars().count());
+        if size > MAX_TEXT {
+            return Err(Refusal::TooLong { question: self.text.clone(), limit: MAX_TEXT, size });
+        }
+        Ok(Some(Answer { picks, text: text.map(str::to_owned) }))
+    }
+}
+
+impl Questions {
+    /// The answers of a whole form. All that is missing is named at once.
+    pub fn answer(&self, given: &[(usize, Given)]) -> Result<Answers, Refusal> {
+        let mut parts = vec![Given::default(); self.len()];
+        for (index, part) in given {
+            let Some(slot) = parts.get_mut(*index) else {
+                return Err(Refusal::NoSuchQuestion { name: (index + 1).to_string() });
+            };
+            slot.clone_from(part);
+        }
+        let mut missing = Vec::new();
+        let mut answers = Vec::with_capacity(self.len());
+        for (question, part) in self.iter().zip(&parts) {
+            match question.answer(part) {
+                Ok(answer) => answers.push(answer),
+                Err(Refusal::Missing { questions }) => missing.extend(questions),
+                Err(other) => return Err(other),
+            }
+        }
+        if missing.is_empty() { Ok(Answers(answers)) } else { Err(Refusal::Missing { questions: missing }) }
+    }
+
+    /// Whether one question's part fits by itself.
+    pub fn fits(&self, index: usize, given: &Given) -> Result<(), Refusal> {
+        let question = self.get(index).ok_or_else(|| Refusal::NoSuchQuestion { name: (index + 1).to_string() })?;
+        question.answer(given).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Choice, Draft};
+    use super::*;
+
+    fn questions(kinds: &[(&str, bool)]) -> Questions {
+        let drafts = kinds.iter().enumerate().map(|(n, (kind, required))| Draft {
+            text: format!("q{n}"),
+            kind: Some((*kind).to_owned()),
+            required: Some(*required),
+            choices: match *kind {
+                "text" | "confirm" => vec![],
+                _ => ["React", "Vue"].map(|l| Choice { label: l.to_owned(), description: None }).into(),
+            },
+            ..Draft::default()
+        });
+        Questions::new("r", drafts.collect()).unwrap()
+    }
+
+    fn understood(kind: &str, values: &[&str]) -> Result<Option<Answer>, Refusal> {
+        let questions = questions(&[(kind, true)]);
+        let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
+        let given = questions[0].understand(&values)?;
+        Ok(questions.answer(&[(0, given)])?.0.remove(0))
+    }
+
+    #[test]
+    fn a_label_is_a_pick_and_the_rest_is_text() {
+        assert_eq!(understood("select", &["vue"]).unwrap().unwrap().picks(), [1]);
+        assert_eq!(understood("select", &["Svelte"]).unwrap().unwrap().text(), Some("Svelte"));
+        let both = understood("multi-select", &["Vue", "Svelte", "React", "Vue"]).unwrap().unwrap();
+        assert_eq!((both.picks(), both.text()), (&[0, 1][..], Some("Svelte")));
+        assert_eq!(understood("text", &["  hello  "]).unwrap().unwrap().text(), Some("hello"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        assert_eq!(understood("confirm", &["maybe"]).unwrap_err().code(), "not_offered");
+        assert_eq!(understood("select", &["React", "Vue"]).unwrap_err().code(), "only_one");
+        assert_eq!(understood("select", &["React", "Svelte"]).unwrap_err().code(), "choice_or_text");
+        assert_eq!(understood("select", &["", "  "]).unwrap_err().code(), "missing");
+        assert_eq!(understood("text", &["a", "b"]).unwrap_err().code(), "only_one");
+        assert_eq!(understood("multi-select", &["Solid", "Svelte"]).unwrap_err().code(), "not_offered");
+        assert_eq!(understood("text", &[&"x".repeat(3001)]).unwrap_err().code(), "too_long");
+        let stray = Given { picks: vec![2], text: None };
+        assert_eq!(questions(&[("select", true)]).answer(&[(0, stray)]).unwrap_err().code(), "not_offered");
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_at_once_and_optional_ones_may_be_left_out() {
+        let questions = questions(&[("text", true), ("select", false), ("confirm", true)]);
+        assert_eq!(
+            questions.answer(&[]),
+            Err(Refusal::Missing { questions: vec!["q0".to_owned(), "q2".to_owned()] })
+        );
+        let text = Given { text: Some("x".to_owned()), ..Given::default() };
+        let pick = Given { picks: vec![1], ..Given::default() };
+        let answers = questions.answer(&[(0, text), (2, pick)]).unwrap();
+        assert!(answers.entries()[1].is_none());
+        assert_eq!(answers.entries()[2].as_ref().unwrap().picks(), [1]);
+    }
+}

@@ -1,0 +1,117 @@
+// Speaks the daemon's HTTP API and keeps the inbox token. It deliberately uses no cookie: a token in a header cannot be
+// sent by another site's page, and localStorage is kept apart per port, which cookies are not.
+
+const TOKEN_KEY = 'askd.token';
+
+// A call that hangs longer than this has failed as far as the person in front of it is concerned.
+const CALL_LIMIT_MS = 20000;
+
+let token = null;
+let verified = false;
+
+// What went wrong, in a sentence for people. `status` is 0 when there was no reply at all.
+export class Problem extends Error {
+  constructor(status, detail, ask = null) {
+    super(detail);
+    this.status = status;
+    this.ask = ask;
+  }
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(TOKEN_KEY);
+  } catch {
+    return null;
+  }
+}
+
+function remember(value) {
+  try {
+    if (value === null) localStorage.removeItem(TOKEN_KEY);
+    else localStorage.setItem(TOKEN_KEY, value);
+  } catch {
+    // Storage is switched off: the token then lasts as long as this page.
+  }
+}
+
+// Takes a bare token or a whole link. Returns whether there was one that can stand in a header.
+export function useToken(entered) {
+  const candidate = (/[#&]token=([^&\s]+)/.exec(entered)?.[1] ?? entered).trim();
+  if (!/^[\x21-\x7e]+$/.test(candidate)) return false;
+  token = candidate;
+  verified = false;
+  return true;
+}
+
+// Returns whether there is a token to try. The fragment goes at once, so that the token stays in no history or bookmark.
+export function findToken() {
+  const { hash, pathname, search } = window.location;
+  const linked = hash.includes('token=');
+  if (linked) window.history.replaceState(null, '', pathname + search);
+  return (linked && useToken(hash)) || useToken(remembered() ?? '');
+}
+
+export function forgetToken() {
+  token = null;
+  verified = false;
+  remember(null);
+}
+
+// An outdated link must not lock out a browser whose kept token is good. Returns whether there is another one to try.
+export function tryRememberedToken() {
+  const kept = remembered();
+  if (kept === null) return false;
+  if (kept !== token) return useToken(kept);
+  remember(null);
+  return false;
+}
+
+export function onForgottenElsewhere(react) {
+  window.addEventListener('storage', (event) => {
+    if (token !== null && event.newValue === null && (event.key === TOKEN_KEY || event.key === null)) react();
+  });
+}
+
+// The raw reply; rejects only if there is none. A token is kept once it has proved good.
+export async function request(path, options = {}) {
+  const used = token;
+  const headers = { ...options.headers, authorization: `Bearer ${used}` };
+  const reply = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error' });
+  if (reply.ok && used === token && !verified) {
+    verified = true;
+    remember(used);
+  }
+  return reply;
+}
+
+export async function problemOf(reply) {
+  const body = await reply.json().catch(() => ({}));
+  return new Problem(reply.status, body.detail || body.title || `askd replied with status ${reply.status}.`, body.ask ?? null);
+}
+
+async function call(path, options = {}) {
+  let reply;
+  try {
+    reply = await request(path, { ...options, signal: AbortSignal.timeout(CALL_LIMIT_MS) });
+    if (reply.ok) return { reply, body: reply.status === 204 ? null : await reply.json() };
+  } catch {
+    throw new Problem(0, 'No reply from askd.');
+  }
+  throw await problemOf(reply);
+}
+
+const post = async (path, body) =>
+  (await call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ ...body, by: 'web' }) })).body;
+
+const askPath = (id, verb) => `/api/v1/asks/${encodeURIComponent(id)}/${verb}`;
+
+// `{ asks, date }`: `date` is the daemon's clock as its reply states it.
+export async function listAsks() {
+  const { reply, body } = await call('/api/v1/asks');
+  return { asks: body.asks, date: reply.headers.get('date') };
+}
+
+export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });
+export const dismissAsk = (id) => post(askPath(id, 'dismiss'), {});
+export const reportShown = (id) => post(askPath(id, 'shown'), {});

@@ -1,0 +1,237 @@
+// One open ask on the page: askd's own line, the agent's words and the form, sending, and what is shown when it was
+// settled elsewhere. It deliberately never replaces its form while the ask is open: updates touch askd's own line only.
+
+import { answerAsk, dismissAsk } from '/api.js';
+import { el, said, uniqueId } from '/dom.js';
+import { buildForm } from '/form.js';
+import { wording } from '/notify.js';
+import { ago, answersOf, byWhom, channelName, ending, exact, left } from '/words.js';
+
+const time = () => el('time', {});
+
+function setTime(node, instant, text) {
+  if (node.textContent !== text) node.textContent = text;
+  if (node.dateTime === instant) return;
+  node.dateTime = instant;
+  node.title = exact(instant);
+}
+
+// `settled(ask, { here, focused })`: it is over and the card can go; `reached()`: a call got through, `unreached()`: not.
+export function openCard(firstAsk, { settled, unreached }) {
+  let ask = firstAsk;
+  let state = 'open';
+  let settledMeanwhile = null;
+
+  const age = time();
+  const rest = time();
+  const deadline = el('p', { class: 'left' }, rest);
+  const retry = el('p', { class: 'retry own', hidden: true });
+  const asks = el('span', {}, 'asks');
+  const heading = el('h3', { id: uniqueId('ask') }, el('span', { class: 'group' }, ask.group), ' ', asks);
+  const channel = el('span', {});
+  const strip = el(
+    'header',
+    { class: 'strip own' },
+    heading,
+    deadline,
+    el('p', { class: 'meta' }, el('span', {}, 'asked ', age), channel, el('span', {}, 'id ', el('code', {}, ask.short_id ?? ask.id.slice(0, 8)))),
+    retry,
+  );
+
+  const form = buildForm(ask, (answers, again) => send(() => answerAsk(ask.id, answers), again));
+  const sending = el('p', { class: 'sending own', role: 'status' });
+  const problem = el('div', { class: 'problem own', role: 'alert' });
+  const { element: foot, setBusy: setFootBusy } = dismissal(() => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss' }));
+  const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss' });
+  const body = el(
+    'div',
+    { class: 'body' },
+    ask.title || ask.context
+      ? el('blockquote', {}, ask.title ? said('p', ask.title, 'title') : null, ask.context ? said('p', ask.context, 'context') : null)
+      : null,
+    form.element,
+    problem,
+    sending,
+  );
+  const element = el('article', { class: 'card', id: `ask-${ask.id}`, tabindex: -1, 'aria-labelledby': heading.id }, strip, body, foot);
+
+  const focused = () => element.contains(document.activeElement);
+
+  function busy(on) {
+    form.setBusy(on);
+    setFootBusy(on);
+    sending.textContent = on ? 'Sending…' : '';
+    if (on) problem.replaceChildren();
+  }
+
+  async function send(call, again) {
+    // Two quick clicks arrive before the first has disabled anything.
+    if (state !== 'open') return;
+    const focus = focused() ? document.activeElement : null;
+    state = 'sending';
+    busy(true);
+    try {
+      const after = await call();
+      state = 'closed';
+      settled(after, { here: true, focused: focus !== null });
+    } catch (failure) {
+      failed(failure, again, focus);
+    }
+  }
+
+  function failed(failure, again, focus) {
+    const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
+    if (over) {
+      notice(over, { lost: true, focus: focus !== null });
+      return;
+    }
+    state = 'open';
+    busy(false);
+    const mayRepeat = failure.status === 0 || failure.status >= 500;
+    problem.replaceChildren(...complaint(failure, mayRepeat ? again : null));
+    // A disabled control loses the focus; a person on the keyboard would have to start from the top.
+    if (focus?.isConnected) focus.focus({ preventScroll: true });
+    if (failure.status === 0 || failure.status === 401) unreached(failure);
+  }
+
+  // The card stays where it is and says how it ended, because somebody was busy with it.
+  function notice(over, { lost = false, focus = focused() } = {}) {
+    const entered = form.entered();
+    state = 'closed';
+    ask = over;
+    update();
+    const close = () => settled(ask, { here: false, focused: true });
+    const words = el('p', { class: 'lead' }, ...sentence(over.outcome, lost ? 'Already ' : ''));
+    body.replaceChildren(el(
+      'div',
+      { class: 'notice', role: 'status', tabindex: -1 },
+      words,
+      lost ? el('p', {}, 'Yours was not used.') : null,
+      ...(entered ? leftover(entered) : []),
+      el('button', { type: 'button', class: 'secondary', onclick: close }, 'Close'),
+    ));
+    foot.remove();
+    element.classList.add('over');
+    if (focus) body.firstChild.focus({ preventScroll: true });
+  }
+
+  function update(newer = ask) {
+    ask = newer;
+    const open = ask.state === 'open';
+    asks.textContent = open ? 'asks' : 'asked';
+    channel.textContent = `channel ${channelName(ask.channel)}`;
+    retry.hidden = !(open && ask.attempt > 1);
+    if (!retry.hidden) retry.textContent = wording(ask).body;
+    tick();
+  }
+
+  function tick() {
+    setTime(age, ask.created_at, ago(ask.created_at));
+    const open = ask.state === 'open';
+    deadline.hidden = !open;
+    if (!open) return;
+    if (!ask.answer_by) {
+      rest.textContent = 'time starts once it is shown';
+      return;
+    }
+    const { text, soon } = left(ask.answer_by);
+    element.classList.toggle('soon', soon);
+    setTime(rest, ask.answer_by, soon ? `Ends soon: ${text}` : text);
+  }
+
+  // It ended without this page. Returns whether the card keeps its place to say so.
+  function settledElsewhere(over) {
+    if (state === 'closed') return true;
+    if (state === 'sending') {
+      // Our own call may be the one that settled it: its reply decides what to say.
+      settledMeanwhile = over;
+      return true;
+    }
+    if (!form.entered() && !focused()) return false;
+    notice(over);
+    return true;
+  }
+
+  update();
+  return {
+    element,
+    update,
+    tick,
+    settledElsewhere,
+    id: ask.id,
+    createdAt: ask.created_at,
+    isOpen: () => state !== 'closed',
+    isInUse: () => state === 'sending' || focused() || form.entered() !== '',
+  };
+}
+
+function complaint(failure, again) {
+  const text = {
+    0: 'No reply from askd, so take your answer as not stored. What you entered is kept here.',
+    503: `Not stored: ${failure.message} What you entered is kept here.`,
+  }[failure.status] ?? failure.message;
+  const line = el('p', { dir: 'auto', class: 'said' }, text);
+  if (!again) return [line];
+  const words = again.words === null ? [] : [': ', said('span', again.words)];
+  return [line, el('button', { type: 'button', class: 'secondary', onclick: again.run }, 'Try again', ...words)];
+}
+
+// `Answered by alice on Slack: React`, with the agent's and the person's words kept apart from askd's.
+function sentence(outcome, before) {
+  const { word } = ending(outcome);
+  const answers = answersOf(outcome);
+  const start = before ? before + word.toLowerCase() : word;
+  const own = `${start}${byWhom(outcome)}`;
+  if (answers.length === 0) return [`${own}.`];
+  if (answers.length === 1) return [`${own}: `, said('strong', answers[0].answer)];
+  return [`${own}:`, el('span', { class: 'pairs' }, ...answers.map(({ question, answer }) => el('span', { class: 'pair' }, said('span', question, 'asked'), said('strong', answer))))];
+}
+
+function leftover(entered) {
+  const area = el('textarea', { readonly: true, rows: Math.min(8, entered.split('\n').length + 1), dir: 'auto', id: uniqueId('leftover') });
+  area.value = entered;
+  const copy = el('button', {
+    type: 'button',
+    class: 'secondary',
+    async onclick() {
+      area.select();
+      try {
+        await navigator.clipboard.writeText(entered);
+        copy.textContent = 'Copied';
+      } catch {
+        copy.textContent = 'Selected: copy it with your keyboard or menu';
+      }
+    },
+  }, 'Copy');
+  return [el('label', { for: area.id }, 'What you had entered here:'), area, copy];
+}
+
+// Ends the whole ask for the agent, so it takes a second, separate press.
+function dismissal(run) {
+  const element = el('footer', { class: 'foot own' });
+  const telling = 'The agent is told that you don’t want to answer.';
+  const first = el('button', { type: 'button', class: 'quiet', title: `Dismiss: ${telling}`, onclick: ask }, 'Dismiss…');
+  const keep = el('button', { type: 'button', class: 'secondary', onclick: back }, 'Keep');
+  const really = el('button', { type: 'button', class: 'danger', onclick: run }, 'Dismiss');
+  const step = el(
+    'div',
+    { class: 'really', role: 'group', 'aria-label': 'Really dismiss?', onkeydown: (event) => event.key === 'Escape' && back() },
+    el('p', {}, el('strong', {}, 'Really dismiss?'), ` ${telling}`),
+    el('div', { class: 'actions' }, keep, really),
+  );
+  function ask() {
+    element.replaceChildren(step);
+    keep.focus();
+  }
+  function back() {
+    element.replaceChildren(first);
+    first.focus();
+  }
+  element.append(first);
+  return {
+    element,
+    setBusy(busy) {
+      for (const button of [first, keep, really]) button.disabled = busy;
+    },
+  };
+}

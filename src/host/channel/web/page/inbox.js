@@ -1,0 +1,315 @@
+// The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
+// decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
+
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, reportShown, tryRememberedToken, useToken } from '/api.js';
+import { openCard } from '/card.js';
+import { byId } from '/dom.js';
+import { connection } from '/live.js';
+import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from '/notify.js';
+import { settledItem } from '/settled.js';
+import { clockTime, setClock } from '/words.js';
+
+const SETTLED_AT_ONCE = 30;
+const BACK_NOTICE_MS = 4000;
+
+// After the list has moved under the pointer, a click is most likely meant for what was there before.
+const SHIFT_GUARD_MS = 400;
+
+// Somebody who pressed or typed something this recently is busy: the page then does not scroll by itself.
+const BUSY_MS = 5000;
+
+const asks = new Map();
+const cards = new Map();
+const items = new Map();
+let loaded = false;
+let settledLimit = SETTLED_AT_ONCE;
+let listing = null;
+let lastShift = -Infinity;
+let lastInput = -Infinity;
+
+// ---- What is displayed is reported, once per page and ask
+
+const inView = new Set();
+const reported = new Set();
+const viewer = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) inView.add(target.dataset.ask);
+    else inView.delete(target.dataset.ask);
+  }
+  report();
+});
+
+function report() {
+  if (document.visibilityState !== 'visible') return;
+  for (const id of inView) {
+    if (reported.has(id) || !cards.get(id)?.isOpen()) continue;
+    reported.add(id);
+    reportShown(id).catch(({ status }) => {
+      // Not worth a word to the person; without a reply it is sent again once the connection is back.
+      if (status === 0 || status >= 500) reported.delete(id);
+    });
+  }
+}
+document.addEventListener('visibilitychange', report);
+
+// ---- The two lists
+
+const isOpen = (ask) => ask.state === 'open';
+
+function removeCard(id) {
+  const card = cards.get(id);
+  if (!card) return;
+  viewer.unobserve(card.element);
+  inView.delete(id);
+  card.element.remove();
+  cards.delete(id);
+  lastShift = performance.now();
+}
+
+function addCard(ask) {
+  const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
+  card.element.dataset.ask = ask.id;
+  // Existing cards are never moved in the document: that would drop the focus and the place in a text.
+  const later = [...cards.values()].filter((other) => other.createdAt > card.createdAt).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  cards.set(ask.id, card);
+  byId('waiting').insertBefore(card.element, later[0]?.element ?? null);
+  if (later.length > 0) lastShift = performance.now();
+  viewer.observe(card.element);
+}
+
+function whenSettled(ask, { here, focused }) {
+  const next = cards.get(ask.id)?.element.nextElementSibling ?? cards.get(ask.id)?.element.previousElementSibling;
+  removeCard(ask.id);
+  asks.set(ask.id, ask);
+  show();
+  const waiting = openCount();
+  if (here) announce(`${ask.outcome?.line ?? 'Closed.'} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
+  if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
+}
+
+function whenUnreached({ status, message }) {
+  if (status === 401) denied(message);
+  else link.fail();
+}
+
+// Takes one ask as the daemon states it. Returns whether it is news to be told.
+function take(ask) {
+  const before = asks.get(ask.id);
+  // Settled is for ever: a list that was on its way meanwhile can only be older.
+  if (before && !isOpen(before) && isOpen(ask)) return false;
+  asks.set(ask.id, ask);
+  const card = cards.get(ask.id);
+  if (isOpen(ask)) {
+    if (card) card.update(ask);
+    else addCard(ask);
+    return loaded && (!before || ask.attempt > before.attempt);
+  }
+  untell(ask.id);
+  if (card && !card.settledElsewhere(ask)) {
+    removeCard(ask.id);
+    announce(ask.outcome?.line ?? '');
+  }
+  return false;
+}
+
+function takeList(list, newer) {
+  const present = new Set(list.map(({ id }) => id));
+  const news = list.filter((ask) => !newer.has(ask.id) && take(ask));
+  for (const [id, ask] of asks) {
+    if (present.has(id) || newer.has(id)) continue;
+    if (isOpen(ask)) take({ ...ask, state: 'settled', outcome: unknownOutcome() });
+    else if (!cards.has(id)) asks.delete(id);
+  }
+  return news;
+}
+
+// askd no longer knows an ask that was open here, for example because its state folder was replaced.
+const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer knows this question.' });
+
+const openCount = () => [...asks.values()].filter(isOpen).length;
+
+function showSettled() {
+  const over = [...asks.values()].filter((ask) => !isOpen(ask) && !cards.has(ask.id)).sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
+  const wanted = over.slice(0, settledLimit);
+  const keep = new Set(wanted.map(({ id }) => id));
+  for (const [id, item] of items) {
+    if (keep.has(id)) continue;
+    item.element.remove();
+    items.delete(id);
+  }
+  let place = byId('settled').firstElementChild;
+  for (const ask of wanted) {
+    let item = items.get(ask.id);
+    if (item && item.from !== ask && JSON.stringify(item.from) !== JSON.stringify(ask)) {
+      if (place === item.element) place = place.nextElementSibling;
+      item.element.remove();
+      item = null;
+    }
+    if (!item) {
+      item = { ...settledItem(ask), from: ask };
+      items.set(ask.id, item);
+    }
+    if (place === item.element) place = place.nextElementSibling;
+    else byId('settled').insertBefore(item.element, place);
+  }
+  byId('settled-section').hidden = over.length === 0;
+  byId('more').hidden = over.length <= settledLimit;
+}
+
+function show() {
+  const waiting = openCount();
+  setTitle(waiting);
+  byId('waiting-count').textContent = waiting > 0 ? `${waiting}` : '';
+  byId('empty').hidden = !loaded || cards.size > 0;
+  showSettled();
+}
+
+function goTo(id) {
+  const target = cards.get(id)?.element ?? items.get(id)?.element;
+  if (!target) return;
+  const calm = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+  target.scrollIntoView({ block: 'start', behavior: calm ? 'auto' : 'smooth' });
+  target.focus({ preventScroll: true });
+}
+
+function bringForward(news) {
+  show();
+  report();
+  if (news.length === 0) return;
+  tell(news, goTo);
+  const busy = performance.now() - lastInput < BUSY_MS || [...cards.values()].some((card) => card.isInUse());
+  if (!busy) cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
+}
+
+// ---- The connection
+
+let lineTimer = null;
+
+function line(text, kind = '') {
+  clearTimeout(lineTimer);
+  const node = byId('connection');
+  if (node.textContent !== text) node.textContent = text;
+  node.className = `connection ${kind}`.trim();
+}
+
+async function readList() {
+  const mine = { newer: new Set() };
+  listing = mine;
+  try {
+    const { asks: list, date } = await listAsks();
+    if (listing !== mine) return;
+    listing = null;
+    setClock(date);
+    const news = takeList(list, mine.newer);
+    loaded = true;
+    openInbox();
+    link.settled();
+    bringForward(news);
+  } catch {
+    if (listing === mine) link.fail();
+  }
+}
+
+const link = connection({
+  onEvent(name, data) {
+    if (name === 'resync') readList();
+    if (name !== 'ask') return;
+    const ask = JSON.parse(data);
+    listing?.newer.add(ask.id);
+    const news = take(ask);
+    bringForward(news ? [ask] : []);
+  },
+  onDenied: ({ message }) => denied(message),
+  onLost(since, problem) {
+    const why = problem?.status === 403 ? ` askd refuses this address: ${problem.message}` : '';
+    line(`No connection to askd since ${clockTime(since)}.${why} Trying again…`, 'lost');
+  },
+  onUp() {
+    const wasLost = byId('connection').classList.contains('lost');
+    line(wasLost ? 'Connected again.' : '', wasLost ? 'back' : '');
+    if (wasLost) lineTimer = setTimeout(() => line(''), BACK_NOTICE_MS);
+  },
+});
+
+// ---- Signing in and out
+
+function openInbox() {
+  byId('sign-in').hidden = true;
+  byId('inbox').hidden = false;
+  byId('settings').hidden = false;
+  byId('token').value = '';
+  byId('sign-in-problem').textContent = '';
+}
+
+function openSignIn(problem) {
+  line('');
+  byId('inbox').hidden = true;
+  byId('settings').hidden = true;
+  byId('settings').open = false;
+  byId('sign-in').hidden = false;
+  byId('sign-in-problem').textContent = problem;
+  byId('token').setAttribute('aria-invalid', problem ? 'true' : 'false');
+  byId('token').focus();
+}
+
+// Cards stay as they are behind the form: a new token must not cost anybody what they typed.
+function denied() {
+  link.stop();
+  if (tryRememberedToken()) link.start();
+  else openSignIn('askd does not take this token. Please paste the current one.');
+}
+
+function forget(problem = '') {
+  forgetToken();
+  link.stop();
+  listing = null;
+  untellAll();
+  for (const id of [...cards.keys()]) removeCard(id);
+  asks.clear();
+  loaded = false;
+  show();
+  openSignIn(problem);
+}
+
+function connect() {
+  line('Connecting to askd…', 'quiet-line');
+  link.start();
+}
+
+byId('sign-in-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  if (useToken(byId('token').value)) connect();
+  else openSignIn('Please paste the token, or the link that askd printed.');
+});
+byId('forget').addEventListener('click', () => forget());
+onForgottenElsewhere(() => forget());
+byId('more').addEventListener('click', () => {
+  const last = byId('settled').lastElementChild;
+  settledLimit += SETTLED_AT_ONCE;
+  showSettled();
+  last?.nextElementSibling?.focus({ preventScroll: true });
+});
+
+const guard = (event) => {
+  // `detail` is 0 for the keyboard, which moves its focus along and cannot hit the wrong thing.
+  if (event.detail === 0 || performance.now() - lastShift > SHIFT_GUARD_MS) return;
+  event.preventDefault();
+  event.stopPropagation();
+};
+byId('waiting').addEventListener('click', guard, { capture: true });
+for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {
+  window.addEventListener(kind, () => { lastInput = performance.now(); }, { passive: true, capture: true });
+}
+
+window.addEventListener('hashchange', () => {
+  if (window.location.hash.includes('token=') && findToken()) connect();
+});
+
+setInterval(() => {
+  for (const card of cards.values()) card.tick();
+  for (const item of items.values()) item.tick();
+}, 1000);
+
+setUpSwitches();
+if (findToken()) connect();
+else openSignIn('');

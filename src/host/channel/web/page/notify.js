@@ -1,0 +1,153 @@
+// Tells a person about a new question: toast, title, sound, browser notification. It deliberately puts no word of an agent
+// into a notification: those are shown over other windows, where nobody could tell whose words they are.
+
+import { byId, el } from '/dom.js';
+
+const SOUND_KEY = 'askd.sound';
+const NOTIFY_KEY = 'askd.notify';
+const TOAST_MS = 12000;
+
+let audio = null;
+let toastTimer = null;
+let toastAsk = null;
+const shown = new Map();
+
+const load = (key) => {
+  try {
+    return localStorage.getItem(key) === 'on';
+  } catch {
+    return false;
+  }
+};
+
+const save = (key, on) => {
+  try {
+    localStorage.setItem(key, on ? 'on' : 'off');
+  } catch {
+    // Storage is switched off: the choice then lasts as long as this page.
+  }
+};
+
+export function wording(ask) {
+  return ask.attempt > 1
+    ? { title: 'Question Retry', body: `Previous attempt failed to display. This is retry attempt ${ask.attempt - 1}.` }
+    : { title: 'Question Received', body: 'Please answer the question to continue.' };
+}
+
+export function setTitle(count) {
+  document.title = count > 0 ? `(${count}) askd` : 'askd';
+}
+
+// Said to screen readers only: what sighted people see happen on the page.
+export function announce(text) {
+  byId('announce').textContent = text;
+}
+
+function hideToast() {
+  clearTimeout(toastTimer);
+  toastAsk = null;
+  byId('toast').replaceChildren();
+}
+
+function toast(ask, { title, body }, goTo) {
+  clearTimeout(toastTimer);
+  toastAsk = ask.id;
+  const go = () => {
+    hideToast();
+    goTo(ask.id);
+  };
+  byId('toast').replaceChildren(
+    el('p', {}, el('strong', {}, `${title}:`), ` ${body}`),
+    el('button', { type: 'button', class: 'link', onclick: go }, 'Go to it'),
+    el('button', { type: 'button', class: 'link', onclick: hideToast, 'aria-label': 'Close this notice' }, 'Close'),
+  );
+  toastTimer = setTimeout(hideToast, TOAST_MS);
+}
+
+function beep() {
+  audio ??= new AudioContext();
+  audio.resume();
+  [[660, 0], [880, 0.16]].forEach(([frequency, delay]) => {
+    const start = audio.currentTime + delay;
+    const tone = audio.createOscillator();
+    const volume = audio.createGain();
+    tone.frequency.value = frequency;
+    volume.gain.setValueAtTime(0.0001, start);
+    volume.gain.exponentialRampToValueAtTime(0.12, start + 0.02);
+    volume.gain.exponentialRampToValueAtTime(0.0001, start + 0.32);
+    tone.connect(volume).connect(audio.destination);
+    tone.start(start);
+    tone.stop(start + 0.34);
+  });
+}
+
+function browserNotification(ask, { title, body }, goTo) {
+  try {
+    // The tag makes several open tabs show one notification and not one each.
+    const notification = new Notification(title, { body, tag: `askd-${ask.id}`, icon: '/icon.svg' });
+    notification.onclick = () => {
+      window.focus();
+      notification.close();
+      goTo(ask.id);
+    };
+    shown.set(ask.id, notification);
+  } catch {
+    // Some phones know the word but allow it to installed apps only.
+    byId('notify-note').textContent = 'This browser does not let a page show notifications.';
+  }
+}
+
+// `asks`: the new ones, oldest first. `goTo(id)` brings one into view.
+export function tell(asks, goTo) {
+  if (asks.length === 0) return;
+  const latest = asks[asks.length - 1];
+  toast(latest, wording(latest), goTo);
+  if (byId('sound').checked) beep();
+  const looking = document.visibilityState === 'visible' && document.hasFocus();
+  if (!byId('notify').checked || looking) return;
+  for (const ask of asks) browserNotification(ask, wording(ask), goTo);
+}
+
+export function untell(id) {
+  if (toastAsk === id) hideToast();
+  shown.get(id)?.close();
+  shown.delete(id);
+}
+
+export function untellAll() {
+  hideToast();
+  for (const id of [...shown.keys()]) untell(id);
+}
+
+async function switchNotifications(box) {
+  const note = byId('notify-note');
+  note.textContent = '';
+  if (box.checked && (await Notification.requestPermission()) !== 'granted') {
+    box.checked = false;
+    note.textContent = "This browser does not allow it. You can change that in the browser's settings for this page.";
+  }
+  save(NOTIFY_KEY, box.checked);
+}
+
+export function setUpSwitches() {
+  const sound = byId('sound');
+  sound.checked = load(SOUND_KEY);
+  sound.addEventListener('change', () => {
+    save(SOUND_KEY, sound.checked);
+    if (sound.checked) beep();
+  });
+  // Browsers keep audio silent until somebody has touched the page.
+  window.addEventListener('pointerdown', () => {
+    if (!sound.checked || audio) return;
+    audio = new AudioContext();
+  });
+
+  const notify = byId('notify');
+  if (!('Notification' in window) || !window.isSecureContext) {
+    notify.disabled = true;
+    byId('notify-note').textContent = 'This browser offers notifications only over HTTPS or on the host itself.';
+    return;
+  }
+  notify.checked = load(NOTIFY_KEY) && Notification.permission === 'granted';
+  notify.addEventListener('change', () => switchNotifications(notify));
+}

@@ -1,2 +1,11 @@
-//! `askd` lets an agent without a screen ask a person and wait.
+//! `askd` lets an agent without a screen ask a person and wait. Start with `ARCHITECTURE.md`.
+
+pub mod agent;
 pub mod ask;
+pub mod cli;
+pub mod clock;
+#[cfg(feature = "host")]
+pub mod host;
+pub mod ipc;
+pub mod random;
+pub mod sabotage;

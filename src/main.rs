@@ -1,2 +1,12 @@
-//! The `askd` binary.
-fn main() {}
+//! The `askd` binary. Everything is in the library; see `cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // rustls cannot choose between two providers by itself and panics at the first connection.
+    #[cfg(feature = "host")]
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        return ExitCode::FAILURE;
+    }
+    askd::cli::main()
+}

@@ -205,3 +205,20 @@ pub enum TimeoutPolicy {
     /// The response is written, then the session is stopped.
     AbortTask,
 }
+
+impl TimeoutPolicy {
+    /// The name used in files and settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReturnCancel => "return_cancel",
+            Self::AbortTask => "abort_task",
+        }
+    }
+
+    /// The policy of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::ReturnCancel, Self::AbortTask].into_iter().find(|policy| policy.name() == name)
+    }
+}

@@ -165,6 +165,13 @@ impl Questions {
         Ok(Self(questions))
     }
 
+    /// Whether the same is asked in the same way, whatever ids the questions were given.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        let without_id = |question: &Question| Question { id: String::new(), ..question.clone() };
+        self.0.iter().map(without_id).eq(other.0.iter().map(without_id))
+    }
+
     /// The question of that id, else of that text.
     #[must_use]
     pub fn find(&self, id_or_text: &str) -> Option<usize> {

@@ -77,7 +77,9 @@ export function onForgottenElsewhere(react) {
 export async function request(path, options = {}) {
   const used = token;
   const headers = { ...options.headers, authorization: `Bearer ${used}` };
-  const reply = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error' });
+  // Under a policy that sends no referrer some browsers state `Origin: null`, which the daemon refuses as another site's.
+  const always = { cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'same-origin' };
+  const reply = await fetch(path, { ...options, ...always, headers });
   if (reply.ok && used === token && !verified) {
     verified = true;
     remember(used);

@@ -16,7 +16,8 @@ function setTime(node, instant, text) {
   node.title = exact(instant);
 }
 
-// `settled(ask, { here, focused })`: it is over and the card can go; `reached()`: a call got through, `unreached()`: not.
+// `settled(ask, { here, focused })`: it is over and the card can go (`here`: by this card; `focused`: the focus was in it);
+// `unreached(problem)`: a call got no reply, or the token is not taken any more.
 export function openCard(firstAsk, { settled, unreached }) {
   let ask = firstAsk;
   let state = 'open';
@@ -41,8 +42,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   const form = buildForm(ask, (answers, again) => send(() => answerAsk(ask.id, answers), again));
   const sending = el('p', { class: 'sending own', role: 'status' });
   const problem = el('div', { class: 'problem own', role: 'alert' });
-  const { element: foot, setBusy: setFootBusy } = dismissal(() => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss' }));
   const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss' });
+  const { element: foot, setBusy: setFootBusy } = dismissal(dismissNow);
   const body = el(
     'div',
     { class: 'body' },
@@ -108,7 +109,7 @@ export function openCard(firstAsk, { settled, unreached }) {
       words,
       lost ? el('p', {}, 'Yours was not used.') : null,
       ...(entered ? leftover(entered) : []),
-      el('button', { type: 'button', class: 'secondary', onclick: close }, 'Close'),
+      el('div', { class: 'actions' }, entered ? copyButton(entered) : null, el('button', { type: 'button', class: 'secondary', onclick: close }, 'Close')),
     ));
     foot.remove();
     element.classList.add('over');
@@ -190,20 +191,20 @@ function sentence(outcome, before) {
 function leftover(entered) {
   const area = el('textarea', { readonly: true, rows: Math.min(8, entered.split('\n').length + 1), dir: 'auto', id: uniqueId('leftover') });
   area.value = entered;
-  const copy = el('button', {
-    type: 'button',
-    class: 'secondary',
-    async onclick() {
-      area.select();
-      try {
-        await navigator.clipboard.writeText(entered);
-        copy.textContent = 'Copied';
-      } catch {
-        copy.textContent = 'Selected: copy it with your keyboard or menu';
-      }
-    },
-  }, 'Copy');
-  return [el('label', { for: area.id }, 'What you had entered here:'), area, copy];
+  return [el('label', { for: area.id }, 'What you had entered here:'), area];
+}
+
+function copyButton(entered) {
+  const copy = async ({ currentTarget: button }) => {
+    try {
+      await navigator.clipboard.writeText(entered);
+      button.textContent = 'Copied';
+    } catch {
+      // Outside of HTTPS and the host itself there is no clipboard; the text can be selected by hand.
+      button.textContent = 'Could not copy';
+    }
+  };
+  return el('button', { type: 'button', class: 'secondary', onclick: copy }, 'Copy');
 }
 
 // Ends the whole ask for the agent, so it takes a second, separate press.
@@ -212,7 +213,7 @@ function dismissal(run) {
   const telling = 'The agent is told that you don’t want to answer.';
   const first = el('button', { type: 'button', class: 'quiet', title: `Dismiss: ${telling}`, onclick: ask }, 'Dismiss…');
   const keep = el('button', { type: 'button', class: 'secondary', onclick: back }, 'Keep');
-  const really = el('button', { type: 'button', class: 'danger', onclick: run }, 'Dismiss');
+  const really = el('button', { type: 'button', class: 'danger', 'data-at-once': true, onclick: run }, 'Dismiss');
   const step = el(
     'div',
     { class: 'really', role: 'group', 'aria-label': 'Really dismiss?', onkeydown: (event) => event.key === 'Escape' && back() },

@@ -7,7 +7,8 @@ export const byId = (id) => document.getElementById(id);
 
 export const uniqueId = (prefix) => `${prefix}-${(counter += 1)}`;
 
-// Attributes that are null, undefined or false are left out; `onclick` and the like become listeners.
+// Attributes and children that are null or undefined are left out, false attributes too; `onclick` and the like become
+// listeners.
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -69,11 +69,12 @@ function textField(question, index, total) {
   };
 }
 
-// One click is the answer. `choose(label, button)` is called for an option, `submit()` for the text.
+// One click is the answer. `choose(label)` is called for an option, `submit()` for the text.
 function buttonsField(question, { choose, submit }) {
   const buttons = question.options.map((option) => {
-    const { label, description, names } = optionWords(option);
-    return el('button', { type: 'button', class: 'choice', ...names, onclick: (event) => choose(option.label, event.currentTarget) }, label, description);
+    // Named by all of its words: who speaks to a computer says what stands on the button.
+    const { label, description } = optionWords(option);
+    return el('button', { type: 'button', class: 'choice', 'data-at-once': true, onclick: () => choose(option.label) }, label, description);
   });
   const area = question.custom ? textArea({ id: uniqueId('other'), placeholder: question.placeholder }) : null;
   const other = area && el(
@@ -94,8 +95,8 @@ function buttonsField(question, { choose, submit }) {
   };
 }
 
-function row(kind, name, words, control) {
-  return el('label', { class: `row ${kind}` }, control, el('span', { class: 'words' }, ...words.filter(Boolean)), name);
+function row(control, ...words) {
+  return el('label', { class: 'row' }, control, el('span', { class: 'words' }, ...words));
 }
 
 function radioField(question, index, total) {
@@ -104,7 +105,7 @@ function radioField(question, index, total) {
   const picks = question.options.map((option) => {
     const { label, description, names } = optionWords(option);
     const control = radio(names);
-    return { control, label: option.label, element: row('option', null, [label, description], control) };
+    return { control, label: option.label, element: row(control, label, description) };
   });
   const none = question.required ? null : radio({ checked: true });
   const otherRadio = question.custom ? radio({}) : null;
@@ -116,8 +117,8 @@ function radioField(question, index, total) {
   const { element, complain } = frame(
     question, index, total, { role: 'radiogroup' },
     ...picks.map((pick) => pick.element),
-    otherRadio && el('div', { class: 'other' }, row('option', null, [el('span', { class: 'own label' }, 'Other')], otherRadio), area),
-    none && row('option', null, [el('span', { class: 'own label' }, 'No answer')], none),
+    otherRadio && el('div', { class: 'other' }, row(otherRadio, el('span', { class: 'own label' }, 'Other')), area),
+    none && row(none, el('span', { class: 'own label' }, 'No answer')),
   );
   const value = () => (otherRadio?.checked ? area.value.trim() || undefined : picks.find((pick) => pick.control.checked)?.label);
   return {
@@ -137,7 +138,7 @@ function checkField(question, index, total) {
   const picks = question.options.map((option) => {
     const { label, description, names } = optionWords(option);
     const control = el('input', { type: 'checkbox', ...names });
-    return { control, label: option.label, element: row('option', null, [label, description], control) };
+    return { control, label: option.label, element: row(control, label, description) };
   });
   const area = question.custom ? textArea({ id: uniqueId('other'), placeholder: question.placeholder }) : null;
   const { element, complain } = frame(
@@ -192,7 +193,7 @@ export function buildForm(ask, send) {
 
   fields = instant
     ? [buttonsField(first, { choose, submit })]
-    : questions.map((question, index) => FIELDS[question.type](question, index, questions.length));
+    : questions.map((question, index) => (FIELDS[question.type] ?? textField)(question, index, questions.length));
 
   const element = el(
     'form',
@@ -213,8 +214,8 @@ export function buildForm(ask, send) {
   const typed = questions.some((question) => question.type === 'text' || question.custom);
   const buttons = [
     instant ? null : el('button', { type: 'submit', class: 'primary' }, 'Submit'),
-    questions.length === 1 && !first.required ? el('button', { type: 'button', class: 'secondary', onclick: skip }, 'Skip') : null,
-    typed ? el('span', { class: 'note keys' }, 'Ctrl or ⌘ + Enter submits') : null,
+    questions.length === 1 && !first.required ? el('button', { type: 'button', class: 'secondary', 'data-at-once': true, onclick: skip }, 'Skip') : null,
+    typed && !instant ? el('span', { class: 'note keys' }, 'Ctrl or ⌘ + Enter submits') : null,
   ].filter(Boolean);
   if (buttons.length > 0) element.append(el('div', { class: 'actions' }, ...buttons));
 

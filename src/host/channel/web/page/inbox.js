@@ -1,18 +1,22 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, reportShown, tryRememberedToken, useToken } from '/api.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, Problem, reportShown, tryRememberedToken, useToken } from '/api.js';
 import { openCard } from '/card.js';
 import { byId } from '/dom.js';
 import { connection } from '/live.js';
 import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from '/notify.js';
 import { settledItem } from '/settled.js';
-import { clockTime, setClock } from '/words.js';
+import { clockTime, endedHow, setClock } from '/words.js';
 
 const SETTLED_AT_ONCE = 30;
 const BACK_NOTICE_MS = 4000;
 
-// After the list has moved under the pointer, a click is most likely meant for what was there before.
+// A first connection that takes longer than this is worth a line; a shorter one would only flicker.
+const SLOW_MS = 700;
+
+// After the list has moved under the pointer, a click is most likely meant for what was there before: one that would end
+// an ask at once is then not taken.
 const SHIFT_GUARD_MS = 400;
 
 // Somebody who pressed or typed something this recently is busy: the page then does not scroll by itself.
@@ -29,6 +33,9 @@ let lastInput = -Infinity;
 
 // ---- What is displayed is reported, once per page and ask
 
+// A card of which no more than this peeks into the window is not displayed yet.
+const EDGE_PX = 60;
+
 const inView = new Set();
 const reported = new Set();
 const viewer = new IntersectionObserver((entries) => {
@@ -37,7 +44,7 @@ const viewer = new IntersectionObserver((entries) => {
     else inView.delete(target.dataset.ask);
   }
   report();
-});
+}, { rootMargin: `-${EDGE_PX}px 0px` });
 
 function report() {
   if (document.visibilityState !== 'visible') return;
@@ -83,7 +90,7 @@ function whenSettled(ask, { here, focused }) {
   asks.set(ask.id, ask);
   show();
   const waiting = openCount();
-  if (here) announce(`${ask.outcome?.line ?? 'Closed.'} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
+  if (here) announce(`${endedHow(ask.outcome)} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
   if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
 }
 
@@ -105,9 +112,11 @@ function take(ask) {
     return loaded && (!before || ask.attempt > before.attempt);
   }
   untell(ask.id);
-  if (card && !card.settledElsewhere(ask)) {
+  if (!card) return false;
+  if (card.settledElsewhere(ask)) lastShift = performance.now();
+  else {
     removeCard(ask.id);
-    announce(ask.outcome?.line ?? '');
+    announce(endedHow(ask.outcome));
   }
   return false;
 }
@@ -124,7 +133,7 @@ function takeList(list, newer) {
 }
 
 // askd no longer knows an ask that was open here, for example because its state folder was replaced.
-const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer knows this question.' });
+const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer knows this ask.' });
 
 const openCount = () => [...asks.values()].filter(isOpen).length;
 
@@ -188,6 +197,7 @@ let lineTimer = null;
 function line(text, kind = '') {
   clearTimeout(lineTimer);
   const node = byId('connection');
+  if ((node.textContent === '') !== (text === '')) lastShift = performance.now();
   if (node.textContent !== text) node.textContent = text;
   node.className = `connection ${kind}`.trim();
 }
@@ -205,8 +215,9 @@ async function readList() {
     openInbox();
     link.settled();
     bringForward(news);
-  } catch {
+  } catch (failure) {
     if (listing === mine) link.fail();
+    if (!(failure instanceof Problem)) throw failure;
   }
 }
 
@@ -272,7 +283,8 @@ function forget(problem = '') {
 }
 
 function connect() {
-  line('Connecting to askd…', 'quiet-line');
+  line('');
+  lineTimer = setTimeout(() => line('Connecting to askd…', 'quiet-line'), SLOW_MS);
   link.start();
 }
 
@@ -293,6 +305,7 @@ byId('more').addEventListener('click', () => {
 const guard = (event) => {
   // `detail` is 0 for the keyboard, which moves its focus along and cannot hit the wrong thing.
   if (event.detail === 0 || performance.now() - lastShift > SHIFT_GUARD_MS) return;
+  if (!event.target.closest('[data-at-once]')) return;
   event.preventDefault();
   event.stopPropagation();
 };
@@ -300,6 +313,16 @@ byId('waiting').addEventListener('click', guard, { capture: true });
 for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {
   window.addEventListener(kind, () => { lastInput = performance.now(); }, { passive: true, capture: true });
 }
+
+const settings = byId('settings');
+document.addEventListener('click', ({ target }) => {
+  if (!settings.contains(target)) settings.open = false;
+});
+settings.addEventListener('keydown', ({ key }) => {
+  if (key !== 'Escape' || !settings.open) return;
+  settings.open = false;
+  settings.firstElementChild.focus();
+});
 
 window.addEventListener('hashchange', () => {
   if (window.location.hash.includes('token=') && findToken()) connect();

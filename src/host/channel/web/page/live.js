@@ -70,6 +70,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
       // No connection, or an aborted one: what follows is the same as for a stream that ended.
     }
     if (current !== mine) return;
+    const gaveUp = mine.signal.aborted;
     mine.abort();
     if (problem?.status === 401) {
       stop();
@@ -77,8 +78,8 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
       return;
     }
     lostSince ??= Date.now();
-    // A stream that just ended is tried once more before anybody is told: a proxy may cut it now and then.
-    if (!opened) onLost(lostSince, problem);
+    // A stream that the other side ended is tried once more before anybody is told: a proxy may cut it now and then.
+    if (!opened || gaveUp) onLost(lostSince, problem);
     timer = setTimeout(run, wait);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }

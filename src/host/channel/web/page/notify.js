@@ -58,8 +58,12 @@ function toast(ask, { title, body }, goTo) {
   };
   byId('toast').replaceChildren(
     el('p', {}, el('strong', {}, `${title}:`), ` ${body}`),
-    el('button', { type: 'button', class: 'link', onclick: go }, 'Go to it'),
-    el('button', { type: 'button', class: 'link', onclick: hideToast, 'aria-label': 'Close this notice' }, 'Close'),
+    el(
+      'div',
+      {},
+      el('button', { type: 'button', class: 'link', onclick: go }, 'Go to it'),
+      el('button', { type: 'button', class: 'link', onclick: hideToast, 'aria-label': 'Close this notice' }, 'Close'),
+    ),
   );
   toastTimer = setTimeout(hideToast, TOAST_MS);
 }

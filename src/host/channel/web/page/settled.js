@@ -1,4 +1,4 @@
-// One ask that is over, as a line to look up: who asked what, how it ended, by whom and when. It deliberately offers
+// One ask that is over, as an entry to look up: who asked what, how it ended, by whom and when. It deliberately offers
 // nothing to press but its details: an outcome is for ever.
 
 import { el, said } from '/dom.js';
@@ -8,22 +8,21 @@ export function settledItem(ask) {
   const { outcome } = ask;
   const { word, mark, kind } = ending(outcome);
   const when = el('time', { datetime: outcome.at, title: exact(outcome.at) }, ago(outcome.at));
-  const answers = answersOf(outcome);
   const [first] = ask.questions;
-  const hidden = ask.questions.length > 1 || ask.context || (ask.title && ask.title !== first?.question);
+  const more = ask.questions.length > 1 || ask.context || ask.title;
   const element = el(
     'li',
     { class: `done ${kind}`, id: `ask-${ask.id}`, tabindex: -1 },
     el(
       'p',
       { class: 'own meta' },
-      el('span', { class: 'badge' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), word + byWhom(outcome)),
+      el('span', {}, el('span', { class: 'group' }, ask.group), ' asked', el('code', {}, ask.short_id ?? ask.id.slice(0, 8))),
       when,
     ),
-    el('p', { class: 'asker own' }, el('span', { class: 'group' }, ask.group), ' asked ', el('code', {}, ask.short_id ?? ask.id.slice(0, 8))),
     said('p', ask.title || first?.question || '', 'what'),
-    said('p', outcome.line || word, 'line'),
-    hidden ? details(ask, answers) : null,
+    el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), word + byWhom(outcome)),
+    result(outcome, word),
+    more ? details(ask) : null,
   );
   return {
     element,
@@ -34,8 +33,22 @@ export function settledItem(ask) {
   };
 }
 
-function details(ask, answers) {
-  const given = new Map(answers.map(({ question, answer }) => [question, answer]));
+// The answers one by one, and not the daemon's closing line, which holds them and askd's words in one text: a
+// right-to-left mark in an answer would reorder who gave it.
+function result(outcome, word) {
+  if (outcome.status === 'answered') {
+    const answers = answersOf(outcome);
+    if (answers.length === 0) return el('p', { class: 'own line' }, 'Skipped');
+    return el('ul', { class: 'line' }, ...answers.map(({ answer }) => said('li', answer)));
+  }
+  // Beside the words above, only what they do not say: a reason, or what became of it later.
+  const reason = outcome.status === 'undeliverable' ? outcome.error : outcome.line;
+  const adds = reason && reason !== word && outcome.status !== 'cancelled';
+  return adds ? said('p', reason, 'what') : null;
+}
+
+function details(ask) {
+  const given = new Map(answersOf(ask.outcome).map(({ question, answer }) => [question, answer]));
   return el(
     'details',
     {},

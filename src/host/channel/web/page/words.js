@@ -84,6 +84,9 @@ export function ending(outcome) {
   }
 }
 
+// `Answered by alice on Slack.`
+export const endedHow = (outcome) => `${ending(outcome).word}${byWhom(outcome)}.`;
+
 const oneAnswer = (detail) => [...(detail.selected ?? []), ...(detail.text ? [detail.text] : [])].join(', ');
 
 // Pairs of question and answer, without the skipped ones.

@@ -1,0 +1,245 @@
+//! `askd ask`: a question from a script or a terminal.
+
+use super::{Exit, FAILED, USAGE, say};
+use crate::agent::{Asking, Taken, Waited, Waiter, find, question};
+use crate::ask::{self, RequestId, TimeoutPolicy, wording};
+use crate::clock::Clock;
+use crate::ipc::wire::{AnswerValue, DraftChoice, Draft, Request, RequestFile, ResponseFile};
+use crate::random;
+use anyhow::Context as _;
+use clap::Args;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What `renderTimeout` is if nobody says.
+const RENDER_TIMEOUT: Duration = Duration::from_secs(30);
+/// What the daemon takes as timeout if nobody says; used only to give up when it is silent.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+/// How long a withdrawn call waits for the daemon's word.
+const WITHDRAWAL: Duration = Duration::from_secs(3);
+
+/// Ask a person and wait for the answer.
+///
+/// Only the answer is written to standard output. Exit codes: 0 answered, 2 usage, 3 cancelled, 4
+/// timeout, 5 undeliverable, 6 rejected, 1 anything else.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\"\n  \
+                  askd ask \"Which targets?\" --multi --option staging --option prod --json\n  \
+                  answer=$(askd ask \"Really?\" --confirm --timeout 10m) && echo \"$answer\""
+)]
+pub(super) struct AskCommand {
+    /// What to ask.
+    question: String,
+    /// The group's folder, which holds tasks/ and responses/ [default: $ASKD_IPC_DIR, else /workspace/ipc,
+    /// else this host's own].
+    #[arg(long, value_name = "DIR")]
+    ipc: Option<PathBuf>,
+    /// An option to choose; a description may follow after "=". Repeat for more.
+    #[arg(long = "option", value_name = "LABEL[=DESCRIPTION]")]
+    options: Vec<String>,
+    /// Several options may be chosen.
+    #[arg(long, requires = "options")]
+    multi: bool,
+    /// Yes or no; or two --option that name them.
+    #[arg(long, conflicts_with_all = ["multi", "text"])]
+    confirm: bool,
+    /// A typed answer; what is asked for anyway if there is no --option.
+    #[arg(long, conflicts_with_all = ["multi", "options"])]
+    text: bool,
+    /// A heading.
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Background that a person needs to decide.
+    #[arg(long, value_name = "TEXT")]
+    context: Option<String>,
+    /// How long a person has, from the moment it is shown, such as 45s, 30m or 2h [default: the group's setting].
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    /// How long the daemon has to take the question, 10s to 60s.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, hide = true)]
+    render_timeout: Option<Duration>,
+    /// Write the whole result as JSON instead of the answer.
+    #[arg(long)]
+    json: bool,
+    /// Leave the question open when this is interrupted (Ctrl-C, SIGTERM).
+    #[arg(long)]
+    keep: bool,
+}
+
+/// What came of waiting.
+enum Ended {
+    Waited(Waited),
+    Interrupted,
+}
+
+impl AskCommand {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        super::log("warn", false)?;
+        let asking = self.asking()?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let folder = find(self.ipc.as_deref(), environment).map_err(|error| Exit::new(FAILED, error))?;
+        let runtime = super::small_runtime()?;
+        runtime.block_on(async {
+            let place = folder.path().display().to_string();
+            let clock = Clock::system();
+            let waiter = Waiter::ask(folder, asking, clock.clone()).map_err(|error| Exit::new(FAILED, error))?;
+            match self.wait(&waiter, &clock).await? {
+                Ended::Waited(Waited::Taken(taken)) => self.tell(*taken),
+                Ended::Waited(Waited::NotClaimed) => Err(Exit::new(
+                    5,
+                    format!(
+                        "nobody took the question from {place}; it was taken back. Is `askd serve` running, with this \
+                         folder below its data folder (ipc/<group>)?"
+                    ),
+                )),
+                Ended::Waited(Waited::HostSilent) => Err(Exit::new(FAILED, wording::HOST_SILENT)),
+                Ended::Interrupted if self.keep => {
+                    Err(Exit::new(FAILED, format!("interrupted; the question stays open (request {})", waiter.request_id())))
+                }
+                Ended::Interrupted => self.withdraw(&waiter, &clock).await,
+            }
+        })
+    }
+
+    /// The request, checked here as the daemon would, so that a mistake is told at once.
+    fn asking(&self) -> Result<Asking, Exit> {
+        let kind = if self.confirm {
+            Some(ask::Kind::Confirm)
+        } else if self.text {
+            Some(ask::Kind::Text)
+        } else {
+            self.multi.then_some(ask::Kind::MultiSelect)
+        };
+        let options: Vec<DraftChoice> = self.options.iter().map(|option| choice(option)).collect();
+        let draft = Draft {
+            kind: kind.map(|kind| kind.name().to_owned()),
+            options: (!options.is_empty()).then_some(options),
+            ..question(&self.question)
+        };
+        let policy = std::env::var("ASK_USER_TIMEOUT_POLICY").ok().filter(|policy| !policy.is_empty());
+        if let Some(policy) = &policy
+            && TimeoutPolicy::from_name(policy).is_none()
+        {
+            let why = format!("ASK_USER_TIMEOUT_POLICY={policy:?} is neither return_cancel nor abort_task");
+            return Err(Exit::new(USAGE, why));
+        }
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let file = RequestFile {
+            questions: vec![draft],
+            title: self.title.clone(),
+            context: self.context.clone(),
+            timeout_ms: self.timeout.map(millis),
+            render_timeout: self.render_timeout.map(millis),
+            timeout_policy: policy,
+            session_id: Some(std::env::var("ASKD_SESSION_ID").unwrap_or_else(|_| random::unique())),
+            ..RequestFile::default()
+        };
+        let request_id: RequestId = random::unique().parse().context("a request id").map_err(Exit::from)?;
+        Request::new(request_id, file.clone()).map_err(|rejection| Exit::new(USAGE, rejection))?;
+        Ok(Asking {
+            file,
+            render_timeout: self.render_timeout.unwrap_or(RENDER_TIMEOUT),
+            timeout: self.timeout.unwrap_or(TIMEOUT),
+        })
+    }
+
+    /// Waits for the outcome or a signal, saying on a terminal how long is left.
+    async fn wait(&self, waiter: &Waiter, clock: &Clock) -> Result<Ended, Exit> {
+        let listen = |kind| signal(kind).context("cannot listen for signals").map_err(Exit::from);
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let terminal = std::io::stderr().is_terminal();
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        let waiting = waiter.wait();
+        tokio::pin!(waiting);
+        let ended = loop {
+            tokio::select! {
+                waited = &mut waiting => break waited.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
+                _ = interrupt.recv() => break Ok(Ended::Interrupted),
+                _ = terminate.recv() => break Ok(Ended::Interrupted),
+                _ = second.tick(), if terminal => progress(waiter, clock),
+            }
+        };
+        if terminal {
+            // Leave a clean line behind.
+            let _unread = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        ended
+    }
+
+    async fn withdraw(&self, waiter: &Waiter, clock: &Clock) -> Result<ExitCode, Exit> {
+        waiter.withdraw().map_err(|error| Exit::new(FAILED, error))?;
+        // The daemon's last word: the answer may have come first.
+        let word = async {
+            tokio::select! {
+                waited = waiter.wait() => waited.ok(),
+                () = clock.sleep(WITHDRAWAL) => None,
+            }
+        };
+        match word.await {
+            Some(Waited::Taken(taken)) => self.tell(*taken),
+            _ => Err(Exit::new(3, "interrupted; the question was withdrawn")),
+        }
+    }
+
+    fn tell(&self, taken: Taken) -> Result<ExitCode, Exit> {
+        let response = &taken.response;
+        let code = exit_code(response);
+        if self.json {
+            let mut whole = serde_json::to_value(&response.result).context("the result").map_err(Exit::from)?;
+            if let (Some(error), Some(object)) = (&response.error, whole.as_object_mut()) {
+                object.insert("error".to_owned(), error.clone().into());
+            }
+            say(&serde_json::to_string_pretty(&whole).context("the result").map_err(Exit::from)?)?;
+        } else if code == 0 {
+            for (_, answer) in &response.result.answers.0 {
+                match answer {
+                    AnswerValue::One(answer) => say(answer)?,
+                    AnswerValue::Many(answers) => answers.iter().try_for_each(|answer| say(answer))?,
+                }
+            }
+        }
+        let error = response.error.clone();
+        taken.done().context("cannot delete the response").map_err(Exit::from)?;
+        match (code, error) {
+            (0, _) => Ok(ExitCode::SUCCESS),
+            (code, Some(error)) if !self.json => Err(Exit::new(code, error)),
+            (code, _) => Ok(ExitCode::from(code)),
+        }
+    }
+}
+
+fn choice(option: &str) -> DraftChoice {
+    match option.split_once('=') {
+        Some((label, description)) => {
+            DraftChoice::Described { label: label.to_owned(), description: Some(description.to_owned()) }
+        }
+        None => DraftChoice::Label(option.to_owned()),
+    }
+}
+
+fn exit_code(response: &ResponseFile) -> u8 {
+    match response.result.status.as_str() {
+        "answered" => 0,
+        "cancelled" => 3,
+        "timeout" => 4,
+        "undeliverable" => 5,
+        "blocked" | "rejected" => 6,
+        _ => FAILED,
+    }
+}
+
+fn progress(waiter: &Waiter, clock: &Clock) {
+    let left = waiter.answer_by().map(|answer_by| answer_by.since(clock.now()));
+    let line = match left {
+        Some(left) => {
+            let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
+            format!("waiting for an answer, {left} left")
+        }
+        None => "waiting for askd to take the question".to_owned(),
+    };
+    let _unread = write!(std::io::stderr(), "\r\x1b[K{line} (Ctrl-C withdraws it)");
+}

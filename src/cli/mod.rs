@@ -1,0 +1,142 @@
+//! The command line: one executable, the daemon and the agent's side. It joins the rooms and maps
+//! their errors to sentences and exit codes; it decides nothing else.
+
+mod ask;
+#[cfg(feature = "host")]
+mod asks;
+#[cfg(feature = "host")]
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Lets an agent without a screen ask a person and wait.
+#[derive(Debug, Parser)]
+#[command(
+    name = "askd",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Try it:  askd demo\nDocs:    README.md, docs/protocol.md (the files), docs/api.md (HTTP)"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon: watch the groups' folders, show questions, deliver answers.
+    #[cfg(feature = "host")]
+    Serve(serve::Serve),
+    /// Show the whole loop with no account and no configuration: a daemon, its inbox and a scripted agent.
+    #[cfg(feature = "host")]
+    Demo(serve::Demo),
+    /// Ask a person and wait for the answer.
+    Ask(ask::AskCommand),
+    /// List what waits for an answer.
+    #[cfg(feature = "host")]
+    List(asks::List),
+    /// Show one ask.
+    #[cfg(feature = "host")]
+    Show(asks::Show),
+    /// Answer an ask.
+    #[cfg(feature = "host")]
+    Answer(asks::Answer),
+    /// Dismiss an ask: the agent is told that the user dismissed the question.
+    #[cfg(feature = "host")]
+    Dismiss(asks::Dismiss),
+    /// Withdraw an ask: the agent is told that the question was withdrawn.
+    #[cfg(feature = "host")]
+    Cancel(asks::Cancel),
+}
+
+/// Anything that went wrong and has no exit code of its own.
+const FAILED: u8 = 1;
+/// Bad usage or bad settings.
+const USAGE: u8 = 2;
+
+/// Runs the command line and says how it went.
+#[must_use]
+pub fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let done = match command {
+        #[cfg(feature = "host")]
+        Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "host")]
+        Command::Demo(demo) => demo.run(),
+        Command::Ask(ask) => ask.run(),
+        #[cfg(feature = "host")]
+        Command::List(list) => list.run(),
+        #[cfg(feature = "host")]
+        Command::Show(show) => show.run(),
+        #[cfg(feature = "host")]
+        Command::Answer(answer) => answer.run(),
+        #[cfg(feature = "host")]
+        Command::Dismiss(dismiss) => dismiss.run(),
+        #[cfg(feature = "host")]
+        Command::Cancel(cancel) => cancel.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(Exit { code, message }) => {
+            complain(&message);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// A sentence for people and a code for scripts.
+#[derive(Debug)]
+struct Exit {
+    code: u8,
+    message: String,
+}
+
+impl Exit {
+    fn new(code: u8, message: impl std::fmt::Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
+impl From<anyhow::Error> for Exit {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(FAILED, format!("{error:#}"))
+    }
+}
+
+/// One line on standard error; if nobody reads it, that is that.
+fn complain(message: &str) {
+    use std::io::Write as _;
+    let _unread = writeln!(std::io::stderr(), "askd: {message}");
+}
+
+/// Text on standard output. A reader that has gone (`| head`) is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Logs to standard error: `RUST_LOG`, else `filter`.
+fn log(filter: &str, json: bool) -> Result<(), Exit> {
+    let filter = match std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()) {
+        Some(text) => EnvFilter::try_new(text),
+        None => EnvFilter::try_new(filter),
+    };
+    let filter = filter.map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    if json {
+        builder.json().flatten_event(true).init();
+    } else {
+        builder.with_target(false).init();
+    }
+    Ok(())
+}
+
+/// A runtime for one command that mostly waits.
+fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}

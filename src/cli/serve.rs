@@ -1,0 +1,133 @@
+//! `askd serve` and `askd demo`.
+
+use super::{Exit, FAILED, USAGE, say};
+use crate::clock::Clock;
+use crate::host::settings::{LogFormat, Settings};
+use crate::host::{Daemon, DaemonError, demo};
+use anyhow::Context as _;
+use clap::Args;
+use secrecy::ExposeSecret as _;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
+const HELD: u8 = 75;
+
+/// Run the daemon: watch the groups' folders, show questions, deliver answers.
+///
+/// SIGTERM or Ctrl-C stops it, finishing what is in flight; SIGHUP reads the settings of groups
+/// anew. Exit codes: 0 stopped, 2 bad settings or usage, 75 another daemon holds the state folder, 1
+/// anything else.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd serve\n  askd serve --config askd.toml\n  \
+                        ASKD__HTTP__LISTEN=127.0.0.1:8585 askd serve")]
+pub(super) struct Serve {
+    /// Settings file; repeat for more, later ones come first [default: /etc/askd/askd.toml if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
+        runtime.block_on(self.serve(settings))
+    }
+
+    async fn serve(&self, settings: Settings) -> Result<ExitCode, Exit> {
+        let (data_dir, url) = (settings.data_dir.clone(), settings.inbox_url());
+        let by_port = settings.http.public_url.is_none();
+        let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
+        let stop = stop_on_signals().map_err(Exit::from)?;
+        let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
+        let url = if by_port {
+            format!("http://{}", crate::host::settings::reachable(daemon.address()))
+        } else {
+            url
+        };
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %daemon.address(), "askd is ready");
+        if std::io::stdout().is_terminal() {
+            // The token goes to a terminal only: logs are kept and read by others.
+            say(&format!("Inbox: {url}/#token={}", daemon.token().expose_secret()))?;
+        } else {
+            say(&format!("Inbox: {url}/ (token in {})", token_file.display()))?;
+        }
+        self.reload_on_hangup(&daemon).map_err(Exit::from)?;
+        daemon.run(stop).await.map_err(|error| exit(&error))?;
+        tracing::info!("askd has stopped");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
+        let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+        let (files, broker) = (self.config.clone(), daemon.broker().clone());
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                match Settings::load(&files) {
+                    Ok(settings) => {
+                        broker.reload(Arc::new(settings));
+                        tracing::info!("the settings of groups were read anew; addresses and folders stay as they were");
+                    }
+                    Err(error) => tracing::error!(%error, "the settings stay as they were"),
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+fn exit(error: &DaemonError) -> Exit {
+    Exit::new(if error.is_held() { HELD } else { FAILED }, error)
+}
+
+/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        for again in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if again {
+                tracing::warn!("told to stop twice: stopping at once; what is unfinished goes on at the next start");
+                std::process::exit(i32::from(FAILED));
+            }
+            tracing::info!("stopping");
+            stopping.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// Show the whole loop with no account and no configuration: a daemon, its inbox and a scripted agent.
+///
+/// Everything lives in a temporary folder and on free ports of the loopback, and is gone afterwards.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd demo\n  askd demo --auto     (answers by itself; a smoke test)")]
+pub(super) struct Demo {
+    /// Answer by itself and exit with 0 if everything worked.
+    #[arg(long)]
+    auto: bool,
+}
+
+impl Demo {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        super::log("warn", false)?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
+        runtime.block_on(async {
+            let stop = stop_on_signals()?;
+            demo::run(self.auto, stop, |line| drop(say(line))).await?;
+            anyhow::Ok(())
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,164 @@
+//! The audit log: one JSON object a line, `state/audit/<date>.jsonl`, append-only, never with question
+//! or answer text. A line may stand there twice after a crash (same ask, same `what`, same `at`).
+//!
+//! It also says the same in the log, which is where operators look first. It decides nothing.
+
+use crate::ask::{Ask, Fact, Outcome, Person, Refusal, Stage, Time, Via};
+use crate::ipc::wire::{status, time_text};
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The audit log.
+#[derive(Debug)]
+pub struct Audit {
+    folder: PathBuf,
+    keep: Duration,
+    day: Mutex<Option<(String, File)>>,
+}
+
+/// One line.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    at: String,
+    what: &'a str,
+    ask: String,
+    group: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    questions: Option<usize>,
+}
+
+impl Audit {
+    /// Opens `state/audit/`, made if need be.
+    pub fn open(state: &Path, keep: Duration) -> io::Result<Self> {
+        let folder = state.join("audit");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self { folder, keep, day: Mutex::new(None) })
+    }
+
+    /// Notes what happened to an ask.
+    pub fn fact(&self, ask: &Ask, fact: &Fact, now: Time) {
+        let channel = |route: &usize| ask.rules.routes.get(*route).map(|route| route.channel.name());
+        let line = Line { ask: ask.id.to_string(), group: ask.group.as_str(), ..Line::default() };
+        let first = ask.waiters.first().map(|waiter| waiter.request_id.as_str());
+        let (line, at) = match fact {
+            Fact::Asked => {
+                tracing::info!(
+                    ask = %ask.id, group = %ask.group, source_group = %ask.group, short_id = %ask.short_id,
+                    request_id = first, "Pending question created"
+                );
+                let questions = Some(ask.content.questions.len());
+                (Line { what: "asked", request_id: first, questions, ..line }, ask.created_at)
+            }
+            Fact::Joined(id) => (Line { what: "joined", request_id: Some(id.as_str()), ..line }, now),
+            Fact::WaiterWithdrawn(id) => (Line { what: "withdrawn", request_id: Some(id.as_str()), ..line }, now),
+            Fact::Posted { route, attempt } => {
+                (Line { what: "posted", channel: channel(route), attempt: Some(*attempt), ..line }, now)
+            }
+            Fact::Shown { route } => (Line { what: "shown", channel: channel(route), ..line }, now),
+            Fact::NotShown { route, attempt } => {
+                let retries = ask.rules.max_retries.max(1);
+                tracing::warn!(
+                    ask = %ask.id, group = %ask.group, channel = channel(route),
+                    "UI failed to render question (attempt {attempt}/{retries})"
+                );
+                (Line { what: "not_shown", channel: channel(route), attempt: Some(*attempt), ..line }, now)
+            }
+            Fact::Settled => settled_line(ask, line, now),
+            Fact::Delivered(id) => (Line { what: "delivered", request_id: Some(id.as_str()), ..line }, now),
+            Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),
+        };
+        self.write(line, at, now);
+    }
+
+    /// Notes a reply that was not taken.
+    pub fn refused(&self, ask: &Ask, person: &Person, refusal: &Refusal, now: Time) {
+        tracing::info!(
+            ask = %ask.id, group = %ask.group, channel = person.via.name(), reason = refusal.code(), "Reply refused"
+        );
+        let line = Line {
+            what: "refused",
+            ask: ask.id.to_string(),
+            group: ask.group.as_str(),
+            channel: Some(person.via.name()),
+            by: Some(&person.id),
+            reason: Some(refusal.code()),
+            ..Line::default()
+        };
+        self.write(line, now, now);
+    }
+
+    fn write(&self, mut line: Line<'_>, at: Time, now: Time) {
+        line.at = time_text(at);
+        let written = serde_json::to_string(&line).map_err(io::Error::from).and_then(|json| self.append(&json, now));
+        if let Err(error) = written {
+            tracing::error!(%error, folder = %self.folder.display(), "cannot write the audit log");
+        }
+    }
+
+    fn append(&self, json: &str, now: Time) -> io::Result<()> {
+        let date = time_text(now).chars().take(10).collect::<String>();
+        let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match &mut *day {
+            Some((open, file)) if *open == date => file,
+            other => {
+                self.drop_old(now)?;
+                let path = self.folder.join(format!("{date}.jsonl"));
+                let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+                &mut other.insert((date, file)).1
+            }
+        };
+        // One write a line: several lines never mix.
+        file.write_all(format!("{json}\n").as_bytes())
+    }
+
+    fn drop_old(&self, now: Time) -> io::Result<()> {
+        let oldest: String = time_text(now - self.keep).chars().take(10).collect();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let old = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|date| date < oldest.as_str());
+            if old && path.extension().is_some_and(|extension| extension == "jsonl") {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time) {
+    let Stage::Settled { outcome, at, .. } = &ask.stage else { return (line, now) };
+    let (status, reason) = status(outcome);
+    let by = match outcome {
+        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
+        _ => None,
+    };
+    let what = match outcome {
+        Outcome::Answered { .. } => "answered",
+        Outcome::Dismissed { .. } => "dismissed",
+        Outcome::Withdrawn => "withdrawn",
+        Outcome::TimedOut => "expired",
+        Outcome::Undelivered { .. } => "undeliverable",
+    };
+    let channel = by.map(|by| by.via).map(Via::name);
+    tracing::info!(
+        ask = %ask.id, group = %ask.group, channel, status, reason, "Pending question resolved"
+    );
+    let by = by.map(|by| by.id.as_str());
+    (Line { what, channel, by, status: Some(status), reason: Some(reason), ..line }, *at)
+}

@@ -1,0 +1,416 @@
+//! Resolve, step, save, act: the only room that changes an ask.
+//!
+//! Every ask has a lane while something happens to it: its events keep their order, and events of
+//! different asks run side by side, so that one slow disk write holds nobody else up. An event is
+//! resolved to an ask (read from the store), stepped through the pure core, saved, and only then
+//! answered and acted on. Nothing in memory is the truth: the index says where to look, and a
+//! start builds it anew.
+
+mod act;
+mod index;
+mod submit;
+
+pub use submit::Submitted;
+
+use crate::ask::{Ask, AskId, Effect, Event, Group, Refusal, RequestId, ShortId, Step, Time};
+use crate::clock::Clock;
+use crate::host::audit::Audit;
+use crate::host::folders::Folders;
+use crate::host::settings::Settings;
+use crate::host::store::{Scan, Store, StoreError};
+use crate::sabotage::{crash_point, on};
+use index::Index;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How many changes a slow reader may be behind before it has to read everything anew.
+const CHANGES: usize = 256;
+/// First and longest pause before something that failed on the disk is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// Settled asks in a list.
+const LISTED_SETTLED: usize = 200;
+
+/// The only room that changes an ask. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Broker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    folders: Folders,
+    audit: Audit,
+    clock: Clock,
+    settings: RwLock<Arc<Settings>>,
+    index: Mutex<Index>,
+    changes: broadcast::Sender<AskId>,
+    /// The next deadline may have moved.
+    moved: Notify,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Why an event was not taken.
+#[derive(Debug)]
+pub enum Failure {
+    /// There is no such ask.
+    Unknown,
+    /// It does not fit; nothing was changed. With the ask as it is.
+    Refused(Box<Refusal>, Box<Ask>),
+    /// It could not be stored; nothing was changed.
+    NotStored,
+}
+
+/// Which asks to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Not settled.
+    Open,
+    /// Settled, the newest.
+    Settled,
+}
+
+/// What came of naming an ask by the beginning of its id, or its short code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// This one.
+    One(AskId),
+    /// None.
+    None,
+    /// Several.
+    Several(Vec<AskId>),
+}
+
+type Done = oneshot::Sender<Result<Ask, Failure>>;
+
+/// Something that waits for its turn in an ask's lane.
+#[derive(Debug)]
+struct Job {
+    event: Event,
+    /// Whoever wants to know; without it the event is ours and is tried until it is stored.
+    done: Option<Done>,
+}
+
+impl Broker {
+    /// Takes up what the store holds. Returns when every ask is known; what they owe goes on in the background.
+    pub fn start(
+        store: Store,
+        folders: Folders,
+        audit: Audit,
+        clock: Clock,
+        settings: Arc<Settings>,
+    ) -> Result<Self, StoreError> {
+        let Scan { pending, settled, corrupt } = store.scan()?;
+        for (file, why) in corrupt {
+            tracing::error!(file = %file.display(), %why, "the record of an ask is damaged; it was moved aside (.corrupt)");
+        }
+        let mut index = Index::default();
+        for ask in pending.iter().chain(&settled) {
+            index.insert(ask);
+        }
+        tracing::info!(open = pending.len(), settled = settled.len(), "Stored asks loaded");
+        let broker = Self(Arc::new(Inner {
+            store,
+            folders,
+            audit,
+            clock,
+            settings: RwLock::new(settings),
+            index: Mutex::new(index),
+            changes: broadcast::Sender::new(CHANGES),
+            moved: Notify::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }));
+        for ask in pending {
+            broker.resume(ask);
+        }
+        let timer = broker.clone();
+        broker.0.tasks.spawn(async move { timer.keep_time().await });
+        Ok(broker)
+    }
+
+    /// What an ask still owes after a restart. What has to be in its lane goes through it.
+    fn resume(&self, ask: Ask) {
+        let effects = ask.resume();
+        let now = self.0.clock.now();
+        for effect in &effects {
+            match effect {
+                Effect::Note(fact) => self.0.audit.fact(&ask, fact, now),
+                Effect::Retire => self.0.retire(&ask),
+                _ => {}
+            }
+        }
+        self.act(&Arc::new(ask), effects);
+    }
+
+    /// Lets an event happen and says what became of the ask.
+    pub async fn happen(&self, id: AskId, event: Event) -> Result<Ask, Failure> {
+        let (done, told) = oneshot::channel();
+        self.enqueue(id, Job { event, done: Some(done) });
+        told.await.unwrap_or(Err(Failure::NotStored))
+    }
+
+    /// Lets an event of our own happen, sooner or later.
+    fn tell(&self, id: AskId, event: Event) {
+        self.enqueue(id, Job { event, done: None });
+    }
+
+    fn enqueue(&self, id: AskId, job: Job) {
+        if self.index().join_lane(id, job) {
+            let broker = self.clone();
+            self.0.tasks.spawn(async move { broker.run_lane(id).await });
+        }
+    }
+
+    async fn run_lane(&self, id: AskId) {
+        loop {
+            let Some(job) = self.index().next_job(id) else { return };
+            self.run(id, job).await;
+        }
+    }
+
+    async fn run(&self, id: AskId, Job { event, done }: Job) {
+        let mut pause = RETRY.0;
+        loop {
+            let broker = self.clone();
+            let again = event.clone();
+            let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
+            let applied = applied.unwrap_or_else(|panic| Applied::NotStored(panic.to_string()));
+            match applied {
+                Applied::Stepped(step) => {
+                    if let Some(done) = done {
+                        // Whoever asked may have gone; the ask is decided all the same.
+                        let _gone = done.send(Ok(step.ask.clone()));
+                    }
+                    self.act(&Arc::new(step.ask), step.effects);
+                }
+                Applied::Same(ask) => drop(done.map(|done| done.send(Ok(*ask)))),
+                Applied::Refused(refusal, ask) => {
+                    drop(done.map(|done| done.send(Err(Failure::Refused(refusal, ask)))));
+                }
+                Applied::Unknown => drop(done.map(|done| done.send(Err(Failure::Unknown)))),
+                Applied::NotStored(error) if done.is_some() => {
+                    tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
+                    drop(done.map(|done| done.send(Err(Failure::NotStored))));
+                }
+                Applied::NotStored(error) => {
+                    tracing::error!(ask = %id, error, "an event could not be stored; trying again");
+                    if self.pause(&mut pause).await {
+                        continue;
+                    }
+                }
+            }
+            return;
+        }
+    }
+
+    /// Waits before another try; `false` if the daemon is stopping.
+    async fn pause(&self, pause: &mut Duration) -> bool {
+        let wait = *pause;
+        *pause = (wait * 4).min(RETRY.1);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => true,
+            () = self.0.stop.cancelled() => false,
+        }
+    }
+
+    /// Lets time pass for every ask whose deadline has come.
+    async fn keep_time(&self) {
+        loop {
+            let next = self.index().next_deadline();
+            tokio::select! {
+                () = self.0.clock.sleep_until(next) => {}
+                () = self.0.moved.notified() => {}
+                () = self.0.stop.cancelled() => return,
+            }
+            let due = self.index().take_due(self.0.clock.now());
+            for id in due {
+                self.tell(id, Event::Tick);
+            }
+        }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.0.index()
+    }
+
+    /// Looks at the clock again: it may have jumped, or the computer may have slept.
+    pub fn nudge(&self) {
+        self.0.moved.notify_one();
+    }
+
+    /// Whether a request of that id became an ask.
+    #[must_use]
+    pub fn knows(&self, group: &Group, request_id: &RequestId) -> bool {
+        self.index().by_request(group, request_id).is_some()
+    }
+
+    /// Keeps a copy of a request that could not be asked. Blocks on the disk.
+    pub fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.0.store.keep_rejected(group, name, bytes)
+    }
+
+    /// Whether the store can be written.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or(Ok(()))
+    }
+
+    /// What holds now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets other settings hold for asks that come from now on.
+    pub fn reload(&self, settings: Arc<Settings>) {
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Who wants to know when an ask changes.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<AskId> {
+        self.0.changes.subscribe()
+    }
+
+    /// One ask as it is stored.
+    pub async fn show(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+        let Some(group) = self.index().group(id) else { return Ok(None) };
+        let broker = self.clone();
+        let load = move || broker.0.store.load(&group, id);
+        tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
+    }
+
+    /// Asks as they are stored: open ones oldest first, settled ones newest first.
+    pub async fn list(&self, which: Which) -> Result<Vec<Ask>, StoreError> {
+        let ids = match which {
+            Which::Open => self.index().open(),
+            Which::Settled => self.index().settled(LISTED_SETTLED),
+        };
+        let broker = self.clone();
+        let load = move || {
+            let asks = ids.into_iter().filter_map(|(group, id)| broker.0.store.load(&group, id).transpose());
+            let mut asks = asks.collect::<Result<Vec<Ask>, _>>()?;
+            // One may have been settled since the index was asked.
+            asks.retain(|ask| ask.outcome().is_none() == (which == Which::Open));
+            if which == Which::Open {
+                asks.sort_by_key(|ask| (ask.created_at, ask.id));
+            }
+            Ok(asks)
+        };
+        tokio::task::spawn_blocking(load).await.unwrap_or_else(|_| Ok(Vec::new()))
+    }
+
+    /// Which ask is meant by the beginning of an id, or the short code of an open ask.
+    #[must_use]
+    pub fn named(&self, text: &str) -> Named {
+        let short = text.parse::<ShortId>().ok();
+        let found = self.index().named(text, short.as_ref());
+        match found.as_slice() {
+            [] => Named::None,
+            [one] => Named::One(*one),
+            _ => Named::Several(found),
+        }
+    }
+
+    /// Finishes what is in flight. Whatever is not finished is taken up at the next start.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+/// What came of an event.
+enum Applied {
+    Stepped(Box<Step>),
+    Same(Box<Ask>),
+    Refused(Box<Refusal>, Box<Ask>),
+    Unknown,
+    NotStored(String),
+}
+
+impl Inner {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        // A panic elsewhere does not make the index wrong: it is changed in whole steps.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Load, step, save. Blocks on the disk.
+    fn apply(&self, id: AskId, event: Event) -> Applied {
+        let Some(group) = self.index().group(id) else { return Applied::Unknown };
+        let ask = match self.store.load(&group, id) {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return Applied::Unknown,
+            Err(error) => return Applied::NotStored(error.to_string()),
+        };
+        let now = self.clock.now();
+        let replying = if let Event::Replied { person, .. } = &event { Some(person.clone()) } else { None };
+        match ask.clone().step(event, now) {
+            Ok(Some(step)) => match self.save(&step, now) {
+                Ok(()) => Applied::Stepped(Box::new(step)),
+                Err(error) => Applied::NotStored(error.to_string()),
+            },
+            Ok(None) => Applied::Same(Box::new(ask)),
+            Err(refusal) => {
+                if let Some(person) = replying {
+                    self.audit.refused(&ask, &person, &refusal, now);
+                }
+                Applied::Refused(Box::new(refusal), Box::new(ask))
+            }
+        }
+    }
+
+    fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
+        let ask = &step.ask;
+        if step.effects.contains(&Effect::Forget) {
+            self.store.forget(&ask.group, ask.id)?;
+            self.index().remove(ask);
+            return Ok(());
+        }
+        if !(on("ackfirst") && ask.outcome().is_some()) {
+            self.store.save(ask)?;
+        }
+        self.note(step, now);
+        self.index().update(ask);
+        self.moved.notify_one();
+        crash_point(point(step));
+        if step.effects.contains(&Effect::Retire) {
+            self.retire(ask);
+        }
+        // Nobody may be looking.
+        let _nobody = self.changes.send(ask.id);
+        Ok(())
+    }
+
+    fn note(&self, step: &Step, now: Time) {
+        for effect in &step.effects {
+            if let Effect::Note(fact) = effect {
+                self.audit.fact(&step.ask, fact, now);
+            }
+        }
+    }
+
+    fn retire(&self, ask: &Ask) {
+        if let Err(error) = self.store.retire(&ask.group, ask.id) {
+            tracing::error!(ask = %ask.id, %error, "a finished ask stays in pending_questions until the next start");
+        }
+        crash_point("close.retired");
+    }
+}
+
+/// The crash point that a saved step stands for.
+fn point(step: &Step) -> &'static str {
+    let has = |wanted: fn(&Effect) -> bool| step.effects.iter().any(wanted);
+    if has(|effect| matches!(effect, Effect::Respond(_))) {
+        "settle.saved"
+    } else if has(|effect| matches!(effect, Effect::Publish(_))) {
+        "deliver.ready"
+    } else if has(|effect| matches!(effect, Effect::Retire)) {
+        "close.saved"
+    } else {
+        "saved"
+    }
+}

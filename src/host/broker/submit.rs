@@ -1,0 +1,229 @@
+//! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
+
+use super::{Broker, Failure, Job};
+use crate::ask::{
+    Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, Step, TimeoutPolicy, Waiter,
+};
+use crate::host::delivery;
+use crate::host::settings::GroupSettings;
+use crate::ipc::wire::{Request, of};
+use crate::ipc::{RESPONSES, response_name};
+use crate::random;
+use crate::sabotage::crash_point;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Submitted {
+    /// A new ask, stored.
+    New(AskId),
+    /// One more waiter of an open ask, stored.
+    Joined(AskId),
+    /// The same request as before; its response was written again if it had been taken.
+    Known(AskId),
+    /// A request id that stands for something else already: nobody is told anything.
+    OtherContent,
+    /// It cannot be asked; the agent is to be told.
+    Rejected(Rejection),
+    /// It could not be stored: try again later.
+    NotStored,
+}
+
+impl Broker {
+    /// Takes a request in. When it returns, what it says is on stable storage.
+    pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
+        let known = self.index().by_request(group, &request.request_id);
+        if let Some(id) = known
+            && let Some(submitted) = self.known(id, &request).await
+        {
+            return submitted;
+        }
+        let joined = request.key.and_then(|key| self.index().by_key(group, key));
+        if let Some(id) = joined
+            && let Some(submitted) = self.join(id, &request).await
+        {
+            return submitted;
+        }
+        match self.admit(group, &request) {
+            Ok(rules) => self.create(group, request, rules).await,
+            Err(rejection) => Submitted::Rejected(rejection),
+        }
+    }
+
+    /// A request id that was seen before.
+    async fn known(&self, id: AskId, request: &Request) -> Option<Submitted> {
+        let ask = match self.show(id).await {
+            Ok(ask) => ask?,
+            Err(error) => {
+                tracing::error!(ask = %id, %error, "cannot read an ask");
+                return Some(Submitted::NotStored);
+            }
+        };
+        let waiter = ask.waiter(&request.request_id)?;
+        if waiter.digest != request.digest {
+            return Some(Submitted::OtherContent);
+        }
+        if waiter.response != Response::Published {
+            return Some(Submitted::Known(id));
+        }
+        let broker = self.clone();
+        let name = response_name(&request.request_id);
+        let again = of(&ask, waiter);
+        let write = move || -> io::Result<()> {
+            let responses = broker.0.folders.ensure(&ask.group, RESPONSES)?;
+            match again {
+                Some(response) if responses.look(&name)?.is_none() => {
+                    delivery::write_at_once(&broker.0.folders, &ask.group, &response)
+                }
+                _ => Ok(()),
+            }
+        };
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(())) => Some(Submitted::Known(id)),
+            Ok(Err(error)) => {
+                tracing::error!(ask = %id, %error, "cannot write a response again");
+                Some(Submitted::NotStored)
+            }
+            Err(_) => Some(Submitted::NotStored),
+        }
+    }
+
+    /// One more waiter of an open ask; `None` if it has been settled in the meantime.
+    async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
+        let ask = self.show(id).await.ok()??;
+        if ask.outcome().is_some() || ask.key != request.key {
+            return None;
+        }
+        if !ask.content.questions.same_as(&request.content.questions) {
+            return Some(Submitted::Rejected(Rejection::Wrong {
+                field: "idempotency_key".to_owned(),
+                why: "another question is open under this key; use another key, or ask the same".to_owned(),
+            }));
+        }
+        let settings = self.settings();
+        let Some(group) = settings.group(&ask.group) else { return None };
+        let waiter = match waiter(request, group) {
+            Ok(waiter) => waiter,
+            Err(rejection) => return Some(Submitted::Rejected(rejection)),
+        };
+        match self.happen(id, Event::Join(Box::new(waiter))).await {
+            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => None,
+            Err(Failure::NotStored) => Some(Submitted::NotStored),
+        }
+    }
+
+    /// Whether the group may ask this now, and by which rules.
+    fn admit(&self, group: &Group, request: &Request) -> Result<Admitted, Rejection> {
+        let settings = self.settings();
+        let unknown = || Rejection::UnknownGroup { group: group.to_string() };
+        let settings = settings.group(group).ok_or_else(unknown)?;
+        let waiter = waiter(request, settings)?;
+        let now = self.0.clock.now();
+        let (open, asked) = self.index().load(group, now);
+        let limited = |what, setting, limit| {
+            Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit })
+        };
+        if open >= settings.max_open {
+            return limited("open", "max_open_per_group", settings.max_open);
+        }
+        if asked >= settings.max_per_hour {
+            return limited("asked within an hour", "max_per_hour_per_group", settings.max_per_hour);
+        }
+        let rules = Rules {
+            timeout: request.timeout.unwrap_or(settings.timeout),
+            render_timeout: request.render_timeout.unwrap_or(settings.render_timeout),
+            max_retries: request.max_retries.unwrap_or(settings.max_retries),
+            keep: settings.keep_settled,
+            routes: settings.routes.clone(),
+        };
+        Ok(Admitted { rules, waiter })
+    }
+
+    async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
+        let now = self.0.clock.now();
+        let id = random::ask_id();
+        let step = {
+            let mut index = self.index();
+            let short_id = random::short_id(|short| index.short_taken(short));
+            let accepted = Accepted {
+                id,
+                short_id,
+                group: group.clone(),
+                content: request.content,
+                rules: admitted.rules,
+                key: request.key,
+                session: request.session,
+                waiter: admitted.waiter,
+            };
+            let step = Ask::accept(accepted, now);
+            // Known before it is stored, so that its code and its place are taken.
+            index.insert(&step.ask);
+            step
+        };
+        let broker = self.clone();
+        let stored = tokio::task::spawn_blocking(move || {
+            let stored = broker.0.store.save(&step.ask);
+            if stored.is_ok() {
+                broker.0.note(&step, now);
+                crash_point("accept.stored");
+            }
+            (stored, step)
+        });
+        match stored.await {
+            Ok((Ok(()), Step { ask, effects })) => {
+                self.0.moved.notify_one();
+                let _nobody = self.0.changes.send(id);
+                self.act(&Arc::new(ask), effects);
+                Submitted::New(id)
+            }
+            Ok((Err(error), Step { ask, .. })) => {
+                tracing::error!(group = %group, %error, "a new ask could not be stored; its request stays where it is");
+                self.index().remove(&ask);
+                Submitted::NotStored
+            }
+            Err(_) => Submitted::NotStored,
+        }
+    }
+
+    /// Withdraws a waiting call; what nobody waits for is left as it is.
+    pub async fn withdraw(&self, group: &Group, request_id: &crate::ask::RequestId) -> Result<(), Failure> {
+        let known = self.index().by_request(group, request_id);
+        let Some(id) = known else {
+            tracing::info!(group = %group, request_id = %request_id, "a withdrawal of something unknown was ignored");
+            return Ok(());
+        };
+        let (done, told) = oneshot::channel();
+        self.enqueue(id, Job { event: Event::Withdraw(request_id.clone()), done: Some(done) });
+        match told.await {
+            Ok(Err(Failure::NotStored)) | Err(_) => Err(Failure::NotStored),
+            Ok(Ok(_) | Err(Failure::Unknown | Failure::Refused(..))) => Ok(()),
+        }
+    }
+}
+
+/// What a group may ask.
+struct Admitted {
+    rules: Rules,
+    waiter: Waiter,
+}
+
+fn waiter(request: &Request, settings: &GroupSettings) -> Result<Waiter, Rejection> {
+    if request.timeout_policy == Some(TimeoutPolicy::AbortTask) {
+        return Err(Rejection::Wrong {
+            field: "timeoutPolicy".to_owned(),
+            why: "abort_task needs a way to stop the session, and this group has none; use return_cancel".to_owned(),
+        });
+    }
+    Ok(Waiter {
+        request_id: request.request_id.clone(),
+        digest: request.digest,
+        op_code: request.op_code.clone(),
+        on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
+        process: request.process.clone(),
+        withdrawn: false,
+        response: Response::Undecided,
+    })
+}

@@ -1,0 +1,268 @@
+//! The HTTP API of `docs/api.md`. It turns calls into events of asks and says what became of them;
+//! an answer is acknowledged once it is on disk.
+
+use super::view::View;
+use super::{Inbox, Problem};
+use crate::ask::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
+use crate::host::broker::{Failure, Named, Which};
+use crate::host::store::StoreError;
+use crate::ipc::wire::{AnswerValue, Pairs};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use secrecy::ExposeSecret as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::time::Duration;
+use subtle::ConstantTimeEq as _;
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+
+
+/// The largest body of a call, in bytes: ten answers at their limit, and room.
+const MAX_BODY: usize = 256 * 1024;
+/// How often a silent stream shows that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub(super) fn routes(inbox: Inbox) -> Router {
+    let api = Router::new()
+        .route("/asks", get(list))
+        .route("/asks/{id}", get(show))
+        .route("/asks/{id}/answer", post(answer))
+        .route("/asks/{id}/dismiss", post(dismiss))
+        .route("/asks/{id}/cancel", post(cancel))
+        .route("/asks/{id}/shown", post(shown))
+        .route("/events", get(events))
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/api.md lists the calls.") })
+        .method_not_allowed_fallback(|| async {
+            let detail = "This call does not take that method: answers are sent by POST, never by GET.";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(inbox.clone(), token_only))
+        .with_state(inbox);
+    Router::new().nest("/api/v1", api)
+}
+
+/// Nobody gets further without the token.
+async fn token_only(State(inbox): State<Inbox>, request: Request, next: Next) -> Response {
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.split_once(' ')).map(|(scheme, token)| (scheme, token.trim()));
+    let known = inbox.token.expose_secret().as_bytes();
+    match given {
+        Some((scheme, token))
+            if scheme.eq_ignore_ascii_case("bearer") && bool::from(token.as_bytes().ct_eq(known)) =>
+        {
+            next.run(request).await
+        }
+        _ => Problem::no_token().into_response(),
+    }
+}
+
+impl Inbox {
+    fn resolve(&self, name: &str) -> Result<AskId, Problem> {
+        match self.broker.named(name) {
+            Named::One(id) => Ok(id),
+            Named::None => Err(Problem::unknown_ask(name)),
+            Named::Several(ids) => Err(Problem::ambiguous(name, &ids)),
+        }
+    }
+
+    async fn ask(&self, name: &str) -> Result<Ask, Problem> {
+        let id = self.resolve(name)?;
+        self.broker.show(id).await.map_err(unreadable)?.ok_or_else(|| Problem::unknown_ask(name))
+    }
+
+    async fn happen(&self, name: &str, event: Event) -> Result<Json<View>, Problem> {
+        let id = self.resolve(name)?;
+        match self.broker.happen(id, event).await {
+            Ok(ask) => Ok(Json(View::of(&ask))),
+            Err(Failure::Unknown) => Err(Problem::unknown_ask(name)),
+            Err(Failure::NotStored) => Err(Problem::not_stored()),
+            Err(Failure::Refused(refusal, ask)) => Err(match *refusal {
+                Refusal::Settled { .. } => Problem::settled(refusal.to_string(), &ask),
+                _ => does_not_fit(&refusal),
+            }),
+        }
+    }
+}
+
+fn does_not_fit(refusal: &Refusal) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "The answer does not fit", refusal.to_string())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a function of map_err")]
+fn unreadable(error: StoreError) -> Problem {
+    tracing::error!(%error, "cannot read stored asks");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", "The stored asks cannot be read; the log says why.")
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    state: Option<String>,
+}
+
+async fn list(State(inbox): State<Inbox>, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
+    let which: &[Which] = match listing.state.as_deref() {
+        None => &[Which::Open, Which::Settled],
+        Some("open") => &[Which::Open],
+        Some("settled") => &[Which::Settled],
+        Some(other) => {
+            let detail = format!("state={other:?} is neither open nor settled.");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail));
+        }
+    };
+    let mut views = Vec::new();
+    for which in which {
+        views.extend(inbox.broker.list(*which).await.map_err(unreadable)?.iter().map(View::of));
+    }
+    Ok(Json(json!({ "asks": views })))
+}
+
+async fn show(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<View>, Problem> {
+    Ok(Json(View::of(&inbox.ask(&name).await?)))
+}
+
+/// Which door the person used.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Door {
+    Web,
+    Cli,
+    #[default]
+    Api,
+}
+
+impl Door {
+    fn operator(self) -> Person {
+        Person::operator(match self {
+            Self::Web => Via::Web,
+            Self::Cli => Via::Cli,
+            Self::Api => Via::Api,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerBody {
+    /// By question id or text.
+    answers: Pairs,
+    #[serde(default)]
+    by: Door,
+}
+
+async fn answer(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    body: Result<Json<AnswerBody>, JsonRejection>,
+) -> Result<Json<View>, Problem> {
+    let Json(body) = body?;
+    let ask = inbox.ask(&name).await?;
+    let given = understand(&ask, body.answers.0).map_err(|refusal| does_not_fit(&refusal));
+    // What does not fit an ask that is settled anyway is told the more important thing.
+    let given = if ask.outcome().is_some() { given.unwrap_or_default() } else { given? };
+    let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Whole(given) };
+    inbox.happen(&ask.id.to_string(), event).await
+}
+
+fn understand(ask: &Ask, answers: Vec<(String, AnswerValue)>) -> Result<Vec<(usize, Given)>, Refusal> {
+    let questions = &ask.content.questions;
+    let mut given: Vec<(usize, Given)> = Vec::new();
+    for (name, value) in answers {
+        let index = questions.find(&name).ok_or(Refusal::NoSuchQuestion { name })?;
+        if given.iter().any(|(known, _)| *known == index) {
+            return Err(Refusal::OnlyOne { question: questions[index].text.clone() });
+        }
+        let values = match value {
+            AnswerValue::One(value) => vec![value],
+            AnswerValue::Many(values) => values,
+        };
+        given.push((index, questions[index].understand(&values)?));
+    }
+    Ok(given)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct DoorBody {
+    #[serde(default)]
+    by: Door,
+}
+
+/// A body that may be missing.
+struct Optional(DoorBody);
+
+impl<S: Send + Sync> FromRequest<S> for Optional {
+    type Rejection = Problem;
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let empty = request.headers().get(header::CONTENT_TYPE).is_none();
+        if empty {
+            return Ok(Self(DoorBody::default()));
+        }
+        let Json(body) = Json::<DoorBody>::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}
+
+async fn dismiss(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Optional(body): Optional,
+) -> Result<Json<View>, Problem> {
+    let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Dismiss };
+    inbox.happen(&name, event).await
+}
+
+async fn cancel(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Optional(_body): Optional,
+) -> Result<Json<View>, Problem> {
+    inbox.happen(&name, Event::Cancel).await
+}
+
+/// The beacon of a page that displays an ask: proof for the inbox, of no meaning for other channels.
+async fn shown(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Optional(_body): Optional,
+) -> Result<StatusCode, Problem> {
+    let ask = inbox.ask(&name).await?;
+    let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == Channel::Web);
+    if let Some(route) = route {
+        inbox.happen(&ask.id.to_string(), Event::Proof { route }).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
+    let stop = inbox.stop.clone();
+    let changes = BroadcastStream::new(inbox.broker.changes());
+    let resync = || SseEvent::default().event("resync").data("{}");
+    let stream = changes.filter_map(move |change| {
+        let inbox = inbox.clone();
+        async move {
+            let event = match change {
+                Ok(id) => match inbox.broker.show(id).await {
+                    Ok(Some(ask)) => SseEvent::default().event("ask").json_data(View::of(&ask)).ok()?,
+                    _ => return None,
+                },
+                Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
+            };
+            Some(Ok(event))
+        }
+    });
+    let first = stream::once(std::future::ready(Ok(SseEvent::default().event("resync").data("{}"))));
+    // A stream that never ends would keep the daemon from stopping.
+    let stream = first.chain(stream);
+    Sse::new(stream.take_until(stop.cancelled_owned())).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+

@@ -1,0 +1,40 @@
+//! The web inbox: one page, and the HTTP API that it and the command line use.
+//!
+//! The token is the whole of the access control: whoever holds it is the operator. There are no
+//! cookies, so there is nothing that another page could make a browser send along.
+
+mod api;
+mod page;
+mod problem;
+mod token;
+mod view;
+
+pub use problem::Problem;
+pub use token::{TOKEN_FILE, token};
+
+use crate::host::broker::Broker;
+use axum::Router;
+use secrecy::SecretString;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What the inbox needs.
+#[derive(Debug, Clone)]
+pub struct Inbox {
+    broker: Broker,
+    token: Arc<SecretString>,
+    stop: CancellationToken,
+}
+
+impl Inbox {
+    /// An inbox that ends its streams when `stop` comes.
+    #[must_use]
+    pub fn new(broker: Broker, token: SecretString, stop: CancellationToken) -> Self {
+        Self { broker, token: Arc::new(token), stop }
+    }
+
+    /// The page and the API.
+    pub fn routes(self) -> Router {
+        page::routes().merge(api::routes(self))
+    }
+}

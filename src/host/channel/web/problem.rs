@@ -1,0 +1,82 @@
+//! Errors of the API, as `application/problem+json` (RFC 9457).
+
+use crate::ask::{Ask, AskId};
+use crate::host::channel::web::view::View;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// An error that a client is told.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    title: &'static str,
+    detail: String,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// With a sentence for people.
+    pub fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, title, detail: detail.into(), more: Map::new() }
+    }
+
+    fn with(mut self, key: &str, value: Value) -> Self {
+        self.more.insert(key.to_owned(), value);
+        self
+    }
+
+    pub(super) fn unknown_ask(name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "No such ask", format!("No ask begins with {name:?}. `askd list` shows what waits."))
+    }
+
+    pub(super) fn ambiguous(name: &str, ids: &[AskId]) -> Self {
+        let candidates: Vec<String> = ids.iter().take(20).map(ToString::to_string).collect();
+        let detail = format!("{} asks begin with {name:?}; give more of the id.", ids.len());
+        Self::new(StatusCode::BAD_REQUEST, "More than one ask", detail).with("candidates", json!(candidates))
+    }
+
+    pub(super) fn settled(detail: String, ask: &Ask) -> Self {
+        Self::new(StatusCode::CONFLICT, "Already settled", detail).with("ask", json!(View::of(ask)))
+    }
+
+    pub(super) fn not_stored() -> Self {
+        let detail = "It could not be stored, and nothing was changed. Try again; the daemon's log says what is wrong.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not stored", detail)
+    }
+
+    pub(super) fn no_token() -> Self {
+        let detail = "The inbox token is missing or wrong. It is in state/web_token of the data folder; \
+                      send it as: Authorization: Bearer <token>";
+        Self::new(StatusCode::UNAUTHORIZED, "No access", detail)
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        // What is JSON but not of the right shape is as wrong a call as what is no JSON.
+        let status = match rejection.status() {
+            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
+            other => other,
+        };
+        Self::new(status, "Not understood", rejection.body_text())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = self.more;
+        body.insert("type".to_owned(), json!("about:blank"));
+        body.insert("title".to_owned(), json!(self.title));
+        body.insert("status".to_owned(), json!(self.status.as_u16()));
+        body.insert("detail".to_owned(), json!(self.detail));
+        let mut response = (self.status, Value::Object(body).to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"askd\""));
+        }
+        response
+    }
+}

@@ -1,0 +1,105 @@
+//! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
+
+use crate::ask::{Ask, Outcome, Question, Stage, wording};
+use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// An ask as the API shows it.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    id: String,
+    short_id: String,
+    group: String,
+    request_id: String,
+    state: &'static str,
+    stage: &'static str,
+    title: Option<String>,
+    context: Option<String>,
+    questions: Vec<Value>,
+    channel: &'static str,
+    attempt: u8,
+    created_at: String,
+    shown_at: Option<String>,
+    answer_by: Option<String>,
+    render_confirmed: bool,
+    outcome: Option<OutcomeView>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutcomeView {
+    status: &'static str,
+    reason: &'static str,
+    answers: Value,
+    details: Vec<Detail>,
+    by: Option<AnsweredBy>,
+    at: String,
+    error: Option<String>,
+    line: String,
+}
+
+impl View {
+    pub(super) fn of(ask: &Ask) -> Self {
+        let stage = match &ask.stage {
+            Stage::Posting => "posting",
+            Stage::Open { .. } => "open",
+            Stage::Settled { .. } => "settled",
+        };
+        let answer_by = match ask.stage {
+            Stage::Open { answer_by, .. } => Some(time_text(answer_by)),
+            _ => None,
+        };
+        let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
+        Self {
+            id: ask.id.to_string(),
+            short_id: ask.short_id.to_string(),
+            group: ask.group.to_string(),
+            request_id: ask.waiters.first().map(|waiter| waiter.request_id.to_string()).unwrap_or_default(),
+            state: if stage == "settled" { "settled" } else { "open" },
+            stage,
+            title: ask.content.title.clone(),
+            context: ask.content.context.clone(),
+            questions: ask.content.questions.iter().map(question).collect(),
+            channel: route.map_or("web", |route| route.channel.name()),
+            attempt: ask.widgets.last().map_or(1, |widget| widget.attempt),
+            created_at: time_text(ask.created_at),
+            shown_at: ask.shown_at().map(time_text),
+            answer_by,
+            render_confirmed: ask.confirmed,
+            outcome: outcome(ask),
+        }
+    }
+}
+
+fn question(question: &Question) -> Value {
+    let option = |choice: &crate::ask::Choice| json!({"label": choice.label, "description": choice.description});
+    json!({
+        "id": question.id,
+        "question": question.text,
+        "header": question.header,
+        "type": question.kind.name(),
+        "options": question.choices.iter().map(option).collect::<Vec<_>>(),
+        "custom": question.custom,
+        "required": question.required,
+        "placeholder": question.placeholder,
+    })
+}
+
+fn outcome(ask: &Ask) -> Option<OutcomeView> {
+    let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
+    let (status, reason) = status(outcome);
+    let questions = &ask.content.questions;
+    Some(OutcomeView {
+        status,
+        reason,
+        answers: json!(answers(questions, outcome)),
+        details: details(questions, outcome),
+        by: match outcome {
+            Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
+            _ => None,
+        },
+        at: time_text(*at),
+        error: wording::error(outcome),
+        line: wording::closing_line(outcome, questions),
+    })
+}

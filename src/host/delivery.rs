@@ -1,0 +1,68 @@
+//! Putting responses where their waiters look for them: absent or complete, never torn, and "never
+//! written" and "published" told apart after a crash. Section 5 of the specification.
+//!
+//! Every call blocks on the disk and may be repeated. When and how often is the broker's to say.
+
+use super::folders::Folders;
+use crate::ask::{Ask, Group, RequestId};
+use crate::ipc::wire::{ResponseFile, StatusFile, of};
+use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name};
+use crate::random;
+use crate::sabotage::{crash_point, on};
+use std::io;
+
+/// Writes and syncs a waiter's response under a name that nobody reads.
+pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
+    let Some(response) = ask.waiter(request_id).and_then(|waiter| of(ask, waiter)) else { return Ok(()) };
+    let dir = folders.ensure(&ask.group, RESPONSES)?;
+    let name = unpublished_name(request_id);
+    if on("torn") {
+        let bytes = response.to_bytes();
+        dir.remove(&response_name(request_id))?;
+        return dir.create(&response_name(request_id), &bytes[..bytes.len() / 2], folders.access());
+    }
+    dir.remove(&name)?;
+    dir.create(&name, &response.to_bytes(), folders.access())?;
+    dir.sync()?;
+    crash_point("deliver.written");
+    Ok(())
+}
+
+/// Publishes it. A file that is gone was published before.
+pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) -> io::Result<()> {
+    let dir = folders.ensure(group, RESPONSES)?;
+    match dir.publish(&unpublished_name(request_id), &response_name(request_id)) {
+        Ok(false) => {}
+        Ok(true) => tracing::warn!(
+            group = %group, request_id = %request_id,
+            "a response file of that name was there already; it was replaced"
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    crash_point("deliver.published");
+    dir.remove(&status_name(request_id)).map(drop)
+}
+
+/// Tells every waiter of an undecided ask where it is.
+pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
+    let Some(status) = StatusFile::of(ask) else { return Ok(()) };
+    let bytes = serde_json::to_vec(&status)?;
+    let dir = folders.ensure(&ask.group, RESPONSES)?;
+    for waiter in ask.waiters.iter().filter(|waiter| !waiter.withdrawn) {
+        let name = status_name(&waiter.request_id);
+        let temporary = format!(".tmp-{}", random::unique());
+        if dir.read(&name, 4096).is_ok_and(|(now, _)| now == bytes) {
+            continue;
+        }
+        dir.replace(&temporary, &name, &bytes, folders.access())?;
+    }
+    Ok(())
+}
+
+/// Writes a response that belongs to no open ask: a rejection, or an outcome asked for again.
+pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &ResponseFile) -> io::Result<()> {
+    let dir = folders.ensure(group, RESPONSES)?;
+    let temporary = format!(".tmp-{}", random::unique());
+    dir.replace(&temporary, &format!("{}.json", response.result.request_id), &response.to_bytes(), folders.access())
+}

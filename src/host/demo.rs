@@ -1,0 +1,191 @@
+//! The whole loop with no account and no configuration: a daemon, its inbox, and a scripted agent
+//! that asks through real files. Everything in it is the real thing but the agent.
+
+use crate::agent::{Asking, Folder, Taken, Waited, Waiter, question};
+use crate::clock::Clock;
+use crate::host::Daemon;
+use crate::host::client::Client;
+use crate::host::settings::Settings;
+use crate::ipc::wire::{AnswerValue, DraftChoice, Draft, RequestFile};
+use crate::random;
+use anyhow::{Context as _, bail, ensure};
+use reqwest::Method;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What the daemon takes as timeout.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+/// How long anything may take that no person is needed for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between two looks at a list.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A folder that is gone when this is dropped.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "the demo's folder is left behind");
+        }
+    }
+}
+
+/// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
+pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
+    let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
+    let daemon = Daemon::open(Settings::for_demo(&folder.0), Clock::system()).await?;
+    let url = format!("http://{}", daemon.address());
+    let client = Client::new(&url, daemon.token().clone())?;
+    say(&format!("A daemon runs in {} for as long as this demo does.", folder.0.display()));
+    say("");
+    say(&format!("  Open the inbox:  {url}/#token={}", daemon.token().expose_secret()));
+    say("");
+    let ipc = folder.0.join("ipc/research");
+    let stopping = stop.clone();
+    let running = tokio::spawn(daemon.run(stop.clone()));
+    let script = async {
+        wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the agent's folders")?;
+        for scene in scenes() {
+            play(&ipc, scene, auto.then_some(&client), &say).await?;
+        }
+        anyhow::Ok(())
+    };
+    let played = tokio::select! {
+        played = script => played,
+        () = stopping.cancelled() => Ok(()),
+    };
+    if !auto && played.is_ok() && !stop.is_cancelled() {
+        say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
+        say(&format!("  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\"", ipc.display()));
+        stop.cancelled().await;
+    }
+    stop.cancel();
+    running.await.context("the daemon")??;
+    played?;
+    if auto {
+        say("Everything worked: asked, shown, answered, delivered.");
+    }
+    Ok(())
+}
+
+/// A question of the script, and what the demo answers if nobody else does.
+struct Scene {
+    file: RequestFile,
+    answer: Vec<&'static str>,
+}
+
+fn scenes() -> Vec<Scene> {
+    let label = |text: &str| DraftChoice::Label(text.to_owned());
+    let described = |label: &str, description: &str| DraftChoice::Described {
+        label: label.to_owned(),
+        description: Some(description.to_owned()),
+    };
+    let first = Draft {
+        options: Some(vec![
+            described("Blue-green", "two environments, switch at once"),
+            described("Canary", "5 % of the users first"),
+            label("Not today"),
+        ]),
+        ..question("How shall I roll out version 2.4?")
+    };
+    let second = vec![
+        Draft {
+            kind: Some("multi-select".to_owned()),
+            options: Some(vec![label("staging"), label("production EU"), label("production US")]),
+            ..question("Which targets?")
+        },
+        Draft { kind: Some("confirm".to_owned()), ..question("Tell the customers by mail?") },
+        Draft {
+            required: Some(false),
+            placeholder: Some("for the release notes".to_owned()),
+            ..question("Anything to add?")
+        },
+    ];
+    vec![
+        Scene {
+            file: RequestFile {
+                title: Some("Release 2.4".to_owned()),
+                context: Some("All 812 tests pass. The database needs no migration.".to_owned()),
+                questions: vec![first],
+                ..RequestFile::default()
+            },
+            answer: vec!["Canary"],
+        },
+        Scene {
+            file: RequestFile { questions: second, ..RequestFile::default() },
+            answer: vec!["staging", "Yes", "Thanks to everybody"],
+        },
+    ]
+}
+
+async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
+    say(&format!("The agent asks: {}", asked.join(" / ")));
+    let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let waiter = Waiter::ask(Folder::open(ipc)?, asking, Clock::system())?;
+    let answering = async {
+        match auto {
+            Some(client) => answer(client, &asked, &scene.answer).await,
+            None => Ok(()),
+        }
+    };
+    let (answered, waited) = tokio::join!(answering, waiter.wait());
+    answered?;
+    match waited? {
+        Waited::Taken(taken) => tell(*taken, say),
+        Waited::NotClaimed => bail!("nobody took the question"),
+        Waited::HostSilent => bail!("the daemon fell silent"),
+    }
+}
+
+fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let result = &taken.response.result;
+    if result.answered {
+        for (question, answer) in &result.answers.0 {
+            let answer = match answer {
+                AnswerValue::One(answer) => answer.clone(),
+                AnswerValue::Many(answers) => answers.join(", "),
+            };
+            say(&format!("The agent reads: {question} -> {answer}"));
+        }
+    } else {
+        say(&format!("The agent reads: {}", taken.response.error.clone().unwrap_or_default()));
+    }
+    say("");
+    taken.done().context("cannot delete the response")
+}
+
+/// Does what a person would: looks into the inbox and answers.
+async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::Result<()> {
+    let open = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let list = client.call(Method::GET, "/asks?state=open", None).await?;
+            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.first()) {
+                return anyhow::Ok(ask.clone());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    });
+    let ask = open.await.context("the question did not appear in the inbox")??;
+    let id = ask["id"].as_str().unwrap_or_default();
+    client.call(Method::POST, &format!("/asks/{id}/shown"), None).await?;
+    let given: serde_json::Map<String, Value> =
+        asked.iter().cloned().zip(answers.iter().map(|answer| json!(answer))).collect();
+    let body = json!({ "answers": given });
+    let settled = client.call(Method::POST, &format!("/asks/{id}/answer"), Some(&body)).await?;
+    ensure!(settled["state"] == "settled", "the answer was not taken");
+    Ok(())
+}
+
+async fn wait_for(there: impl Fn() -> bool) -> anyhow::Result<()> {
+    let looking = async {
+        while !there() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.context("waited too long")
+}

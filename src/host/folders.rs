@@ -1,0 +1,120 @@
+//! The groups' folders: finding them, making them, and saying what is wrong with them.
+//!
+//! A group is the folder it comes from. Folders are opened anew each time, below the root and never
+//! through links, so that one that was replaced is noticed. Reads no requests, writes no responses.
+
+use crate::ask::Group;
+use crate::ipc::files::{Access, Dir};
+use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folders below `ipc/`.
+#[derive(Debug, Clone)]
+pub struct Folders {
+    root: PathBuf,
+    access: Access,
+}
+
+/// What keeps a group's folder from working, and how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("{folder}: {what}. {mend}")]
+pub struct FolderTrouble {
+    folder: String,
+    what: String,
+    mend: String,
+}
+
+impl Folders {
+    /// Makes the root if need be.
+    pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
+        std::fs::create_dir_all(&root)?;
+        Ok(Self { root, access })
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The mode and group of what is written into them.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Where a group's requests are put.
+    #[must_use]
+    pub fn tasks_path(&self, group: &Group) -> PathBuf {
+        self.root.join(group.as_str()).join(TASKS)
+    }
+
+    /// The names below the root: groups, and what is none.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        Dir::open(&self.root)?.names()
+    }
+
+    /// One of a group's folders.
+    pub fn get(&self, group: &Group, name: &str) -> io::Result<Dir> {
+        Dir::open(&self.root)?.sub(group.as_str())?.sub(name)
+    }
+
+    /// One of a group's folders, made if need be.
+    pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Dir> {
+        Dir::open(&self.root)?.ensure(group.as_str(), self.access)?.ensure(name, self.access)
+    }
+
+    /// Makes all of a group's folders.
+    pub fn prepare(&self, group: &Group) -> io::Result<()> {
+        [TASKS, RESPONSES, BRIEFINGS].iter().try_for_each(|name| self.ensure(group, name).map(drop))
+    }
+
+    /// What is wrong with a group's folders, if anything is.
+    pub fn check(&self, group: &Group) -> Result<(), FolderTrouble> {
+        for name in [TASKS, RESPONSES] {
+            let path = self.root.join(group.as_str()).join(name);
+            let trouble = |what: String, mend: String| FolderTrouble { folder: path.display().to_string(), what, mend };
+            let dir = self.get(group, name).map_err(|error| self.cannot_open(&error, &path))?;
+            let (uid, gid, mode) =
+                dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
+            let probe = format!(".askd-{}", crate::random::unique());
+            let usable = dir.create(&probe, b"", self.access).and_then(|()| dir.remove(&probe).map(drop));
+            if let Err(error) = usable {
+                let me = rustix::process::geteuid().as_raw();
+                return Err(trouble(
+                    format!("askd (user id {me}) cannot write here: {error}; owner is {uid}:{gid}, mode {mode:04o}"),
+                    format!(
+                        "Mend it with: chgrp <a group of user {me}> '{0}' && chmod 0770 '{0}'  (or chown {me} '{0}')",
+                        path.display()
+                    ),
+                ));
+            }
+            if let Some(wanted) = self.access.gid.filter(|wanted| *wanted != gid) {
+                return Err(trouble(
+                    format!("its group is {gid}, but gid = \"{wanted}\" is what agents are said to share"),
+                    format!("Mend it with: chgrp {wanted} '{}'", path.display()),
+                ));
+            }
+            let wanted = self.access.dir_mode & 0o777;
+            if mode & wanted != wanted {
+                return Err(trouble(
+                    format!("its mode is {mode:04o}, so an agent of another user id may not be able to use it"),
+                    format!("Mend it with: chmod {wanted:04o} '{}'", path.display()),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn cannot_open(&self, error: &io::Error, path: &Path) -> FolderTrouble {
+        let me = rustix::process::geteuid().as_raw();
+        let mend = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                format!("Let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
+            }
+            _ => "It has to be a folder, not a link or a file; remove what is there and askd makes it anew".to_owned(),
+        };
+        FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), mend }
+    }
+}

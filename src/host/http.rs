@@ -1,0 +1,165 @@
+//! The one HTTP server: who may talk to it at all, what every response carries, and health. What is
+//! behind the routes belongs to the channels.
+
+use crate::host::channel::web::Problem;
+use crate::host::settings::{Http, url_host};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::ListenerExt as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+/// The names under which the server may be asked for: a page of another name that was bent to our
+/// address (DNS rebinding) does not get in.
+#[derive(Debug)]
+struct Hosts {
+    /// `name:port`, lower case.
+    exact: Vec<String>,
+    /// Names that are allowed with any port.
+    any_port: Vec<String>,
+}
+
+impl Hosts {
+    fn new(http: &Http, listen: SocketAddr) -> Self {
+        let port = listen.port();
+        let mut exact: Vec<String> =
+            ["127.0.0.1", "localhost", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
+        exact.push(listen.to_string());
+        let mut any_port = Vec::new();
+        let public = http.public_url.as_deref().and_then(url_host).map(str::to_owned);
+        for name in http.allowed_hosts.iter().cloned().chain(public) {
+            let name = name.to_ascii_lowercase();
+            if has_port(&name) { exact.push(name) } else { any_port.push(name) }
+        }
+        Self { exact, any_port }
+    }
+
+    fn allow(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let name = if has_port(&host) { host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) } else { &host };
+        self.exact.contains(&host) || self.any_port.iter().any(|allowed| allowed == name)
+    }
+}
+
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Binds the address; what is wrong with it is said with what to do.
+pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(listen).await.map_err(|error| {
+        let mend = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "something else listens there; stop it, or set [http] listen (environment: \
+                 ASKD__HTTP__LISTEN=127.0.0.1:8585)"
+            }
+            io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege; use a higher one in [http] listen",
+            _ => "check [http] listen",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}; {mend}"))
+    })
+}
+
+/// Serves until `stop`, and finishes what is in flight.
+pub async fn serve(listener: TcpListener, http: &Http, routes: Router, stop: CancellationToken) -> io::Result<()> {
+    let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
+    let app = guarded(routes, hosts).merge(Router::new().route("/healthz", get(|| async { "ok\n" })));
+    // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await
+}
+
+fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
+    let set = |name: HeaderName, value: &'static str| {
+        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
+    };
+    routes
+        .layer(middleware::from_fn_with_state(hosts, own_site_only))
+        .layer(set(header::CONTENT_SECURITY_POLICY, POLICY))
+        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(set(header::X_FRAME_OPTIONS, "DENY"))
+        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
+        .layer(set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+        .layer(set(header::CACHE_CONTROL, "no-store"))
+}
+
+/// Nothing from elsewhere, nothing inline: text that gets into the page cannot do anything.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+
+async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));
+    let refused = |detail: &str| Problem::new(StatusCode::FORBIDDEN, "Not from here", detail).into_response();
+    if !host.is_some_and(|host| hosts.allow(host)) {
+        return refused(
+            "This server is not asked for under that Host. Add it to [http] allowed_hosts, or set public_url.",
+        );
+    }
+    if request.uri().path().starts_with("/api/") && !same_site(headers, &hosts) {
+        return refused("Calls from pages of other sites are not taken.");
+    }
+    next.run(request).await
+}
+
+/// Whether a call comes from our own page, or from no page at all.
+fn same_site(headers: &HeaderMap, hosts: &Hosts) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let origin = text("origin").is_none_or(|origin| url_host(origin).is_some_and(|host| hosts.allow(host)));
+    let site = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    origin && site
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(listen: &str, public_url: Option<&str>, allowed: &[&str]) -> Hosts {
+        let http = Http {
+            listen: listen.parse().unwrap(),
+            public_url: public_url.map(str::to_owned),
+            allowed_hosts: allowed.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        Hosts::new(&http, http.listen)
+    }
+
+    #[test]
+    fn only_our_own_names_are_answered() {
+        let hosts = hosts("127.0.0.1:8484", Some("https://Askd.example/"), &["inbox.lan", "box:9000"]);
+        for good in ["127.0.0.1:8484", "localhost:8484", "LOCALHOST:8484", "[::1]:8484", "askd.example", "inbox.lan:81", "box:9000"] {
+            assert!(hosts.allow(good), "{good}");
+        }
+        for bad in [
+            "evil.example", "evil.example:8484", "127.0.0.1", "127.0.0.1:80", "localhost.evil.example:8484", "",
+            "box:9001", "box", "127.0.0.1:8484.evil.example", "inbox.lan.evil.example", "[::1]", "0.0.0.0:8484",
+        ] {
+            assert!(!hosts.allow(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_not_taken() {
+        let hosts = hosts("127.0.0.1:8484", None, &[]);
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        };
+        assert!(same_site(&headers(&[]), &hosts), "curl");
+        assert!(same_site(&headers(&[("origin", "http://127.0.0.1:8484"), ("sec-fetch-site", "same-origin")]), &hosts));
+        for bad in [
+            ("origin", "http://evil.example"), ("origin", "null"), ("origin", "http://127.0.0.1:8485"),
+            ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"),
+        ] {
+            assert!(!same_site(&headers(&[bad]), &hosts), "{bad:?}");
+        }
+    }
+}

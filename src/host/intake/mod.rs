@@ -1,0 +1,222 @@
+//! Finding requests: an event is a hint, the directory is the truth.
+//!
+//! Watch events, a lost event, a new folder and time (every [`LOOK_EVERY`]) all do the same thing: they
+//! wake the one scanner, which lists folders. Each group has a desk of its own, so that a group
+//! with a slow or flooded folder keeps nobody else waiting. What becomes of a request is the
+//! broker's to say.
+
+mod desk;
+
+use crate::ask::Group;
+use crate::clock::Clock;
+use crate::host::broker::Broker;
+use crate::host::folders::Folders;
+use crate::ipc::files::Stamp;
+use crate::ipc::watch::{Hint, Watch};
+use crate::ipc::{HOST_GROUP, TASKS, may_be_request};
+use desk::Desk;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How often every folder is looked at, whatever the events say.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What there is to look at.
+#[derive(Debug, Default)]
+struct Hints {
+    places: Mutex<Places>,
+    new: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    everywhere: bool,
+    groups: BTreeSet<Group>,
+}
+
+impl Hints {
+    fn add(&self, change: impl FnOnce(&mut Places)) {
+        change(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        self.new.notify_one();
+    }
+
+    fn take(&self) -> Places {
+        std::mem::take(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The one scanner.
+#[derive(Debug)]
+pub struct Intake {
+    broker: Broker,
+    folders: Folders,
+    clock: Clock,
+    hints: Arc<Hints>,
+    watch: Watch,
+    desks: HashMap<Group, Arc<Desk>>,
+    /// The `tasks` folders that are watched: a folder that was replaced needs a new watch.
+    watched: HashMap<Group, Stamp>,
+    /// What is wrong with a group's folders, as last said: said again when it changes.
+    troubles: HashMap<Group, String>,
+    ignored: HashSet<String>,
+    tasks: TaskTracker,
+}
+
+impl Intake {
+    /// Starts watching; looking begins with [`Self::run`].
+    #[must_use]
+    pub fn new(broker: Broker, folders: Folders, clock: Clock) -> Self {
+        let hints = Arc::new(Hints::default());
+        let (root, told) = (folders.root().to_owned(), Arc::clone(&hints));
+        let mut watch = Watch::new(move |hint| match hint {
+            Hint::Everywhere => told.add(|places| places.everywhere = true),
+            Hint::At(path) => told.look_at(&root, path),
+        });
+        watch.add(folders.root());
+        Self {
+            broker,
+            folders,
+            clock,
+            hints,
+            watch,
+            desks: HashMap::new(),
+            watched: HashMap::new(),
+            troubles: HashMap::new(),
+            ignored: HashSet::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Looks until it is told to stop, and finishes what it has begun.
+    pub async fn run(mut self, stop: CancellationToken) {
+        self.prepare();
+        let mut next_look = self.clock.now();
+        loop {
+            let places = self.hints.take();
+            let mut groups = places.groups;
+            if places.everywhere || self.clock.now() >= next_look {
+                self.find_groups();
+                groups.extend(self.desks.keys().cloned());
+                next_look = self.clock.now() + LOOK_EVERY;
+                self.broker.nudge();
+            }
+            for group in groups {
+                if let Some(desk) = self.desks.get(&group) {
+                    self.tasks.spawn(Arc::clone(desk).look());
+                }
+            }
+            tokio::select! {
+                () = self.hints.new.notified() => {}
+                () = self.clock.sleep_until(next_look) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Makes the folders of configured groups, and the host's own.
+    fn prepare(&mut self) {
+        let settings = self.broker.settings();
+        let host = HOST_GROUP.parse::<Group>().ok();
+        for group in settings.configured().chain(host) {
+            if settings.group(&group).is_some()
+                && let Err(error) = self.folders.prepare(&group)
+            {
+                tracing::error!(group = %group, %error, folder = %self.folders.root().display(), "cannot make a group's folders");
+            }
+        }
+    }
+
+    fn find_groups(&mut self) {
+        let names = match self.folders.names() {
+            Ok(names) => names,
+            Err(error) => {
+                tracing::error!(folder = %self.folders.root().display(), %error, "cannot list the groups' folders");
+                return;
+            }
+        };
+        for name in names {
+            match name.parse::<Group>() {
+                Ok(group) => self.take_up(group),
+                Err(rule) => {
+                    if self.ignored.insert(name.clone()) {
+                        tracing::warn!(name, %rule, "ignored: not a group's name");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Watches a group's folder, if that is new, and says what is wrong with it.
+    fn take_up(&mut self, group: Group) {
+        let stamp = self.folders.get(&group, TASKS).and_then(|tasks| tasks.stamp()).ok();
+        let known = self.watched.get(&group).zip(stamp).is_some_and(|(old, new)| old.same_file(&new));
+        if known && self.desks.contains_key(&group) && !self.troubles.contains_key(&group) {
+            return;
+        }
+        let served = self.broker.settings().group(&group).is_some();
+        if served {
+            let prepared = self.folders.prepare(&group).map_err(|error| error.to_string());
+            // The check says more than the error of making them.
+            let trouble = self.folders.check(&group).map_err(|trouble| trouble.to_string()).and(prepared).err();
+            self.say(&group, trouble);
+        } else if !self.desks.contains_key(&group) {
+            tracing::warn!(group = %group, "not served: its requests are rejected (add [groups.{group}], or [defaults] with routes)");
+        }
+        if let Ok(stamp) = self.folders.get(&group, TASKS).and_then(|tasks| tasks.stamp())
+            && !self.watched.get(&group).is_some_and(|old| old.same_file(&stamp))
+        {
+            let tasks = self.folders.tasks_path(&group);
+            if self.watched.insert(group.clone(), stamp).is_some() {
+                self.watch.remove(&tasks);
+            } else {
+                self.watch.add(&self.folders.root().join(group.as_str()));
+            }
+            self.watch.add(&tasks);
+            tracing::info!(group = %group, tasks = %tasks.display(), "Group found");
+        }
+        if !self.desks.contains_key(&group) {
+            let desk = Desk::new(group.clone(), self.broker.clone(), self.folders.clone(), self.clock.clone());
+            self.desks.insert(group, Arc::new(desk));
+        }
+    }
+
+    fn say(&mut self, group: &Group, trouble: Option<String>) {
+        match trouble {
+            Some(trouble) if self.troubles.get(group) != Some(&trouble) => {
+                tracing::error!(group = %group, "{trouble}");
+                self.troubles.insert(group.clone(), trouble);
+            }
+            Some(_) => {}
+            None => {
+                if self.troubles.remove(group).is_some() {
+                    tracing::info!(group = %group, "its folders are in order again");
+                }
+            }
+        }
+    }
+}
+
+impl Hints {
+    /// Turns a path into a place to look at; names that cannot be requests say nothing.
+    fn look_at(&self, root: &Path, path: &Path) {
+        let Ok(inner) = path.strip_prefix(root) else { return };
+        let parts: Vec<&str> = inner.iter().filter_map(|part| part.to_str()).collect();
+        match parts.as_slice() {
+            [group, folder, name] if *folder == TASKS && may_be_request(name) => {
+                if let Ok(group) = group.parse() {
+                    self.add(|places| drop(places.groups.insert(group)));
+                }
+            }
+            // A group, or one of its folders.
+            [_] | [_, _] => self.add(|places| places.everywhere = true),
+            _ => {}
+        }
+    }
+}

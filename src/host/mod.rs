@@ -1,0 +1,152 @@
+//! The daemon: built from settings, then run until it is told to stop.
+//!
+//! A request goes `intake` -> `broker` -> `channel`; an answer goes `channel` -> `broker` -> `delivery`. The
+//! pure rules of both are in [`crate::ask`].
+
+pub mod audit;
+pub mod broker;
+pub mod channel;
+pub mod client;
+mod delivery;
+pub mod demo;
+pub mod folders;
+pub mod http;
+pub mod intake;
+pub mod settings;
+pub mod store;
+
+use crate::clock::Clock;
+use audit::Audit;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use broker::Broker;
+use channel::web::{Inbox, token};
+use folders::Folders;
+use intake::Intake;
+use secrecy::SecretString;
+use settings::Settings;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use store::{Store, StoreError};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Why the daemon cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The state folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another file or the network cannot be used.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        error: io::Error,
+    },
+}
+
+impl DaemonError {
+    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Io { what, error }
+    }
+
+    /// Whether another daemon holds the state folder.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Held(_)))
+    }
+}
+
+/// A daemon that is ready to run: it holds its state folder and its address.
+#[derive(Debug)]
+pub struct Daemon {
+    settings: Arc<Settings>,
+    broker: Broker,
+    folders: Folders,
+    clock: Clock,
+    token: SecretString,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Daemon {
+    /// Takes the state folder (before the port, so that a second daemon says what is the matter), the
+    /// address, and every stored ask.
+    pub async fn open(settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
+        let state = settings.state_dir();
+        let store = Store::open(&state)?;
+        let at = |path: &Path| format!("cannot use {}", path.display());
+        let folders = Folders::open(settings.ipc_dir(), settings.access)
+            .map_err(DaemonError::io(at(&settings.ipc_dir())))?;
+        let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
+        let token = match settings.web_token.clone() {
+            Some(token) => token,
+            None => token(&state).map_err(DaemonError::io("the inbox token"))?,
+        };
+        let listener = http::bind(settings.http.listen).await.map_err(DaemonError::io("http"))?;
+        let address = listener.local_addr().map_err(DaemonError::io("http"))?;
+        let settings = Arc::new(settings);
+        let broker = Broker::start(store, folders.clone(), audit, clock.clone(), Arc::clone(&settings))?;
+        Ok(Self { settings, broker, folders, clock, token, listener, address })
+    }
+
+    /// Where it listens: the port is known even if it was chosen by the system.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token of its inbox.
+    #[must_use]
+    pub fn token(&self) -> &SecretString {
+        &self.token
+    }
+
+    /// What it does with asks: for reloading the settings.
+    #[must_use]
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Runs until `stop`, finishes what is in flight, and loses nothing.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
+        let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
+        let routes = inbox.routes().merge(readiness(self.broker.clone(), stop.clone()));
+        let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
+        let looking = tokio::spawn(intake.run(stop.clone()));
+        let served = http::serve(self.listener, &self.settings.http, routes, stop.clone()).await;
+        // If serving failed, everything else stops too.
+        stop.cancel();
+        if let Err(panic) = looking.await {
+            tracing::error!(%panic, "the intake ended badly");
+        }
+        self.broker.stop().await;
+        served.map_err(DaemonError::io("http"))
+    }
+}
+
+/// `/readyz`: whether asks and answers can be taken.
+fn readiness(broker: Broker, stop: CancellationToken) -> Router {
+    let ready = move || {
+        let (broker, stop) = (broker.clone(), stop.clone());
+        async move {
+            if stop.is_cancelled() {
+                return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
+            }
+            match broker.probe().await {
+                Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+                Err(error) => {
+                    tracing::error!(%error, "not ready");
+                    (StatusCode::SERVICE_UNAVAILABLE, "the state folder cannot be written\n".to_owned())
+                }
+            }
+        }
+    };
+    Router::new().route("/readyz", get(ready))
+}

@@ -1,0 +1,620 @@
+//! What the operator has decided: read, checked, and turned into types that cannot be wrong.
+//!
+//! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
+//! settings and secret files. Section 11 of the specification.
+
+use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
+use crate::ipc::files::Access;
+use crate::ipc::{NoDataDir, default_data_dir};
+use config::{Config, Environment, File, FileFormat};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Every key with its default.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+/// Read if it is there and no file is named.
+pub const SYSTEM_FILE: &str = "/etc/askd/askd.toml";
+
+/// What is wrong with the settings, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file or the environment does not have the right shape.
+    #[error("settings: {0}")]
+    Shape(#[from] config::ConfigError),
+    /// A value does not fit.
+    #[error("settings: {key}: {why}")]
+    Value {
+        /// Which key.
+        key: String,
+        /// What is wrong and what to write instead.
+        why: String,
+    },
+    /// There is no data folder.
+    #[error(transparent)]
+    NoDataDir(#[from] NoDataDir),
+}
+
+fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
+    SettingsError::Value { key: key.into(), why: why.into() }
+}
+
+/// What the operator has decided.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Absolute.
+    pub data_dir: PathBuf,
+    /// Of the folders shared with agents.
+    pub access: Access,
+    /// Where to listen, and under which names.
+    pub http: Http,
+    /// The token of the inbox; `None`: made at the first start.
+    pub web_token: Option<SecretString>,
+    /// What is logged, and how.
+    pub log: Log,
+    /// How long audit lines are kept.
+    pub keep_audit: Duration,
+    groups: BTreeMap<String, GroupSettings>,
+    defaults: GroupSettings,
+}
+
+/// `[http]`.
+#[derive(Debug, Clone)]
+pub struct Http {
+    /// Where the inbox and the API are.
+    pub listen: SocketAddr,
+    /// How people reach it from elsewhere; no slash at the end.
+    pub public_url: Option<String>,
+    /// Further names.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A filter of `tracing-subscriber`.
+    pub filter: String,
+    /// `text` or `json`.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// What holds for one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// Where it is asked, in order.
+    pub routes: Vec<Route>,
+    /// How long a person has.
+    pub timeout: Duration,
+    /// How long to wait for proof of display.
+    pub render_timeout: Duration,
+    /// How often an unshown ask is posted again.
+    pub max_retries: u8,
+    /// What happens at a timeout.
+    pub on_timeout: TimeoutPolicy,
+    /// Open asks at a time.
+    pub max_open: u32,
+    /// New asks within an hour.
+    pub max_per_hour: u32,
+    /// How long an outcome is kept.
+    pub keep_settled: Duration,
+}
+
+impl Settings {
+    /// Reads the named files (else the system's, if it is there) and the environment.
+    pub fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
+        let mut builder = Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        if files.is_empty() {
+            builder = builder.add_source(File::new(SYSTEM_FILE, FileFormat::Toml).required(false));
+        }
+        for file in files {
+            builder = builder.add_source(File::from(file.as_path()).format(FileFormat::Toml));
+        }
+        // Values stay texts here (no `try_parsing`): it would turn a token "0123" into "123".
+        let environment = Environment::with_prefix("ASKD").prefix_separator("__").separator("__");
+        let shape: Shape = builder.add_source(environment).build()?.try_deserialize()?;
+        shape.check()
+    }
+
+    /// For the demo: everything below one folder, a free port, one group, nothing from elsewhere.
+    #[must_use]
+    pub fn for_demo(data_dir: &Path) -> Self {
+        let asks = GroupSettings {
+            routes: vec![web_route()],
+            timeout: Duration::from_secs(1800),
+            render_timeout: Duration::from_secs(30),
+            max_retries: 3,
+            on_timeout: TimeoutPolicy::ReturnCancel,
+            max_open: 16,
+            max_per_hour: 1000,
+            keep_settled: Duration::from_secs(3600),
+        };
+        Self {
+            data_dir: data_dir.to_owned(),
+            access: Access { dir_mode: 0o770, gid: None },
+            http: Http { listen: ([127, 0, 0, 1], 0).into(), public_url: None, allowed_hosts: Vec::new() },
+            web_token: None,
+            log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
+            keep_audit: Duration::from_secs(3600),
+            groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
+            defaults: asks,
+        }
+    }
+
+    /// What holds for this group; `None` if it is not served.
+    #[must_use]
+    pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
+        let settings = self.groups.get(group.as_str()).unwrap_or(&self.defaults);
+        (!settings.routes.is_empty()).then_some(settings)
+    }
+
+    /// The groups that are named in the settings.
+    pub fn configured(&self) -> impl Iterator<Item = Group> {
+        self.groups.keys().filter_map(|name| name.parse().ok())
+    }
+
+    /// Where the inbox is, for a link: the public address if there is one.
+    #[must_use]
+    pub fn inbox_url(&self) -> String {
+        self.http.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(self.http.listen)))
+    }
+
+    /// Records that are askd's alone.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        self.data_dir.join("state")
+    }
+
+    /// The folders shared with agents.
+    #[must_use]
+    pub fn ipc_dir(&self) -> PathBuf {
+        self.data_dir.join("ipc")
+    }
+}
+
+/// An address that can be connected to: what listens everywhere is reached on the loopback.
+#[must_use]
+pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
+    if listen.ip().is_unspecified() {
+        listen.set_ip(if listen.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+    }
+    listen
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shape {
+    data_dir: String,
+    dir_mode: String,
+    gid: String,
+    http: HttpShape,
+    asks: AsksShape,
+    slack: SlackShape,
+    whatsapp: WhatsappShape,
+    web: WebShape,
+    log: Log,
+    defaults: Option<GroupShape>,
+    #[serde(default)]
+    groups: BTreeMap<String, GroupShape>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpShape {
+    listen: String,
+    webhook_listen: String,
+    public_url: String,
+    #[serde(deserialize_with = "list")]
+    allowed_hosts: Vec<String>,
+}
+
+/// `[asks]`, and the same keys in a group. Every one may be missing there.
+#[derive(Deserialize, Clone, Default)]
+#[serde(deny_unknown_fields)]
+struct AsksShape {
+    timeout: Option<String>,
+    render_timeout: Option<String>,
+    max_retries: Option<u8>,
+    max_attempts: Option<u8>,
+    on_timeout: Option<String>,
+    pickup_timeout: Option<String>,
+    answer_retention: Option<String>,
+    late_answers: Option<String>,
+    remind_after: Option<String>,
+    escalate_after: Option<String>,
+    max_open_per_group: Option<u32>,
+    max_per_hour_per_group: Option<u32>,
+    keep_settled: Option<String>,
+    keep_audit: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
+struct SlackShape {
+    bot_token: Option<SecretString>,
+    bot_token_file: Option<PathBuf>,
+    signing_secret: Option<SecretString>,
+    signing_secret_file: Option<PathBuf>,
+    app_token: Option<SecretString>,
+    app_token_file: Option<PathBuf>,
+    #[serde(deserialize_with = "list")]
+    team_ids: Vec<String>,
+    api_url: String,
+    pace: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
+struct WhatsappShape {
+    access_token: Option<SecretString>,
+    access_token_file: Option<PathBuf>,
+    app_secret: Option<SecretString>,
+    app_secret_file: Option<PathBuf>,
+    verify_token: Option<SecretString>,
+    verify_token_file: Option<PathBuf>,
+    phone_number_id: String,
+    template: String,
+    template_language: String,
+    api_url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WebShape {
+    token: Option<SecretString>,
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteShape {
+    channel: String,
+    chat: Option<String>,
+    responders: Option<RespondersShape>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RespondersShape {
+    Word(String),
+    Ids(Vec<String>),
+}
+
+#[derive(Deserialize)]
+struct GroupShape {
+    routes: Option<Vec<RouteShape>>,
+    session: Option<config::Value>,
+    // `flatten` cannot refuse unknown keys by itself: they are caught here and refused in `check`.
+    #[serde(flatten)]
+    asks: BTreeMap<String, config::Value>,
+}
+
+/// A list, or from the environment a text with commas.
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        List(Vec<String>),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::Text(text) => {
+            text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+        }
+        Either::List(list) => list,
+    })
+}
+
+impl Shape {
+    fn check(self) -> Result<Settings, SettingsError> {
+        let base = GroupSettings::base(&self.asks)?;
+        let keep_audit = duration("asks.keep_audit", self.asks.keep_audit.as_deref(), Duration::ZERO)?;
+        let mut groups = BTreeMap::new();
+        for (name, shape) in self.groups {
+            name.parse::<Group>()
+                .map_err(|rule| wrong(format!("groups.{name}"), format!("a group's name is {rule}")))?;
+            let settings = shape.check(&format!("groups.{name}"), &self.asks, &base)?;
+            groups.insert(name, settings);
+        }
+        let defaults = match self.defaults {
+            Some(shape) => shape.check("defaults", &self.asks, &base)?,
+            None => base,
+        };
+        if !self.http.webhook_listen.is_empty() {
+            return Err(wrong("http.webhook_listen", "this version has no webhooks yet; leave it \"\""));
+        }
+        Ok(Settings {
+            data_dir: data_dir(&self.data_dir)?,
+            access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
+            http: self.http.check()?,
+            web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
+            log: self.log,
+            keep_audit,
+            groups,
+            defaults,
+        })
+    }
+}
+
+impl HttpShape {
+    fn check(self) -> Result<Http, SettingsError> {
+        let listen: SocketAddr = self
+            .listen
+            .parse()
+            .map_err(|_| wrong("http.listen", format!("{:?} is not an address like 127.0.0.1:8484", self.listen)))?;
+        let public_url = Some(self.public_url.trim_end_matches('/').to_owned()).filter(|url| !url.is_empty());
+        if let Some(url) = &public_url
+            && url_host(url).is_none()
+        {
+            return Err(wrong("http.public_url", format!("{url:?} is not a URL like https://askd.example.com")));
+        }
+        if !listen.ip().is_loopback() && public_url.is_none() && self.allowed_hosts.is_empty() {
+            return Err(wrong(
+                "http.listen",
+                format!(
+                    "{listen} can be reached from other machines; say under which names: set http.public_url \
+                     (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
+                ),
+            ));
+        }
+        Ok(Http { listen, public_url, allowed_hosts: self.allowed_hosts })
+    }
+}
+
+/// Host and port of an http or https URL, as they stand in a `Host` header.
+#[must_use]
+pub fn url_host(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['@', ' ']))
+}
+
+impl GroupSettings {
+    /// What holds where nothing else is said: `[asks]`, and the inbox.
+    fn base(asks: &AsksShape) -> Result<Self, SettingsError> {
+        Self::from_asks("asks", asks, vec![web_route()])
+    }
+
+    fn from_asks(at: &str, asks: &AsksShape, routes: Vec<Route>) -> Result<Self, SettingsError> {
+        let key = |name: &str| format!("{at}.{name}");
+        let on_timeout = asks.on_timeout.as_deref().unwrap_or("return_cancel");
+        // These belong to sections that are not built yet; what they say has to make sense all the same.
+        for (name, value) in [
+            ("pickup_timeout", &asks.pickup_timeout),
+            ("answer_retention", &asks.answer_retention),
+            ("late_answers", &asks.late_answers),
+            ("remind_after", &asks.remind_after),
+            ("escalate_after", &asks.escalate_after),
+        ] {
+            duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
+        }
+        if !(1..=10).contains(&asks.max_attempts.unwrap_or(5)) {
+            return Err(wrong(key("max_attempts"), "has to be from 1 to 10"));
+        }
+        if asks.max_retries.unwrap_or(3) > 5 {
+            return Err(wrong(key("max_retries"), "has to be from 0 to 5"));
+        }
+        Ok(Self {
+            routes,
+            timeout: between(&key("timeout"), asks.timeout.as_deref(), 10, 604_800)?,
+            render_timeout: between(&key("render_timeout"), asks.render_timeout.as_deref(), 10, 60)?,
+            max_retries: asks.max_retries.unwrap_or(3),
+            on_timeout: match TimeoutPolicy::from_name(on_timeout) {
+                Some(TimeoutPolicy::ReturnCancel) => TimeoutPolicy::ReturnCancel,
+                Some(TimeoutPolicy::AbortTask) => {
+                    return Err(wrong(key("on_timeout"), "abort_task needs a session with a stop, which this version does not have yet"));
+                }
+                None => {
+                    return Err(wrong(key("on_timeout"), format!("{on_timeout:?} is neither return_cancel nor abort_task")));
+                }
+            },
+            max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
+            max_per_hour: at_least_one(&key("max_per_hour_per_group"), asks.max_per_hour_per_group)?,
+            keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
+        })
+    }
+}
+
+impl GroupShape {
+    fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
+        if self.session.is_some() {
+            return Err(wrong(format!("{at}.session"), "this version does not start or stop sessions yet; leave it out"));
+        }
+        let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
+        let own: AsksShape =
+            own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
+        let routes = match self.routes {
+            None => base.routes.clone(),
+            Some(routes) => routes
+                .into_iter()
+                .enumerate()
+                .map(|(index, route)| route.check(&format!("{at}.routes[{index}]")))
+                .collect::<Result<_, _>>()?,
+        };
+        GroupSettings::from_asks(at, &own.or(asks), routes)
+    }
+}
+
+impl AsksShape {
+    /// These, and the others where these say nothing.
+    fn or(self, other: &Self) -> Self {
+        let other = other.clone();
+        Self {
+            timeout: self.timeout.or(other.timeout),
+            render_timeout: self.render_timeout.or(other.render_timeout),
+            max_retries: self.max_retries.or(other.max_retries),
+            max_attempts: self.max_attempts.or(other.max_attempts),
+            on_timeout: self.on_timeout.or(other.on_timeout),
+            pickup_timeout: self.pickup_timeout.or(other.pickup_timeout),
+            answer_retention: self.answer_retention.or(other.answer_retention),
+            late_answers: self.late_answers.or(other.late_answers),
+            remind_after: self.remind_after.or(other.remind_after),
+            escalate_after: self.escalate_after.or(other.escalate_after),
+            max_open_per_group: self.max_open_per_group.or(other.max_open_per_group),
+            max_per_hour_per_group: self.max_per_hour_per_group.or(other.max_per_hour_per_group),
+            keep_settled: self.keep_settled.or(other.keep_settled),
+            keep_audit: self.keep_audit.or(other.keep_audit),
+        }
+    }
+}
+
+fn web_route() -> Route {
+    Route { channel: Channel::Web, chat: String::new(), responders: Responders::Only(Vec::new()) }
+}
+
+impl RouteShape {
+    fn check(self, at: &str) -> Result<Route, SettingsError> {
+        match self.channel.as_str() {
+            "web" if self.chat.is_some() || self.responders.is_some() => {
+                Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
+            }
+            "web" => Ok(web_route()),
+            "slack" | "whatsapp" => {
+                Err(wrong(format!("{at}.channel"), format!("this version cannot ask on {} yet; use web", self.channel)))
+            }
+            other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
+        }
+    }
+}
+
+fn data_dir(text: &str) -> Result<PathBuf, SettingsError> {
+    if text.is_empty() {
+        return Ok(default_data_dir(|name| std::env::var(name).ok())?);
+    }
+    std::path::absolute(text).map_err(|error| wrong("data_dir", error.to_string()))
+}
+
+fn dir_mode(text: &str) -> Result<u32, SettingsError> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
+    mode.ok_or_else(|| wrong("dir_mode", format!("{text:?} is not an octal mode such as \"0770\" that the owner can use")))
+}
+
+fn gid(text: &str) -> Result<Option<u32>, SettingsError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| wrong("gid", format!("{text:?} is not a numeric group id")))
+}
+
+fn duration(key: &str, text: Option<&str>, least: Duration) -> Result<Duration, SettingsError> {
+    let Some(text) = text else { return Ok(least) };
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| wrong(key, format!("{text:?} is not a duration like \"30m\" ({error})")))?;
+    if duration < least {
+        return Err(wrong(key, format!("{text:?} is too short; at least {}", humantime::format_duration(least))));
+    }
+    Ok(duration)
+}
+
+fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> Result<Duration, SettingsError> {
+    let duration = duration(key, text, Duration::from_secs(least))?;
+    let most = Duration::from_secs(most);
+    if duration > most {
+        return Err(wrong(key, format!("too long; at most {}", humantime::format_duration(most))));
+    }
+    Ok(duration)
+}
+
+fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
+    value.filter(|value| *value > 0).ok_or_else(|| wrong(key, "has to be at least 1"))
+}
+
+fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
+    let Some(file) = file else { return Ok(value.filter(|value| !value.expose_secret().is_empty())) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(wrong(format!("{key}_file"), format!("{} is empty", file.display())));
+    }
+    Ok(Some(text.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Settings, String> {
+        let builder = Config::builder()
+            .add_source(File::from_str(DEFAULTS, FileFormat::Toml))
+            .add_source(File::from_str(&format!("data_dir = \"/tmp/askd\"\n{text}"), FileFormat::Toml));
+        let shape: Shape = builder.build().unwrap().try_deserialize().map_err(|error| error.to_string())?;
+        shape.check().map_err(|error| error.to_string())
+    }
+
+    fn error(text: &str) -> String {
+        load(text).unwrap_err()
+    }
+
+    #[test]
+    fn without_any_setting_every_folder_is_asked_in_the_inbox() {
+        let settings = load("").unwrap();
+        let group = settings.group(&"anything".parse().unwrap()).unwrap();
+        assert_eq!(group.routes, [web_route()]);
+        assert_eq!((group.timeout, group.max_open), (Duration::from_secs(1800), 16));
+        assert_eq!(settings.access.dir_mode, 0o770);
+        assert_eq!(settings.keep_audit, Duration::from_secs(365 * 86_400));
+        assert_eq!(settings.inbox_url(), "http://127.0.0.1:8484");
+    }
+
+    #[test]
+    fn a_group_has_its_own_and_inherits_the_rest() {
+        let settings = load(
+            "[asks]\nmax_retries = 1\n[defaults]\nroutes = []\n[groups.Research_1]\ntimeout = \"45s\"\nroutes = [{ channel = \"web\" }]\n",
+        )
+        .unwrap();
+        let group = settings.group(&"Research_1".parse().unwrap()).unwrap();
+        assert_eq!((group.timeout, group.max_retries), (Duration::from_secs(45), 1));
+        assert_eq!(settings.group(&"other".parse().unwrap()), None, "[defaults] with no routes serve none");
+        assert_eq!(settings.group(&"research_1".parse().unwrap()), None, "names are case-sensitive");
+    }
+
+    #[test]
+    fn unknown_keys_are_errors_that_name_the_key() {
+        assert!(error("[http]\nlisen = \"127.0.0.1:1\"").contains("lisen"));
+        assert!(error("colour = 1").contains("colour"));
+        assert!(error("[groups.a]\ntimeuot = \"1m\"").contains("timeuot"), "{}", error("[groups.a]\ntimeuot = \"1m\""));
+        assert!(error("[groups.a]\nroutes = [{ channel = \"web\", chanel = 1 }]").contains("chanel"));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named_with_what_to_write() {
+        for (text, key) in [
+            ("[asks]\ntimeout = \"soon\"", "asks.timeout"),
+            ("[asks]\ntimeout = \"8d\"", "asks.timeout"),
+            ("[asks]\nrender_timeout = \"1s\"", "asks.render_timeout"),
+            ("[asks]\nmax_open_per_group = 0", "asks.max_open_per_group"),
+            ("[groups.a]\nmax_retries = 9", "groups.a.max_retries"),
+            ("[groups.\"a b\"]\n", "groups.a b"),
+            ("[http]\nlisten = \"8484\"", "http.listen"),
+            ("[http]\nlisten = \"0.0.0.0:8484\"", "http.allowed_hosts"),
+            ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
+            ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
+            ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
+        ] {
+            assert!(error(text).contains(key), "{text}: {}", error(text));
+        }
+        assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let settings = load("[web]\ntoken = \"hush\"").unwrap();
+        assert!(!format!("{settings:?}").contains("hush"));
+        assert_eq!(settings.web_token.unwrap().expose_secret(), "hush");
+    }
+}

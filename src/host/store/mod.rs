@@ -1,0 +1,251 @@
+//! Open asks and kept outcomes, durably. `Ok` always means: on stable storage.
+//!
+//! Files today, below `state/`; no path of one leaves this room, and no policy comes in: what an
+//! ask is to become is decided elsewhere. One writer at a time for each ask (the broker's lanes);
+//! different asks are written side by side. Every call blocks on the disk.
+
+mod record;
+
+use crate::ask::{Ask, AskId, Group};
+use crate::ipc::files::{Access, Dir, ReadError};
+use record::BadRecord;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PENDING: &str = "pending_questions";
+const SETTLED: &str = "settled";
+const REJECTED: &str = "rejected";
+/// The most rejected files kept for one group, and their bytes in all.
+const REJECTED_FILES: usize = 100;
+const REJECTED_BYTES: u64 = 1024 * 1024;
+/// No ask at its limits comes near this.
+const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another daemon has it.
+    #[error("another askd holds {0}; stop it first, or use another data_dir")]
+    Held(PathBuf),
+    /// Something in it is from a newer askd.
+    #[error("{file}: {why}. Nothing was changed; start that version again, or move the file away")]
+    Newer {
+        /// Which file.
+        file: PathBuf,
+        /// Which format.
+        why: BadRecord,
+    },
+    /// The file of an ask is not one.
+    #[error("the record of {id} is damaged: {why}")]
+    Damaged {
+        /// Whose.
+        id: AskId,
+        /// How.
+        why: BadRecord,
+    },
+    /// The disk said no.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        error: io::Error,
+    },
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+    let what = what.into();
+    move |error| StoreError::Io { what, error }
+}
+
+/// Open asks and kept outcomes.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    root: Dir,
+    /// Held as long as the store is.
+    _lock: File,
+}
+
+/// What a start finds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Not finished.
+    pub pending: Vec<Ask>,
+    /// Kept outcomes.
+    pub settled: Vec<Ask>,
+    /// Files that are not asks; they were renamed to end in `.corrupt`.
+    pub corrupt: Vec<(PathBuf, BadRecord)>,
+}
+
+impl Store {
+    /// Opens `state/`, made if need be; only one process can have it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let at = |what: &str| io_error(format!("{what} {}", path.display()));
+        let parent = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(parent).map_err(at("cannot make the parent of"))?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("state");
+        let parent = Dir::open(parent).map_err(at("cannot open the parent of"))?;
+        let root = parent.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join("lock"))
+            .map_err(at("cannot lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.to_owned())),
+            Err(error) => return Err(at("cannot lock")(error.into())),
+        }
+        for name in [PENDING, SETTLED, REJECTED] {
+            root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        }
+        Ok(Self { path: path.to_owned(), root, _lock: lock })
+    }
+
+    /// Where it is: for other rooms' own files beside the asks.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it can be written: creates, syncs and removes a file.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        let name = format!(".tmp-probe-{}", crate::random::unique());
+        let write = self.root.create(&name, b"askd", Access::PRIVATE).and_then(|()| self.root.remove(&name).map(drop));
+        write.map_err(io_error(format!("cannot write in {}", self.path.display())))
+    }
+
+    fn folder(&self, kind: &str, group: &Group) -> io::Result<Dir> {
+        let kind = self.root.sub(kind)?;
+        kind.ensure(group.as_str(), Access::PRIVATE)
+    }
+
+    /// Saves an open ask, new or changed.
+    pub fn save(&self, ask: &Ask) -> Result<(), StoreError> {
+        let write = || {
+            let bytes = record::write(ask).map_err(io::Error::from)?;
+            let folder = self.folder(PENDING, &ask.group)?;
+            folder.replace(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
+        };
+        write().map_err(io_error(format!("cannot store ask {}", ask.id)))
+    }
+
+    /// Reads an ask, open or kept; `None` if there is none.
+    pub fn load(&self, group: &Group, id: AskId) -> Result<Option<Ask>, StoreError> {
+        for kind in [PENDING, SETTLED] {
+            let read = self.root.sub(kind).and_then(|kind| kind.sub(group.as_str())).map_err(ReadError::from);
+            match read.and_then(|folder| folder.read(&file_name(id), MAX_RECORD_BYTES)) {
+                Ok((bytes, _)) => {
+                    return record::read(&bytes).map(Some).map_err(|why| StoreError::Damaged { id, why });
+                }
+                Err(ReadError::Gone) => {}
+                Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(io_error(format!("cannot read ask {id}"))(io::Error::other(error))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps a finished ask as an outcome only.
+    pub fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
+        let name = file_name(id);
+        let rename = || {
+            let pending = self.folder(PENDING, group)?;
+            if pending.look(&name)?.is_none() {
+                return Ok(());
+            }
+            pending.move_to(&name, &self.folder(SETTLED, group)?, &name)
+        };
+        rename().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
+    }
+
+    /// Drops an outcome that was kept long enough.
+    pub fn forget(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
+        let remove = || {
+            for kind in [PENDING, SETTLED] {
+                self.folder(kind, group)?.remove(&file_name(id))?;
+            }
+            Ok(())
+        };
+        remove().map_err(io_error(format!("cannot drop ask {id}")))
+    }
+
+    /// Reads everything: for the start. What is damaged is moved aside and does not stop the rest;
+    /// what is from a newer version stops the start before anything is touched.
+    pub fn scan(&self) -> Result<Scan, StoreError> {
+        let mut scan = Scan::default();
+        let mut aside = Vec::new();
+        for (kind, into_settled) in [(PENDING, false), (SETTLED, true)] {
+            let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
+            let folder = self.root.sub(kind).map_err(at())?;
+            for group in folder.names().map_err(at())? {
+                let asks = folder.sub(&group).map_err(at())?;
+                for name in asks.names().map_err(at())? {
+                    let path = self.path.join(kind).join(&group).join(&name);
+                    if name.starts_with(".tmp-") {
+                        asks.remove(&name).map_err(at())?;
+                    }
+                    if name.starts_with('.') || !name.ends_with(".json") {
+                        continue;
+                    }
+                    let (bytes, _) = asks.read(&name, MAX_RECORD_BYTES).map_err(io::Error::other).map_err(at())?;
+                    match record::read(&bytes) {
+                        Ok(ask) if name == file_name(ask.id) && ask.group.as_str() == group => {
+                            if into_settled { &mut scan.settled } else { &mut scan.pending }.push(ask);
+                        }
+                        Ok(_) => aside.push((kind, group.clone(), name, path, BadRecord::Field("the file's name"))),
+                        Err(why @ BadRecord::Newer(_)) => return Err(StoreError::Newer { file: path, why }),
+                        Err(why) => aside.push((kind, group.clone(), name, path, why)),
+                    }
+                }
+            }
+        }
+        for (kind, group, name, path, why) in aside {
+            let moved = self.root.sub(&format!("{kind}/{group}")).and_then(|folder| {
+                folder.rename(&name, &format!("{name}.corrupt"))?;
+                folder.sync()
+            });
+            moved.map_err(io_error(format!("cannot move {} aside", path.display())))?;
+            scan.corrupt.push((path, why));
+        }
+        Ok(scan)
+    }
+
+    /// Keeps a copy of a request that could not be asked, within bounds: the oldest go first.
+    pub fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let keep = || {
+            let folder = self.folder(REJECTED, group)?;
+            folder.replace(".tmp-rejected", name, bytes, Access::PRIVATE)?;
+            let mut kept = Vec::new();
+            for name in folder.names()? {
+                if let Some(stamp) = folder.look(&name)? {
+                    kept.push((stamp.modified(), name, stamp.bytes()));
+                }
+            }
+            kept.sort();
+            let mut total: u64 = kept.iter().map(|(_, _, bytes)| bytes).sum();
+            let mut files = kept.len();
+            for (_, oldest, bytes) in kept {
+                if files <= REJECTED_FILES && total <= REJECTED_BYTES || oldest == name {
+                    break;
+                }
+                folder.remove(&oldest)?;
+                files -= 1;
+                total -= bytes;
+            }
+            Ok(())
+        };
+        keep().map_err(io_error(format!("cannot keep a rejected request of {group}")))
+    }
+}
+
+fn file_name(id: AskId) -> String {
+    format!("{id}.json")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,517 @@
+//! An ask as it is kept: one readable JSON file. Knows the shape and nothing of folders.
+//!
+//! Fields that repeat others (`channel_name`, `chat`, `message_id`, `attempt`, `shown_at`, `answer_by`) are there for
+//! people and tools that look into the folder; they are written and never read.
+
+use crate::ask::{
+    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Person, Phase, Questions, Responders,
+    Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+};
+use crate::ipc::wire::{time_from, time_text};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The format that is written. What is newer is not touched.
+pub(super) const VERSION: u32 = 1;
+
+/// Why a record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadRecord {
+    /// Written by a newer askd.
+    #[error("it has format {0}, this askd knows {VERSION}: a newer askd wrote it")]
+    Newer(u32),
+    /// Not JSON of the right shape.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// The right shape, but not an ask.
+    #[error("{0} does not fit")]
+    Field(&'static str),
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    v: u32,
+    id: String,
+    request_id: String,
+    short_id: String,
+    source_group: String,
+    channel_name: String,
+    chat: Option<String>,
+    session_id: Option<String>,
+    title: Option<String>,
+    context: Option<String>,
+    questions: Vec<QuestionRecord>,
+    message_id: Option<String>,
+    timestamp: String,
+    stage: StageRecord,
+    attempt: u8,
+    shown_at: Option<String>,
+    answer_by: Option<String>,
+    render_confirmed: bool,
+    key: Option<String>,
+    rules: RulesRecord,
+    waiters: Vec<WaiterRecord>,
+    widgets: Vec<WidgetRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    so_far: Vec<SoFarRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct QuestionRecord {
+    id: String,
+    question: String,
+    header: Option<String>,
+    #[serde(rename = "type")]
+    kind: String,
+    options: Vec<ChoiceRecord>,
+    custom: bool,
+    required: bool,
+    placeholder: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ChoiceRecord {
+    label: String,
+    description: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+enum StageRecord {
+    Posting,
+    Open { shown_at: String, answer_by: String },
+    Settled { at: String, shown_at: Option<String>, outcome: OutcomeRecord },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+enum OutcomeRecord {
+    Answered { given: Vec<GivenRecord>, by: PersonRecord },
+    Dismissed { by: PersonRecord },
+    Withdrawn,
+    TimedOut,
+    RetriesUsedUp { retries: u8 },
+    NeverShown { reason: String },
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct GivenRecord {
+    picks: Vec<usize>,
+    text: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PersonRecord {
+    channel: String,
+    id: String,
+    name: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RulesRecord {
+    timeout_ms: u64,
+    render_timeout_ms: u64,
+    max_retries: u8,
+    keep_ms: u64,
+    routes: Vec<RouteRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RouteRecord {
+    channel: String,
+    chat: String,
+    /// `None`: anyone in the chat.
+    responders: Option<Vec<String>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WaiterRecord {
+    request_id: String,
+    digest: String,
+    op_code: Option<String>,
+    timeout_policy: String,
+    process: Option<String>,
+    withdrawn: bool,
+    response: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WidgetRecord {
+    attempt: u8,
+    messages: Vec<String>,
+    #[serde(flatten)]
+    phase: PhaseRecord,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+enum PhaseRecord {
+    Queued { not_before: String, until: String },
+    Sent { at: String, render_by: String },
+    Unknown { at: String, looks: u8, look_at: String },
+    Up { at: String, proven: bool, fall_back_at: Option<String> },
+    Failed { never: Option<String> },
+    Closed,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SoFarRecord {
+    route: usize,
+    person: PersonRecord,
+    given: Vec<Option<GivenRecord>>,
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text(time: Time) -> String {
+    time_text(time)
+}
+
+fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {
+    time_from(text).ok_or(BadRecord::Field(field))
+}
+
+fn parsed<T: std::str::FromStr>(text: &str, field: &'static str) -> Result<T, BadRecord> {
+    text.parse().map_err(|_| BadRecord::Field(field))
+}
+
+fn channel(name: &str) -> Result<Channel, BadRecord> {
+    let all = [Channel::Slack, Channel::Whatsapp, Channel::Web];
+    all.into_iter().find(|channel| channel.name() == name).ok_or(BadRecord::Field("channel"))
+}
+
+fn via(name: &str) -> Result<Via, BadRecord> {
+    let all = [Via::Slack, Via::Whatsapp, Via::Web, Via::Cli, Via::Api];
+    all.into_iter().find(|via| via.name() == name).ok_or(BadRecord::Field("channel of a person"))
+}
+
+/// The bytes of an ask's file.
+pub(super) fn write(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = serde_json::to_vec_pretty(&Record::of(ask))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The ask of such bytes.
+pub(super) fn read(bytes: &[u8]) -> Result<Ask, BadRecord> {
+    let Version { v } = serde_json::from_slice(bytes)?;
+    if v > VERSION {
+        return Err(BadRecord::Newer(v));
+    }
+    serde_json::from_slice::<Record>(bytes)?.ask()
+}
+
+impl Record {
+    fn of(ask: &Ask) -> Self {
+        let answer_by = match ask.stage {
+            Stage::Open { answer_by, .. } => Some(text(answer_by)),
+            _ => None,
+        };
+        let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
+        Self {
+            v: VERSION,
+            id: ask.id.to_string(),
+            request_id: ask.waiters.first().map(|waiter| waiter.request_id.to_string()).unwrap_or_default(),
+            short_id: ask.short_id.to_string(),
+            source_group: ask.group.to_string(),
+            channel_name: route.map(|route| route.channel.name().to_owned()).unwrap_or_default(),
+            chat: route.map(|route| route.chat.clone()).filter(|chat| !chat.is_empty()),
+            session_id: ask.session.clone(),
+            title: ask.content.title.clone(),
+            context: ask.content.context.clone(),
+            questions: ask.content.questions.iter().map(QuestionRecord::of).collect(),
+            message_id: ask.widgets.last().and_then(|widget| widget.messages.last().cloned()),
+            timestamp: text(ask.created_at),
+            stage: StageRecord::of(&ask.stage),
+            attempt: ask.widgets.last().map_or(0, |widget| widget.attempt),
+            shown_at: ask.shown_at().map(text),
+            answer_by,
+            render_confirmed: ask.confirmed,
+            key: ask.key.map(|key| key.to_string()),
+            rules: RulesRecord::of(&ask.rules),
+            waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
+            widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
+            so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
+        }
+    }
+
+    fn ask(self) -> Result<Ask, BadRecord> {
+        let drafts = self.questions.into_iter().map(QuestionRecord::draft).collect();
+        let questions = Questions::new(&self.request_id, drafts).map_err(|_| BadRecord::Field("questions"))?;
+        let stage = self.stage.stage(&questions)?;
+        let ask = Ask {
+            id: parsed(&self.id, "id")?,
+            short_id: parsed(&self.short_id, "short_id")?,
+            group: parsed(&self.source_group, "source_group")?,
+            content: Content::new(self.title, self.context, questions).map_err(|_| BadRecord::Field("content"))?,
+            rules: self.rules.rules()?,
+            key: self.key.map(|key| parsed(&key, "key")).transpose()?,
+            session: self.session_id,
+            waiters: self.waiters.into_iter().map(WaiterRecord::waiter).collect::<Result<_, _>>()?,
+            widgets: self.widgets.into_iter().map(WidgetRecord::widget).collect::<Result<_, _>>()?,
+            so_far: self.so_far.into_iter().map(SoFarRecord::so_far).collect::<Result<_, _>>()?,
+            confirmed: self.render_confirmed,
+            stage,
+            created_at: time(&self.timestamp, "timestamp")?,
+        };
+        if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
+            return Err(BadRecord::Field("widgets"));
+        }
+        Ok(ask)
+    }
+}
+
+impl QuestionRecord {
+    fn of(question: &crate::ask::Question) -> Self {
+        let choice = |choice: &Choice| ChoiceRecord {
+            label: choice.label.clone(),
+            description: choice.description.clone(),
+        };
+        Self {
+            id: question.id.clone(),
+            question: question.text.clone(),
+            header: question.header.clone(),
+            kind: question.kind.name().to_owned(),
+            options: question.choices.iter().map(choice).collect(),
+            custom: question.custom,
+            required: question.required,
+            placeholder: question.placeholder.clone(),
+        }
+    }
+
+    fn draft(self) -> Draft {
+        let choice = |choice: ChoiceRecord| Choice { label: choice.label, description: choice.description };
+        let custom = matches!(Kind::from_name(&self.kind), Some(Kind::Select | Kind::MultiSelect));
+        Draft {
+            id: Some(self.id),
+            text: self.question,
+            header: self.header,
+            kind: Some(self.kind),
+            multiple: false,
+            choices: self.options.into_iter().map(choice).collect(),
+            required: Some(self.required),
+            placeholder: self.placeholder,
+            custom: custom.then_some(self.custom),
+        }
+    }
+}
+
+impl StageRecord {
+    fn of(stage: &Stage) -> Self {
+        match stage {
+            Stage::Posting => Self::Posting,
+            Stage::Open { shown_at, answer_by } => {
+                Self::Open { shown_at: text(*shown_at), answer_by: text(*answer_by) }
+            }
+            Stage::Settled { outcome, at, shown_at } => Self::Settled {
+                at: text(*at),
+                shown_at: shown_at.map(text),
+                outcome: OutcomeRecord::of(outcome),
+            },
+        }
+    }
+
+    fn stage(self, questions: &Questions) -> Result<Stage, BadRecord> {
+        Ok(match self {
+            Self::Posting => Stage::Posting,
+            Self::Open { shown_at, answer_by } => {
+                Stage::Open { shown_at: time(&shown_at, "shown_at")?, answer_by: time(&answer_by, "answer_by")? }
+            }
+            Self::Settled { at, shown_at, outcome } => Stage::Settled {
+                outcome: outcome.outcome(questions)?,
+                at: time(&at, "at")?,
+                shown_at: shown_at.map(|text| time(&text, "shown_at")).transpose()?,
+            },
+        })
+    }
+}
+
+impl OutcomeRecord {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Answered { answers, by } => {
+                let given = answers.entries().iter().map(|answer| {
+                    answer.as_ref().map_or_else(GivenRecord::default, |answer| GivenRecord {
+                        picks: answer.picks().to_vec(),
+                        text: answer.text().map(str::to_owned),
+                    })
+                });
+                Self::Answered { given: given.collect(), by: PersonRecord::of(by) }
+            }
+            Outcome::Dismissed { by } => Self::Dismissed { by: PersonRecord::of(by) },
+            Outcome::Withdrawn => Self::Withdrawn,
+            Outcome::TimedOut => Self::TimedOut,
+            Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Self::RetriesUsedUp { retries: *retries },
+            Outcome::Undelivered { cause: Cause::Never(reason) } => Self::NeverShown { reason: reason.clone() },
+        }
+    }
+
+    fn outcome(self, questions: &Questions) -> Result<Outcome, BadRecord> {
+        Ok(match self {
+            Self::Answered { given, by } => {
+                let given: Vec<(usize, Given)> = given.into_iter().map(GivenRecord::given).enumerate().collect();
+                let answers: Answers = questions.answer(&given).map_err(|_| BadRecord::Field("given"))?;
+                Outcome::Answered { answers, by: by.person()? }
+            }
+            Self::Dismissed { by } => Outcome::Dismissed { by: by.person()? },
+            Self::Withdrawn => Outcome::Withdrawn,
+            Self::TimedOut => Outcome::TimedOut,
+            Self::RetriesUsedUp { retries } => Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) },
+            Self::NeverShown { reason } => Outcome::Undelivered { cause: Cause::Never(reason) },
+        })
+    }
+}
+
+impl GivenRecord {
+    fn given(self) -> Given {
+        Given { picks: self.picks, text: self.text }
+    }
+}
+
+impl PersonRecord {
+    fn of(person: &Person) -> Self {
+        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
+    }
+
+    fn person(self) -> Result<Person, BadRecord> {
+        Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
+    }
+}
+
+impl RulesRecord {
+    fn of(rules: &Rules) -> Self {
+        let route = |route: &Route| RouteRecord {
+            channel: route.channel.name().to_owned(),
+            chat: route.chat.clone(),
+            responders: match &route.responders {
+                Responders::Anyone => None,
+                Responders::Only(ids) => Some(ids.clone()),
+            },
+        };
+        Self {
+            timeout_ms: millis(rules.timeout),
+            render_timeout_ms: millis(rules.render_timeout),
+            max_retries: rules.max_retries,
+            keep_ms: millis(rules.keep),
+            routes: rules.routes.iter().map(route).collect(),
+        }
+    }
+
+    fn rules(self) -> Result<Rules, BadRecord> {
+        let route = |route: RouteRecord| {
+            let responders = route.responders.map_or(Responders::Anyone, Responders::Only);
+            Ok(Route { channel: channel(&route.channel)?, chat: route.chat, responders })
+        };
+        Ok(Rules {
+            timeout: Duration::from_millis(self.timeout_ms),
+            render_timeout: Duration::from_millis(self.render_timeout_ms),
+            max_retries: self.max_retries,
+            keep: Duration::from_millis(self.keep_ms),
+            routes: self.routes.into_iter().map(route).collect::<Result<_, BadRecord>>()?,
+        })
+    }
+}
+
+const RESPONSES: [(Response, &str); 4] = [
+    (Response::Undecided, "undecided"),
+    (Response::Owed, "owed"),
+    (Response::Ready, "ready"),
+    (Response::Published, "published"),
+];
+
+impl WaiterRecord {
+    fn of(waiter: &Waiter) -> Self {
+        let response = RESPONSES.iter().find(|(response, _)| *response == waiter.response);
+        Self {
+            request_id: waiter.request_id.to_string(),
+            digest: waiter.digest.to_string(),
+            op_code: waiter.op_code.clone(),
+            timeout_policy: waiter.on_timeout.name().to_owned(),
+            process: waiter.process.clone(),
+            withdrawn: waiter.withdrawn,
+            response: response.map(|(_, name)| (*name).to_owned()).unwrap_or_default(),
+        }
+    }
+
+    fn waiter(self) -> Result<Waiter, BadRecord> {
+        let response = RESPONSES.iter().find(|(_, name)| *name == self.response);
+        Ok(Waiter {
+            request_id: parsed(&self.request_id, "request_id")?,
+            digest: parsed(&self.digest, "digest")?,
+            op_code: self.op_code,
+            on_timeout: TimeoutPolicy::from_name(&self.timeout_policy).ok_or(BadRecord::Field("timeout_policy"))?,
+            process: self.process,
+            withdrawn: self.withdrawn,
+            response: response.map(|(response, _)| *response).ok_or(BadRecord::Field("response"))?,
+        })
+    }
+}
+
+impl WidgetRecord {
+    fn of(widget: &Widget) -> Self {
+        let phase = match &widget.phase {
+            Phase::Queued { not_before, until } => {
+                PhaseRecord::Queued { not_before: text(*not_before), until: text(*until) }
+            }
+            Phase::Sent { at, render_by } => PhaseRecord::Sent { at: text(*at), render_by: text(*render_by) },
+            Phase::Unknown { at, looks, look_at } => {
+                PhaseRecord::Unknown { at: text(*at), looks: *looks, look_at: text(*look_at) }
+            }
+            Phase::Up { at, proven, fall_back_at } => {
+                PhaseRecord::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
+            }
+            Phase::Failed { never } => PhaseRecord::Failed { never: never.clone() },
+            Phase::Closed => PhaseRecord::Closed,
+        };
+        Self { attempt: widget.attempt, messages: widget.messages.clone(), phase }
+    }
+
+    fn widget(self) -> Result<Widget, BadRecord> {
+        let at = |text: &str| time(text, "widgets");
+        let phase = match self.phase {
+            PhaseRecord::Queued { not_before, until } => {
+                Phase::Queued { not_before: at(&not_before)?, until: at(&until)? }
+            }
+            PhaseRecord::Sent { at: sent, render_by } => Phase::Sent { at: at(&sent)?, render_by: at(&render_by)? },
+            PhaseRecord::Unknown { at: sent, looks, look_at } => {
+                Phase::Unknown { at: at(&sent)?, looks, look_at: at(&look_at)? }
+            }
+            PhaseRecord::Up { at: up, proven, fall_back_at } => {
+                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
+                Phase::Up { at: at(&up)?, proven, fall_back_at }
+            }
+            PhaseRecord::Failed { never } => Phase::Failed { never },
+            PhaseRecord::Closed => Phase::Closed,
+        };
+        Ok(Widget { attempt: self.attempt, messages: self.messages, phase })
+    }
+}
+
+impl SoFarRecord {
+    fn of(so_far: &SoFar) -> Self {
+        let given = |given: &Option<Given>| {
+            given.as_ref().map(|given| GivenRecord { picks: given.picks.clone(), text: given.text.clone() })
+        };
+        Self {
+            route: so_far.route,
+            person: PersonRecord::of(&so_far.person),
+            given: so_far.given.iter().map(given).collect(),
+        }
+    }
+
+    fn so_far(self) -> Result<SoFar, BadRecord> {
+        let given = |given: Option<GivenRecord>| given.map(GivenRecord::given);
+        Ok(SoFar {
+            route: self.route,
+            person: self.person.person()?,
+            given: self.given.into_iter().map(given).collect(),
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! The store against real folders.
+
+use super::*;
+use crate::ask::{Accepted, Event, Fact, Given, Person, Reply, Source, Time, Via};
+use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, TimeoutPolicy, Waiter};
+use crate::ipc::wire::{Message, read};
+use std::time::Duration;
+
+const START: Time = Time::from_millis(1_760_000_000_000);
+
+fn ask(number: u128, group: &str) -> Ask {
+    let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
+        {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
+        {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
+    let Ok(Message::Ask(request)) = read(request) else { panic!() };
+    let web = Route { channel: crate::ask::Channel::Web, chat: String::new(), responders: Responders::Anyone };
+    let new = Accepted {
+        id: AskId::from_bits(number),
+        short_id: "k7".parse().unwrap(),
+        group: group.parse().unwrap(),
+        content: request.content,
+        rules: Rules {
+            timeout: Duration::from_secs(60),
+            render_timeout: Duration::from_secs(30),
+            max_retries: 3,
+            keep: Duration::from_secs(3600),
+            routes: vec![web],
+        },
+        key: Some(Digest::from_bytes([9; 32])),
+        session: Some("s1".to_owned()),
+        waiter: Waiter {
+            request_id: request.request_id,
+            digest: request.digest,
+            op_code: Some("op".to_owned()),
+            on_timeout: TimeoutPolicy::ReturnCancel,
+            process: None,
+            withdrawn: false,
+            response: Response::Undecided,
+        },
+    };
+    Ask::accept(new, START).ask
+}
+
+fn settled(ask: Ask) -> Ask {
+    let given = vec![
+        (0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }),
+        (1, Given { picks: vec![0], text: None }),
+    ];
+    let event = Event::Replied {
+        source: Source::Token,
+        person: Person::operator(Via::Api),
+        reply: Reply::Whole(given),
+    };
+    let step = ask.step(event, START + Duration::from_secs(5)).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Note(Fact::Settled)));
+    step.ask
+}
+
+fn open() -> (tempfile::TempDir, Store) {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(&temp.path().join("state")).unwrap();
+    (temp, store)
+}
+
+#[test]
+fn what_is_saved_is_read_back_the_same_at_every_stage() {
+    let (_temp, store) = open();
+    let open = ask(1, "g");
+    let done = settled(ask(2, "g"));
+    for ask in [&open, &done] {
+        store.save(ask).unwrap();
+        assert_eq!(store.load(&ask.group, ask.id).unwrap().as_ref(), Some(ask));
+    }
+    assert_eq!(store.load(&open.group, AskId::from_bits(3)).unwrap(), None);
+    store.retire(&done.group, done.id).unwrap();
+    store.retire(&done.group, done.id).unwrap();
+    let scan = store.scan().unwrap();
+    assert_eq!((scan.pending, scan.settled), (vec![open], vec![done.clone()]));
+    store.forget(&done.group, done.id).unwrap();
+    assert_eq!(store.load(&done.group, done.id).unwrap(), None);
+}
+
+#[test]
+fn the_pending_file_has_the_fields_that_people_look_for() {
+    let (temp, store) = open();
+    store.save(&ask(1, "research")).unwrap();
+    let path = temp.path().join("state/pending_questions/research/00000000000000000000000000000001.json");
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for field in [
+        "v", "id", "request_id", "short_id", "source_group", "channel_name", "chat", "session_id", "questions",
+        "message_id", "timestamp", "stage", "attempt", "shown_at", "answer_by", "waiters", "widgets",
+    ] {
+        assert!(record.get(field).is_some(), "{field}");
+    }
+    assert_eq!(record["source_group"], "research");
+    assert_eq!(record["answer_by"], "2025-10-09T08:54:20.000Z");
+}
+
+#[test]
+fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
+    let (temp, store) = open();
+    store.save(&ask(1, "g")).unwrap();
+    let folder = temp.path().join("state/pending_questions/g");
+    let put = |name: &str, text: &str| {
+        std::io::Write::write_all(&mut File::create(folder.join(name)).unwrap(), text.as_bytes()).unwrap();
+    };
+    put("00000000000000000000000000000002.json", "{\"v\":1,");
+    put("00000000000000000000000000000003.json", "{\"v\":1}");
+    put(".tmp-litter", "x");
+    let scan = store.scan().unwrap();
+    assert_eq!((scan.pending.len(), scan.corrupt.len()), (1, 2));
+    assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
+    assert!(!folder.join(".tmp-litter").exists());
+    assert_eq!(store.scan().unwrap().corrupt.len(), 0, "reported once");
+    put("00000000000000000000000000000004.json", "{\"v\":2}");
+    assert!(matches!(store.scan(), Err(StoreError::Newer { .. })));
+}
+
+#[test]
+fn only_one_can_have_it() {
+    let (temp, store) = open();
+    assert!(matches!(Store::open(&temp.path().join("state")), Err(StoreError::Held(_))));
+    drop(store);
+    assert!(Store::open(&temp.path().join("state")).is_ok());
+}
+
+#[test]
+fn rejected_requests_are_kept_within_bounds() {
+    let (temp, store) = open();
+    let group: Group = "g".parse().unwrap();
+    for number in 0..110 {
+        store.keep_rejected(&group, &format!("{number:03}.json"), b"{}").unwrap();
+    }
+    let folder = temp.path().join("state/rejected/g");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 100);
+    assert!(folder.join("109.json").exists() && !folder.join("000.json").exists());
+    let large = vec![b'x'; 400 * 1024];
+    for number in 0..4 {
+        store.keep_rejected(&group, &format!("large{number}.json"), &large).unwrap();
+    }
+    let bytes: u64 = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes <= 1024 * 1024, "{bytes}");
+    assert!(folder.join("large3.json").exists());
+}

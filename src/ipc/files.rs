@@ -1,0 +1,406 @@
+//! Reading and writing in folders that a hostile container can write too.
+//!
+//! Names are opened relative to held folders, never through links, mounts or `..`; what is read
+//! is pinned, checked to be a plain file of one link and bounded size, and only then opened; what
+//! is written is synced before it gets its name, and the folder after. Both sides and the
+//! daemon's own state use it. It knows no shapes.
+
+use rustix::fs::{
+    self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, fchmod, fchown, fstat, fsync,
+    mkdirat, openat2, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// How often an interrupted look-up (a rename racing with it) is begun again.
+const TRIES: usize = 16;
+
+/// A folder, held open.
+#[derive(Debug)]
+pub struct Dir(OwnedFd);
+
+/// Which file it is and how it was left: if two stamps are equal, nothing was written in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Stamp {
+    #[expect(clippy::cast_sign_loss, reason = "a size is never negative")]
+    #[expect(clippy::useless_conversion, reason = "the width of these fields differs between platforms")]
+    fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            bytes: stat.st_size as u64,
+            modified: (stat.st_mtime.into(), stat.st_mtime_nsec.into()),
+            changed: (stat.st_ctime.into(), stat.st_ctime_nsec.into()),
+        }
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When its content last changed: seconds and nanoseconds since the Unix epoch.
+    #[must_use]
+    pub fn modified(&self) -> (i64, u64) {
+        self.modified
+    }
+
+    /// Whether both are one file, whatever was written to it.
+    #[must_use]
+    pub fn same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is none of that name.
+    #[error("it is gone")]
+    Gone,
+    /// A link, FIFO, device, folder, or a file with a second name.
+    #[error("it is not a plain file with one name ({0})")]
+    NotPlain(&'static str),
+    /// Larger than may be read.
+    #[error("it has {bytes} bytes; at most {limit} are read")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The most that is read.
+        limit: usize,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Mode and group of what is created, so that an agent of another user id can use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Mode of folders, such as `0o770`; files get the same without the execute bits.
+    pub dir_mode: u32,
+    /// Group id of both; `None` leaves it as it comes.
+    pub gid: Option<u32>,
+}
+
+impl Access {
+    /// For the daemon alone.
+    pub const PRIVATE: Self = Self { dir_mode: 0o700, gid: None };
+
+    fn file_mode(self) -> Mode {
+        Mode::from_raw_mode(self.dir_mode & 0o666)
+    }
+
+    fn give(self, fd: impl AsFd, mode: Mode) -> io::Result<()> {
+        if let Some(gid) = self.gid {
+            fchown(&fd, None, Some(sys::Gid::from_raw(gid)))?;
+        }
+        // After the group: changing it may clear bits. Explicitly, because of the umask.
+        Ok(fchmod(fd, mode)?)
+    }
+}
+
+fn resolve(flags: ResolveFlags) -> ResolveFlags {
+    flags | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+}
+
+fn open(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode, how: ResolveFlags) -> io::Result<OwnedFd> {
+    let mut tries = 0;
+    loop {
+        match openat2(dir, name, flags | OFlags::CLOEXEC, mode, resolve(how)) {
+            Err(Errno::AGAIN) if tries < TRIES => tries += 1,
+            Err(Errno::NOSYS) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this kernel has no openat2 (Linux 5.6 or newer is needed to read containers' folders safely)",
+                ));
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Whether a name is one step within a folder.
+fn plain(name: &str) -> io::Result<&str> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a file name")));
+    }
+    Ok(name)
+}
+
+impl Dir {
+    /// Opens a folder of our own by its path, links in it followed.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let fd = sys::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self(fd))
+    }
+
+    /// Opens the folder at `path` below this one; no step of it may be a link.
+    pub fn sub(&self, path: &str) -> io::Result<Self> {
+        // A mount is allowed here and not below: only the host can mount.
+        open(&self.0, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::empty()).map(Self)
+    }
+
+    /// Opens a folder right below this one, made with `access` if it was not there.
+    pub fn ensure(&self, name: &str, access: Access) -> io::Result<Self> {
+        match mkdirat(&self.0, plain(name)?, Mode::from_raw_mode(0o700)) {
+            Ok(()) => {
+                let dir = self.sub(name)?;
+                access.give(&dir.0, Mode::from_raw_mode(access.dir_mode))?;
+                fsync(&self.0)?;
+                Ok(dir)
+            }
+            Err(Errno::EXIST) => self.sub(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Which folder it is.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp::of(&fstat(&self.0)?))
+    }
+
+    /// Owner, group and mode.
+    pub fn owner(&self) -> io::Result<(u32, u32, u32)> {
+        let stat = fstat(&self.0)?;
+        Ok((stat.st_uid, stat.st_gid, stat.st_mode & 0o7777))
+    }
+
+    /// The names in it, in no order, without `.` and `..`. Names that are not UTF-8 are left out:
+    /// nothing of ours is called so.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in sys::Dir::read_from(&self.0)? {
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// How the file of that name was left; `None` if there is none.
+    pub fn look(&self, name: &str) -> io::Result<Option<Stamp>> {
+        match statat(&self.0, plain(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stamp::of(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads a plain file of at most `limit` bytes.
+    pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+        let pin = match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV)
+        {
+            Ok(pin) => pin,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ReadError::Gone),
+            // What a link answers to "no links".
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return Err(ReadError::NotPlain("a link"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let stamp = check(&pin, limit)?;
+        // The pinned file itself is opened again, so that nothing can be put in its place.
+        let path = format!("/proc/self/fd/{}", pin.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(sys::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
+        let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes).unwrap_or(limit));
+        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > limit {
+            return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
+        }
+        Ok((bytes, stamp))
+    }
+
+    /// Creates a file and syncs it; there must be none of that name.
+    pub fn create(&self, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let fd = open(&self.0, plain(name)?, flags, Mode::from_raw_mode(0o600), ResolveFlags::NO_XDEV)?;
+        let mut file = File::from(fd);
+        let written = access
+            .give(&file, access.file_mode())
+            .and_then(|()| file.write_all(bytes))
+            .and_then(|()| if crate::sabotage::on("nofsync") { Ok(()) } else { file.sync_all() });
+        if written.is_err() {
+            self.remove(name)?;
+        }
+        written
+    }
+
+    /// Gives a synced file its name and syncs the folder. Whatever has that name is replaced: links
+    /// are not followed. `Ok(true)` if something was.
+    pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
+        let replaced = match renameat_with(&self.0, plain(from)?, &self.0, plain(to)?, RenameFlags::NOREPLACE) {
+            Ok(()) => false,
+            Err(Errno::EXIST) => {
+                renameat(&self.0, from, &self.0, to)?;
+                true
+            }
+            // Not every file system knows NOREPLACE (NFS).
+            Err(Errno::INVAL) => {
+                renameat(&self.0, from, &self.0, to)?;
+                false
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.sync()?;
+        Ok(replaced)
+    }
+
+    /// Writes a whole file: absent or the old content before, the new content after, never torn.
+    /// `temporary` is a name of our own that nobody looks at.
+    pub fn replace(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.remove(temporary)?;
+        self.create(temporary, bytes, access)?;
+        self.publish(temporary, name).map(drop)
+    }
+
+    /// Renames within the folder, without a sync: for what may as well not have happened.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.0, plain(from)?, &self.0, plain(to)?)?)
+    }
+
+    /// Moves a file to another folder of the same file system and syncs both.
+    pub fn move_to(&self, name: &str, other: &Self, to: &str) -> io::Result<()> {
+        renameat(&self.0, plain(name)?, &other.0, plain(to)?)?;
+        other.sync()?;
+        self.sync()
+    }
+
+    /// Removes a file; `Ok(false)` if there was none.
+    pub fn remove(&self, name: &str) -> io::Result<bool> {
+        match unlinkat(&self.0, plain(name)?, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts renames and removals in it on stable storage.
+    pub fn sync(&self) -> io::Result<()> {
+        if crate::sabotage::on("nofsync") {
+            return Ok(());
+        }
+        Ok(fsync(&self.0)?)
+    }
+}
+
+fn check(pin: &OwnedFd, limit: usize) -> Result<Stamp, ReadError> {
+    let stat = fstat(pin).map_err(io::Error::from)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Symlink => return Err(ReadError::NotPlain("a link")),
+        FileType::Directory => return Err(ReadError::NotPlain("a folder")),
+        FileType::Fifo => return Err(ReadError::NotPlain("a FIFO")),
+        _ => return Err(ReadError::NotPlain("a device or socket")),
+    }
+    if stat.st_nlink != 1 {
+        return Err(ReadError::NotPlain("it has a second name, or none any more"));
+    }
+    let stamp = Stamp::of(&stat);
+    if stamp.bytes > limit as u64 {
+        return Err(ReadError::TooLarge { bytes: stamp.bytes, limit });
+    }
+    Ok(stamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const SHARED: Access = Access { dir_mode: 0o770, gid: None };
+
+    fn folder() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn only_plain_files_of_bounded_size_are_read() {
+        let (temp, dir) = folder();
+        dir.create("plain.json", b"{}", SHARED).unwrap();
+        assert_eq!(dir.read("plain.json", 2).unwrap().0, b"{}");
+        assert!(matches!(dir.read("plain.json", 1), Err(ReadError::TooLarge { bytes: 2, limit: 1 })));
+        assert!(matches!(dir.read("none.json", 9), Err(ReadError::Gone)));
+
+        symlink("/etc/passwd", temp.path().join("link.json")).unwrap();
+        std::fs::hard_link(temp.path().join("plain.json"), temp.path().join("second.json")).unwrap();
+        std::fs::create_dir(temp.path().join("folder.json")).unwrap();
+        sys::mknodat(sys::CWD, temp.path().join("fifo.json"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        for name in ["link.json", "second.json", "plain.json", "folder.json", "fifo.json"] {
+            assert!(matches!(dir.read(name, 1 << 20), Err(ReadError::NotPlain(_))), "{name}");
+        }
+        let sparse = File::create(temp.path().join("huge.json")).unwrap();
+        sparse.set_len(10 << 40).unwrap();
+        assert!(matches!(dir.read("huge.json", 1 << 19), Err(ReadError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let (temp, dir) = folder();
+        std::fs::create_dir(temp.path().join("inner")).unwrap();
+        let inner = dir.sub("inner").unwrap();
+        dir.create("secret", b"x", SHARED).unwrap();
+        for name in ["../secret", "..", ".", "/etc/passwd", "a/b", "", "a\0b"] {
+            assert!(inner.read(name, 100).is_err(), "{name:?}");
+            assert!(inner.create(name, b"", SHARED).is_err(), "{name:?}");
+            assert!(inner.publish("secret", name).is_err(), "{name:?}");
+        }
+        symlink(temp.path(), temp.path().join("inner/away")).unwrap();
+        assert!(inner.sub("away").is_err(), "a link is not a folder");
+        assert!(dir.sub("inner/../inner").is_ok(), "steps that stay inside are harmless");
+        assert!(inner.sub("../inner").is_err());
+    }
+
+    #[test]
+    fn a_squatted_name_is_replaced_and_its_link_not_followed() {
+        let (temp, dir) = folder();
+        let outside = temp.path().join("outside");
+        File::create(&outside).unwrap();
+        symlink(&outside, temp.path().join("r1.json")).unwrap();
+        dir.create(".new-r1", b"answer", SHARED).unwrap();
+        assert!(dir.publish(".new-r1", "r1.json").unwrap());
+        assert_eq!(dir.read("r1.json", 100).unwrap().0, b"answer");
+        assert_eq!(std::fs::read(&outside).unwrap(), b"");
+        assert!(dir.create("r1.json", b"", SHARED).is_err(), "creating never replaces");
+    }
+
+    #[test]
+    fn modes_are_given_whatever_the_umask_says() {
+        let (temp, dir) = folder();
+        let shared = dir.ensure("shared", SHARED).unwrap();
+        shared.create("file", b"", SHARED).unwrap();
+        let mode = |path: &str| std::fs::metadata(temp.path().join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("shared"), mode("shared/file")), (0o770, 0o660));
+        let again = dir.ensure("shared", Access::PRIVATE).unwrap();
+        assert_eq!(again.owner().unwrap().2, 0o770, "what is there is left as it is");
+    }
+
+    #[test]
+    fn a_stamp_tells_whether_anything_was_written() {
+        let (_temp, dir) = folder();
+        dir.create("a", b"1", SHARED).unwrap();
+        let first = dir.look("a").unwrap().unwrap();
+        assert_eq!(dir.look("a").unwrap(), Some(first));
+        dir.replace(".tmp", "a", b"2", SHARED).unwrap();
+        assert_ne!(dir.look("a").unwrap(), Some(first));
+        assert_eq!(dir.look("none").unwrap(), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! The file contract between an agent and the daemon: which folders, which names, which shapes.
+//!
+//! Both sides use it, so that they cannot disagree. It decides nothing about asks. Rooms: the
+//! shapes of the files (`wire`), reading and writing them safely in folders that somebody else
+//! can write too (`files`), and being told that there may be something new (`watch`).
+
+pub mod files;
+pub mod watch;
+pub mod wire;
+
+use crate::ask::RequestId;
+use std::path::PathBuf;
+
+/// Where requests are put: agent to daemon.
+pub const TASKS: &str = "tasks";
+/// Where responses are put: daemon to agent.
+pub const RESPONSES: &str = "responses";
+/// Where briefings are put: daemon to the next session.
+pub const BRIEFINGS: &str = "briefings";
+/// The largest request file, in bytes.
+pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
+/// The group whose folder is used on a host without containers.
+pub const HOST_GROUP: &str = "default";
+
+/// The name under which a waiter looks for its response.
+#[must_use]
+pub fn response_name(request_id: &RequestId) -> String {
+    format!("{request_id}.json")
+}
+
+/// The name of a response that is synced but not published. Nobody but the daemon reads it.
+#[must_use]
+pub fn unpublished_name(request_id: &RequestId) -> String {
+    format!(".new-{request_id}")
+}
+
+/// The name of a response that its waiter is taking.
+#[must_use]
+pub fn taken_name(request_id: &RequestId) -> String {
+    format!(".taken-{request_id}.json")
+}
+
+/// The name of the file that says where an undecided ask is.
+#[must_use]
+pub fn status_name(request_id: &RequestId) -> String {
+    format!("{request_id}.status")
+}
+
+/// Whether a name in `tasks/` may be a request: everything else is somebody's temporary file.
+#[must_use]
+pub fn may_be_request(name: &str) -> bool {
+    !name.starts_with('.') && name.ends_with(".json")
+}
+
+/// There is no place to keep anything.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no data folder: neither HOME nor XDG_STATE_HOME is set. Set one of them, or data_dir in the settings \
+     (environment: ASKD__DATA_DIR=/path)"
+)]
+pub struct NoDataDir;
+
+/// Where askd keeps its files when no setting says so: `$XDG_STATE_HOME/askd`, else `~/.local/state/askd`.
+pub fn default_data_dir(variable: impl Fn(&str) -> Option<String>) -> Result<PathBuf, NoDataDir> {
+    let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set("XDG_STATE_HOME")
+        .map(|state| state.join("askd"))
+        .or_else(|| set("HOME").map(|home| home.join(".local/state/askd")))
+        .ok_or(NoDataDir)
+}

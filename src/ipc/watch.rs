@@ -1,0 +1,89 @@
+//! Being told that there may be something new.
+//!
+//! An event is a hint, the directory is the truth: whatever happens in a watched folder, also an
+//! overflow of the kernel's queue, only says "look again", and whoever looks does so every few
+//! seconds in any case. So a watch that cannot be had, or that is silent (NFS, virtual machines),
+//! costs time and nothing else. Used by the daemon's intake and by a waiting agent.
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::path::Path;
+
+/// Turns events off when it is `off`, so that only the regular looks remain: for tests, and for
+/// file systems where watching costs and says nothing.
+pub const SWITCH: &str = "ASKD_WATCH";
+
+/// What a watch has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint<'a> {
+    /// Something may be new at this path.
+    At(&'a Path),
+    /// Events were lost: look everywhere.
+    Everywhere,
+}
+
+/// Watches folders, each by itself, not what is below them. Dropping it ends all watches.
+pub struct Watch(Option<RecommendedWatcher>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Watch(on)" } else { "Watch(off)" })
+    }
+}
+
+impl Watch {
+    /// Calls `hint` from a thread of its own. If no watch can be had, that is logged and it never calls.
+    pub fn new(hint: impl Fn(Hint<'_>) + Send + 'static) -> Self {
+        if std::env::var(SWITCH).is_ok_and(|value| value == "off") {
+            tracing::info!("watching is switched off by {SWITCH}=off; looking every few seconds instead");
+            return Self(None);
+        }
+        let tell = move |event: notify::Result<notify::Event>| match event {
+            Ok(event) if event.need_rescan() => hint(Hint::Everywhere),
+            Ok(event) if worth_a_look(event.kind) => event.paths.iter().for_each(|path| hint(Hint::At(path))),
+            Ok(_) => {}
+            Err(_) => hint(Hint::Everywhere),
+        };
+        match notify::recommended_watcher(tell) {
+            Ok(watcher) => Self(Some(watcher)),
+            Err(error) => {
+                tracing::warn!(%error, "no file watch to be had (see fs.inotify.max_user_instances); looking every few seconds instead");
+                Self(None)
+            }
+        }
+    }
+
+    /// Whether events can be expected.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Watches this folder too.
+    pub fn add(&mut self, folder: &Path) {
+        let Some(watcher) = &mut self.0 else { return };
+        if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+            tracing::warn!(folder = %folder.display(), %error, "cannot watch a folder (see fs.inotify.max_user_watches); looking every few seconds instead");
+        }
+    }
+
+    /// Does not watch this folder any more.
+    pub fn remove(&mut self, folder: &Path) {
+        if let Some(watcher) = &mut self.0 {
+            // It may have gone with its folder.
+            let _gone = watcher.unwatch(folder);
+        }
+    }
+}
+
+/// Reading and listing raise events too; answering those with another look would never end.
+fn worth_a_look(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Create(_)
+        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Any
+        | EventKind::Other => true,
+        EventKind::Modify(_) | EventKind::Access(_) | EventKind::Remove(_) => false,
+    }
+}

@@ -1,0 +1,37 @@
+//! The shapes of the files, and nothing else: bytes to requests, outcomes to bytes. Tolerant of
+//! fields it does not know, strict about those it does. Sections 4 and 5 of the specification.
+
+mod request;
+mod response;
+
+pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Peek, Request, RequestFile, peek, read};
+pub use response::{
+    AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details, of,
+    refused, status,
+};
+
+use crate::ask::{Digest, Time};
+use sha2::{Digest as _, Sha256};
+
+/// RFC 3339 in UTC, milliseconds.
+#[must_use]
+pub fn time_text(time: Time) -> String {
+    jiff::Timestamp::from_millisecond(time.as_millis()).map_or_else(|_| String::new(), |stamp| format!("{stamp:.3}"))
+}
+
+/// The moment an RFC 3339 text names.
+#[must_use]
+pub fn time_from(text: &str) -> Option<Time> {
+    text.parse::<jiff::Timestamp>().ok().map(|stamp| Time::from_millis(stamp.as_millisecond()))
+}
+
+/// One digest over several parts, each set off by its length.
+#[must_use]
+pub fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    Digest::from_bytes(hash.finalize().into())
+}

@@ -1,0 +1,459 @@
+//! Request files. Section 4 of the specification.
+
+use super::digest;
+use crate::ask::{
+    self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy,
+};
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// A request file as it is written. Unknown fields are ignored; a known one given twice is an
+/// error. `snake_case` is written; the camel case of older clients is read too.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are the rows of the table in section 4")]
+pub struct RequestFile {
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(alias = "requestId")]
+    pub request_id: String,
+    #[serde(default)]
+    pub questions: Vec<Draft>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, alias = "maxRetries", skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<i64>,
+    #[serde(default, alias = "renderTimeout", alias = "render_timeout_ms", skip_serializing_if = "Option::is_none")]
+    pub render_timeout: Option<i64>,
+    #[serde(default, alias = "timeoutMs", skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<i64>,
+    #[serde(default, alias = "timeoutPolicy", skip_serializing_if = "Option::is_none")]
+    pub timeout_policy: Option<String>,
+    #[serde(default, alias = "sessionId", skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    #[serde(default, alias = "idempotencyKey", skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    #[serde(default, alias = "opCode", skip_serializing_if = "Option::is_none")]
+    pub op_code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+}
+
+/// A question as it is written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of a question in section 4")]
+pub struct Draft {
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(default, alias = "multiSelect", skip_serializing_if = "Option::is_none")]
+    pub multi_select: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiple: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<DraftChoice>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<bool>,
+}
+
+/// An option: a label alone, or with a description.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+#[expect(missing_docs, reason = "the two spellings of section 4")]
+pub enum DraftChoice {
+    Label(String),
+    Described {
+        label: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    },
+}
+
+/// Names for the kinds of `type` that are ours.
+#[derive(Debug)]
+pub struct Kinds;
+
+impl Kinds {
+    /// What `type` of everything of ours starts with.
+    pub const PREFIX: &'static str = "ask_user:";
+    /// A question.
+    pub const ASK: &'static str = "ask_user:ask";
+    /// The withdrawal of one.
+    pub const CANCEL: &'static str = "ask_user:cancel";
+}
+
+// By hand, because `untagged` would lose which field of an option is wrong.
+impl<'de> Deserialize<'de> for DraftChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Described {
+            label: String,
+            #[serde(default)]
+            description: Option<String>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = DraftChoice;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an option: a label, or {\"label\", \"description\"}")
+            }
+            fn visit_str<E: de::Error>(self, label: &str) -> Result<DraftChoice, E> {
+                Ok(DraftChoice::Label(label.to_owned()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DraftChoice, A::Error> {
+                let Described { label, description } =
+                    Described::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(DraftChoice::Described { label, description })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl From<DraftChoice> for Choice {
+    fn from(choice: DraftChoice) -> Self {
+        match choice {
+            DraftChoice::Label(label) => Self { label, description: None },
+            DraftChoice::Described { label, description } => Self { label, description },
+        }
+    }
+}
+
+impl From<Draft> for ask::Draft {
+    fn from(draft: Draft) -> Self {
+        Self {
+            id: draft.id,
+            text: draft.question,
+            header: draft.header,
+            kind: draft.kind,
+            multiple: draft.multi_select == Some(true) || draft.multiple == Some(true),
+            choices: draft.options.unwrap_or_default().into_iter().map(Choice::from).collect(),
+            required: draft.required,
+            placeholder: draft.placeholder,
+            custom: draft.custom,
+        }
+    }
+}
+
+/// What a request file says.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// Ask this.
+    Ask(Box<Request>),
+    /// The call of that id does not wait any more.
+    Cancel(Cancel),
+}
+
+/// A withdrawal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancel {
+    /// Whose.
+    pub request_id: RequestId,
+}
+
+/// A request within all limits that do not depend on settings. What is `None` takes the group's setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Names its response file.
+    pub request_id: RequestId,
+    /// What to ask.
+    pub content: Content,
+    /// How often an unshown ask is posted again.
+    pub max_retries: Option<u8>,
+    /// How long to wait for proof that it was shown.
+    pub render_timeout: Option<Duration>,
+    /// How long a person has.
+    pub timeout: Option<Duration>,
+    /// What to do then.
+    pub timeout_policy: Option<TimeoutPolicy>,
+    /// Which run of the agent asks.
+    pub session: Option<String>,
+    /// What it is joined by.
+    pub key: Option<Digest>,
+    /// Echoed in the response.
+    pub op_code: Option<String>,
+    /// The process that holds the call.
+    pub process: Option<String>,
+    /// Of the whole request: the same id with another digest is another request.
+    pub digest: Digest,
+}
+
+/// What can be told of a file even if it is torn or wrong: whose it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peek {
+    /// Its `type`.
+    pub kind: Option<String>,
+    /// Its request id, if it is one.
+    pub request_id: Option<RequestId>,
+    /// Whether the text ended early or is no JSON: it may be half-written.
+    pub torn: bool,
+}
+
+/// Reads as far as it goes.
+#[must_use]
+pub fn peek(bytes: &[u8]) -> Peek {
+    struct Fields<'a>(&'a mut Peek);
+    impl<'de> DeserializeSeed<'de> for Fields<'_> {
+        type Value = ();
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+            deserializer.deserialize_map(self)
+        }
+    }
+    impl<'de> Visitor<'de> for Fields<'_> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+                match key.as_ref() {
+                    "type" => self.0.kind = map.next_value::<Loose>()?.0,
+                    "request_id" | "requestId" => {
+                        self.0.request_id = map.next_value::<Loose>()?.0.and_then(|id| id.parse().ok());
+                    }
+                    _ => drop(map.next_value::<IgnoredAny>()?),
+                }
+            }
+            Ok(())
+        }
+    }
+    let mut peek = Peek::default();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end());
+    peek.torn = read.is_err_and(|error| !error.is_data());
+    peek
+}
+
+/// A string if it is one; whatever else is passed over.
+struct Loose(Option<String>);
+
+impl<'de> Deserialize<'de> for Loose {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Text(String),
+            Other(IgnoredAny),
+        }
+        Ok(Self(match Either::deserialize(deserializer)? {
+            Either::Text(text) => Some(text),
+            Either::Other(IgnoredAny) => None,
+        }))
+    }
+}
+
+/// Reads a request of ours, within every limit.
+pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
+    let malformed = |error: serde_json::Error| Rejection::Malformed { why: error.to_string() };
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: String,
+        #[serde(alias = "requestId")]
+        request_id: String,
+    }
+    let Kind { kind, request_id } = serde_json::from_slice(bytes).map_err(malformed)?;
+    let request_id = request_id
+        .parse::<RequestId>()
+        .map_err(|rule| Rejection::Wrong { field: "request_id".to_owned(), why: rule.to_string() })?;
+    match kind.as_str() {
+        Kinds::ASK => {
+            let file: RequestFile = serde_json::from_slice(bytes).map_err(malformed)?;
+            Request::new(request_id, file).map(|request| Message::Ask(Box::new(request)))
+        }
+        Kinds::CANCEL => Ok(Message::Cancel(Cancel { request_id })),
+        other => Err(Rejection::Wrong {
+            field: "type".to_owned(),
+            why: format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL),
+        }),
+    }
+}
+
+impl Request {
+    /// Checks everything that a request can get wrong by itself.
+    pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
+        let json = |value: &dyn erased::Json| value.bytes();
+        let digest = digest([json(&file).as_slice()]);
+        let asked = json(&file.questions);
+        for (field, token) in
+            [("session_id", &file.session_id), ("idempotency_key", &file.idempotency_key), ("opCode", &file.op_code)]
+        {
+            token_within(field, token.as_deref())?;
+        }
+        if let Some(process) = &file.process {
+            process.parse::<RequestId>().map_err(|rule| wrong("process", rule.to_string()))?;
+        }
+        let key = key(&file, &asked);
+        let drafts = file.questions.into_iter().map(ask::Draft::from).collect();
+        let questions = Questions::new(request_id.as_str(), drafts)?;
+        let max_retries = within("maxRetries", file.max_retries, 0, 5)?;
+        Ok(Self {
+            request_id,
+            content: Content::new(file.title, file.context, questions)?,
+            max_retries: max_retries.map(|retries| u8::try_from(retries).unwrap_or(u8::MAX)),
+            render_timeout: within("renderTimeout", file.render_timeout, 10_000, 60_000)?.map(Duration::from_millis),
+            timeout: within("timeoutMs", file.timeout_ms, 10_000, 604_800_000)?.map(Duration::from_millis),
+            timeout_policy: file.timeout_policy.as_deref().map(policy).transpose()?,
+            session: file.session_id,
+            key,
+            op_code: file.op_code,
+            process: file.process,
+            digest,
+        })
+    }
+}
+
+/// An explicit key joins across sessions; with a session the content itself is the key.
+fn key(file: &RequestFile, asked: &[u8]) -> Option<Digest> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    if let Some(key) = &file.idempotency_key {
+        return Some(digest([b"key".as_slice(), key.as_bytes()]));
+    }
+    let session = file.session_id.as_ref()?;
+    Some(digest([b"content".as_slice(), session.as_bytes(), &text(&file.title), &text(&file.context), asked]))
+}
+
+fn wrong(field: &str, why: String) -> Rejection {
+    Rejection::Wrong { field: field.to_owned(), why }
+}
+
+fn token_within(field: &str, token: Option<&str>) -> Result<(), Rejection> {
+    let size = token.map_or(0, |token| token.chars().count());
+    if size > MAX_TOKEN {
+        return Err(Rejection::TooLong { field: field.to_owned(), limit: MAX_TOKEN, size, unit: "characters" });
+    }
+    Ok(())
+}
+
+fn within(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result<Option<u64>, Rejection> {
+    let Some(value) = value else { return Ok(None) };
+    match u64::try_from(value) {
+        Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
+        _ => Err(Rejection::OutOfRange { field, min, max, value }),
+    }
+}
+
+fn policy(name: &str) -> Result<TimeoutPolicy, Rejection> {
+    TimeoutPolicy::from_name(name)
+        .ok_or_else(|| wrong("timeoutPolicy", format!("{name:?} is neither return_cancel nor abort_task")))
+}
+
+/// Serialising plain structs of strings and numbers to memory cannot fail; this says so once.
+mod erased {
+    pub(super) trait Json {
+        fn bytes(&self) -> Vec<u8>;
+    }
+    impl<T: serde::Serialize> Json for T {
+        fn bytes(&self) -> Vec<u8> {
+            serde_json::to_vec(self).unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Result<Request, Rejection> {
+        match read(text.as_bytes())? {
+            Message::Ask(request) => Ok(*request),
+            Message::Cancel(cancel) => panic!("{cancel:?}"),
+        }
+    }
+
+    fn field(text: &str) -> String {
+        match asked(text) {
+            Err(Rejection::Wrong { field, .. } | Rejection::TooLong { field, .. }) => field,
+            Err(Rejection::OutOfRange { field, .. }) => field.to_owned(),
+            Err(Rejection::Malformed { why }) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_smallest_request_and_the_fullest() {
+        let small = asked(r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#).unwrap();
+        assert_eq!(small.content.questions[0].id, "r1_0");
+        assert_eq!((small.timeout, small.key), (None, None));
+        let full = asked(
+            r#"{"type":"ask_user:ask","request_id":"r2","title":"T","context":"C","maxRetries":5,"renderTimeout":10000,
+            "timeoutMs":604800000,"timeoutPolicy":"return_cancel","session_id":"s","opCode":"o","process":"p","new":1,
+            "questions":[{"id":"q","question":"Which?","header":"H","multiSelect":true,"placeholder":"P","required":false,
+            "options":["a",{"label":"b","description":"bb","x":[]}],"custom":false}]}"#,
+        )
+        .unwrap();
+        assert_eq!(full.max_retries, Some(5));
+        assert_eq!(full.timeout, Some(Duration::from_secs(7 * 86_400)));
+        let question = &full.content.questions[0];
+        assert_eq!((question.kind, question.required, question.custom), (ask::Kind::MultiSelect, false, false));
+        assert_eq!(question.choices[1].description.as_deref(), Some("bb"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let with = |fields: &str| {
+            format!(r#"{{"type":"ask_user:ask","request_id":"r1","questions":[{{"question":"Go?"}}]{fields}}}"#)
+        };
+        assert_eq!(field(&with(r#","maxRetries":6"#)), "maxRetries");
+        assert_eq!(field(&with(r#","timeoutMs":-1"#)), "timeoutMs");
+        assert_eq!(field(&with(r#","renderTimeout":9999"#)), "renderTimeout");
+        assert_eq!(field(&with(r#","timeoutPolicy":"wait""#)), "timeoutPolicy");
+        assert_eq!(field(&with(r#","process":"../x""#)), "process");
+        assert_eq!(field(&with(&format!(r#","opCode":"{}""#, "x".repeat(129)))), "opCode");
+        assert!(field(&with(r#","title":"a","title":"b""#)).contains("duplicate field `title`"));
+        assert!(field(&with(r#","max_retries":1,"maxRetries":2"#)).contains("duplicate field"));
+        assert!(field(&with(r#","timeoutMs":30.5"#)).contains("floating point"));
+        assert!(field(&with(r#","title":7"#)).contains("invalid type"));
+        let options = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"q","options":[{"lable":"a"}]}]}"#;
+        assert!(field(options).contains("missing field `label`"), "{}", field(options));
+        let path = r#"{"type":"ask_user:ask","request_id":"../../x","questions":[{"question":"q"}]}"#;
+        assert_eq!(field(path), "request_id");
+    }
+
+    #[test]
+    fn whose_a_torn_file_is_can_be_told_as_far_as_it_goes() {
+        let whole = br#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+        for cut in 0..whole.len() {
+            let peek = peek(&whole[..cut]);
+            assert!(peek.torn, "{cut}");
+            assert_eq!(peek.kind.is_some(), cut >= 22, "{cut}: {peek:?}");
+        }
+        assert_eq!(peek(&whole[..45]).request_id, Some("r1".parse().unwrap()));
+        assert!(!peek(whole).torn);
+        assert_eq!(peek(br#"{"type":7,"request_id":"a/b"}"#), Peek::default());
+        assert!(!peek(b"[1]").torn, "whole, but nothing of ours");
+        assert!(peek(b"hello").torn);
+        assert!(peek(b"\0\0\0\0").torn, "a hole that is still to be written");
+    }
+
+    #[test]
+    fn content_is_the_key_within_a_session_only() {
+        let key = |fields: &str, question: &str| {
+            asked(&format!(
+                r#"{{"type":"ask_user:ask","request_id":"r1"{fields},"questions":[{{"question":"{question}"}}]}}"#
+            ))
+            .unwrap()
+            .key
+        };
+        let session = r#","session_id":"s1""#;
+        assert_eq!(key("", "a"), None);
+        assert_eq!(key(session, "a"), key(session, "a"));
+        assert_ne!(key(session, "a"), key(session, "b"));
+        assert_ne!(key(session, "a"), key(r#","session_id":"s2""#, "a"));
+        assert_ne!(key(session, "a"), key(r#","session_id":"s1","title":"t""#, "a"));
+        let explicit = r#","idempotency_key":"k","session_id":"s3""#;
+        assert_eq!(key(explicit, "a"), key(r#","idempotency_key":"k""#, "b"));
+    }
+}

@@ -1,0 +1,266 @@
+//! Response and status files. Section 5 of the specification. The booleans of the wire are derived
+//! from the outcome in one place, so that no combination but the legal ones can be written.
+
+use super::time_text;
+use crate::ask::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// A response file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of section 5")]
+pub struct ResponseFile {
+    pub result: ResponseResult,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What came of an ask, as one waiter is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the fields are those of section 5")]
+#[expect(clippy::struct_excessive_bools, reason = "the wire has them; they are derived from the outcome below")]
+pub struct ResponseResult {
+    pub answers: Pairs,
+    pub status: String,
+    pub reason: String,
+    pub answered: bool,
+    pub cancelled: bool,
+    pub timed_out: bool,
+    pub should_retry: bool,
+    pub retry_reason: Option<String>,
+    pub render_confirmed: bool,
+    pub details: Vec<Detail>,
+    #[serde(rename = "answered_by")]
+    pub answered_by: Option<AnsweredBy>,
+    #[serde(rename = "request_id")]
+    pub request_id: String,
+    pub op_code: Option<String>,
+    #[serde(rename = "answered_at")]
+    pub answered_at: Option<String>,
+}
+
+/// Question texts and their answers, in the order of the questions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pairs(pub Vec<(String, AnswerValue)>);
+
+/// One label or text, or a list of them for `multi-select`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[expect(missing_docs, reason = "the two forms of section 5")]
+pub enum AnswerValue {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// One question's answer, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of section 5")]
+pub struct Detail {
+    pub id: String,
+    pub question: String,
+    pub selected: Vec<String>,
+    pub text: Option<String>,
+}
+
+/// Who answered, and through which door.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of section 5")]
+pub struct AnsweredBy {
+    pub channel: String,
+    pub id: String,
+    pub name: Option<String>,
+}
+
+/// A `.status` file: where an undecided ask is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusFile {
+    /// `posting` or `open`.
+    pub state: String,
+    /// When the answer clock started; RFC 3339.
+    pub shown_at: Option<String>,
+    /// When it ends; RFC 3339.
+    pub answer_by: Option<String>,
+}
+
+impl Serialize for Pairs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (question, answer) in &self.0 {
+            map.serialize_entry(question, answer)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Pairs;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of answers")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl From<&Person> for AnsweredBy {
+    fn from(person: &Person) -> Self {
+        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
+    }
+}
+
+/// `status` and `reason` of an outcome.
+fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
+    match outcome {
+        Outcome::Answered { .. } => ("answered", "user"),
+        Outcome::Dismissed { .. } => ("cancelled", "user"),
+        Outcome::Withdrawn => ("cancelled", "system"),
+        Outcome::TimedOut => ("timeout", "timeout"),
+        Outcome::Undelivered { .. } => ("undeliverable", "system"),
+    }
+}
+
+/// `status` and `reason` of an outcome, for other readers than the agent.
+#[must_use]
+pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
+    status_and_reason(outcome)
+}
+
+/// The labels and the text of an answer, as `answers` has them.
+#[must_use]
+pub fn answer_value(question: &Question, answer: &Answer) -> AnswerValue {
+    let mut values = labels(question, answer);
+    values.extend(answer.text().map(str::to_owned));
+    if question.kind == crate::ask::Kind::MultiSelect {
+        AnswerValue::Many(values)
+    } else {
+        AnswerValue::One(values.pop().unwrap_or_default())
+    }
+}
+
+fn labels(question: &Question, answer: &Answer) -> Vec<String> {
+    answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|choice| choice.label.clone()).collect()
+}
+
+fn answered<'a>(questions: &'a Questions, outcome: &'a Outcome) -> impl Iterator<Item = (&'a Question, &'a Answer)> {
+    let entries = match outcome {
+        Outcome::Answered { answers, .. } => answers.entries(),
+        _ => &[],
+    };
+    questions.iter().zip(entries).filter_map(|(question, answer)| answer.as_ref().map(|answer| (question, answer)))
+}
+
+/// `answers` of an outcome: empty unless somebody answered.
+#[must_use]
+pub fn answers(questions: &Questions, outcome: &Outcome) -> Pairs {
+    Pairs(answered(questions, outcome).map(|(q, answer)| (q.text.clone(), answer_value(q, answer))).collect())
+}
+
+/// `details` of an outcome: empty unless somebody answered.
+#[must_use]
+pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
+    let detail = |(question, answer): (&Question, &Answer)| Detail {
+        id: question.id.clone(),
+        question: question.text.clone(),
+        selected: labels(question, answer),
+        text: answer.text().map(str::to_owned),
+    };
+    answered(questions, outcome).map(detail).collect()
+}
+
+/// What `waiter` is told of a settled ask; `None` while there is nothing to tell.
+#[must_use]
+pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
+    let own = waiter.withdrawn.then_some(&Outcome::Withdrawn);
+    let outcome = own.or_else(|| ask.outcome())?;
+    let (status, reason) = status_and_reason(outcome);
+    let by = match outcome {
+        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
+        _ => None,
+    };
+    let at = match (&ask.stage, &by) {
+        (Stage::Settled { at, .. }, Some(_)) => Some(time_text(*at)),
+        _ => None,
+    };
+    Some(ResponseFile {
+        result: ResponseResult {
+            answers: answers(&ask.content.questions, outcome),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            answered: status == "answered",
+            cancelled: status == "cancelled",
+            timed_out: status == "timeout",
+            should_retry: false,
+            retry_reason: wording::retry_reason(outcome),
+            render_confirmed: ask.confirmed,
+            details: details(&ask.content.questions, outcome),
+            answered_by: by,
+            request_id: waiter.request_id.to_string(),
+            op_code: waiter.op_code.clone(),
+            answered_at: at,
+        },
+        error: wording::error(outcome),
+    })
+}
+
+/// What the sender of a request is told that never became an ask.
+#[must_use]
+pub fn refused(request_id: &RequestId, op_code: Option<String>, rejection: &Rejection) -> ResponseFile {
+    ResponseFile {
+        result: ResponseResult {
+            answers: Pairs::default(),
+            status: "rejected".to_owned(),
+            reason: "system".to_owned(),
+            answered: false,
+            cancelled: false,
+            timed_out: false,
+            should_retry: false,
+            retry_reason: None,
+            render_confirmed: false,
+            details: Vec::new(),
+            answered_by: None,
+            request_id: request_id.to_string(),
+            op_code,
+            answered_at: None,
+        },
+        error: Some(wording::rejection(rejection)),
+    }
+}
+
+impl StatusFile {
+    /// Where an undecided ask is; `None` once it is settled.
+    #[must_use]
+    pub fn of(ask: &Ask) -> Option<Self> {
+        match &ask.stage {
+            Stage::Posting => Some(Self { state: "posting".to_owned(), shown_at: None, answer_by: None }),
+            Stage::Open { shown_at, answer_by } => Some(Self {
+                state: "open".to_owned(),
+                shown_at: Some(time_text(*shown_at)),
+                answer_by: Some(time_text(*answer_by)),
+            }),
+            Stage::Settled { .. } => None,
+        }
+    }
+}
+
+impl ResponseFile {
+    /// As it is written: readable, one line end at the end.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+}

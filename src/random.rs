@@ -1,0 +1,53 @@
+//! The one place where randomness is made: ids and secrets.
+
+use crate::ask::{AskId, ShortId};
+use std::io;
+
+/// What short codes are made of: nothing that looks like something else.
+const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
+const DIGITS: &[u8] = b"23456789";
+
+/// An id nobody can guess.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+pub fn ask_id() -> AskId {
+    AskId::from_bits(uuid::Uuid::new_v4().as_u128())
+}
+
+/// A part of a name that nobody else uses.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+pub fn unique() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// 256 random bits as 64 hex digits.
+#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+pub fn secret() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::from)?;
+    Ok(bytes.iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}")))
+}
+
+/// A short code that is not `taken`: a letter and a digit, longer only when those run out.
+pub fn short_id(taken: impl Fn(&ShortId) -> bool) -> ShortId {
+    let mut length = 2;
+    loop {
+        // As many tries as make a miss unlikely while codes of this length are left.
+        for _ in 0..64 {
+            if let Some(code) = code(length).parse().ok().filter(|code| !taken(code)) {
+                return code;
+            }
+        }
+        length = (length + 1).min(8);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+fn code(length: usize) -> String {
+    let random = uuid::Uuid::new_v4();
+    let bytes = random.as_bytes();
+    let pick = |from: &[u8], byte: u8| char::from(from[usize::from(byte) % from.len()]);
+    let letter = std::iter::once(pick(LETTERS, bytes[0]));
+    letter.chain((1..length).map(|index| pick(DIGITS, bytes[index]))).collect()
+}

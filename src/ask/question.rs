@@ -249,7 +249,9 @@ fn choices(field: &str, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>,
         (Kind::Confirm, count) => {
             wrong(format!("a confirm question has no options (Yes and No) or exactly two, not {count}"))
         }
-        (_, 0) => wrong(format!("a {} question needs at least 1 option; use type text for a typed answer", kind.name())),
+        (_, 0) => {
+            wrong(format!("a {} question needs at least 1 option; use type text for a typed answer", kind.name()))
+        }
     }
 }
 
@@ -272,13 +274,11 @@ fn said(field: &str, text: &str) -> Result<(), Rejection> {
 }
 
 fn distinct(seen: &mut HashMap<String, String>, value: String, field: String) -> Result<(), Rejection> {
-    match seen.get(&value) {
-        Some(first) => Err(Rejection::Duplicate { field, first: first.clone() }),
-        None => {
-            seen.insert(value, field);
-            Ok(())
-        }
+    if let Some(first) = seen.get(&value) {
+        return Err(Rejection::Duplicate { field, first: first.clone() });
     }
+    seen.insert(value, field);
+    Ok(())
 }
 
 impl super::Content {

@@ -278,10 +278,7 @@ mod tests {
     #[test]
     fn all_that_is_missing_is_named_at_once_and_optional_ones_may_be_left_out() {
         let questions = questions(&[("text", true), ("select", false), ("confirm", true)]);
-        assert_eq!(
-            questions.answer(&[]),
-            Err(Refusal::Missing { questions: vec!["q0".to_owned(), "q2".to_owned()] })
-        );
+        assert_eq!(questions.answer(&[]), Err(Refusal::Missing { questions: vec!["q0".to_owned(), "q2".to_owned()] }));
         let text = Given { text: Some("x".to_owned()), ..Given::default() };
         let pick = Given { picks: vec![1], ..Given::default() };
         let answers = questions.answer(&[(0, text), (2, pick)]).unwrap();

@@ -4,7 +4,7 @@ use super::{Exit, FAILED, USAGE, say};
 use crate::agent::{Asking, Taken, Waited, Waiter, find, question};
 use crate::ask::{self, RequestId, TimeoutPolicy, wording};
 use crate::clock::Clock;
-use crate::ipc::wire::{AnswerValue, DraftChoice, Draft, Request, RequestFile, ResponseFile};
+use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
 use anyhow::Context as _;
 use clap::Args;
@@ -26,16 +26,15 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// Only the answer is written to standard output. Exit codes: 0 answered, 2 usage, 3 cancelled, 4
 /// timeout, 5 undeliverable, 6 rejected, 1 anything else.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\"\n  \
+#[command(after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\"\n  \
                   askd ask \"Which targets?\" --multi --option staging --option prod --json\n  \
-                  answer=$(askd ask \"Really?\" --confirm --timeout 10m) && echo \"$answer\""
-)]
+                  answer=$(askd ask \"Really?\" --confirm --timeout 10m) && echo \"$answer\"")]
+#[expect(clippy::struct_excessive_bools, reason = "they are the flags of the command line")]
 pub(super) struct AskCommand {
     /// What to ask.
     question: String,
-    /// The group's folder, which holds tasks/ and responses/ [default: $ASKD_IPC_DIR, else /workspace/ipc,
-    /// else this host's own].
+    /// The group's folder, which holds tasks/ and responses/ [default: the environment variable
+    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
     #[arg(long, value_name = "DIR")]
     ipc: Option<PathBuf>,
     /// An option to choose; a description may follow after "=". Repeat for more.
@@ -97,9 +96,10 @@ impl AskCommand {
                     ),
                 )),
                 Ended::Waited(Waited::HostSilent) => Err(Exit::new(FAILED, wording::HOST_SILENT)),
-                Ended::Interrupted if self.keep => {
-                    Err(Exit::new(FAILED, format!("interrupted; the question stays open (request {})", waiter.request_id())))
-                }
+                Ended::Interrupted if self.keep => Err(Exit::new(
+                    FAILED,
+                    format!("interrupted; the question stays open (request {})", waiter.request_id()),
+                )),
                 Ended::Interrupted => self.withdraw(&waiter, &clock).await,
             }
         })
@@ -157,7 +157,7 @@ impl AskCommand {
         tokio::pin!(waiting);
         let ended = loop {
             tokio::select! {
-                waited = &mut waiting => break waited.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
+                end = &mut waiting => break end.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
                 _ = interrupt.recv() => break Ok(Ended::Interrupted),
                 _ = terminate.recv() => break Ok(Ended::Interrupted),
                 _ = second.tick(), if terminal => progress(waiter, clock),
@@ -175,7 +175,7 @@ impl AskCommand {
         // The daemon's last word: the answer may have come first.
         let word = async {
             tokio::select! {
-                waited = waiter.wait() => waited.ok(),
+                end = waiter.wait() => end.ok(),
                 () = clock.sleep(WITHDRAWAL) => None,
             }
         };

@@ -22,7 +22,7 @@ struct Where {
     /// Address of the daemon, such as <http://127.0.0.1:8484>.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Token of the inbox [env: ASKD_TOKEN].
+    /// Token of the inbox; the environment variable `ASKD_TOKEN` is not seen in lists of processes.
     #[arg(long, value_name = "TOKEN", env = "ASKD_TOKEN", hide_env = true)]
     token: Option<String>,
 }
@@ -120,7 +120,12 @@ fn row(ask: &Value, now: Time) -> String {
         (outcome, _) => printable(text(outcome, "line")),
     };
     let asked = age(ask, "created_at", now).map(short).unwrap_or_default();
-    format!("{id}  {:<4} {:<16} {:<28} {question}", text(ask, "short_id"), text(ask, "group"), format!("{asked} old, {when}"))
+    format!(
+        "{id}  {:<4} {:<16} {:<28} {question}",
+        text(ask, "short_id"),
+        text(ask, "group"),
+        format!("{asked} old, {when}")
+    )
 }
 
 /// Show one ask: its questions, choices and state.
@@ -197,8 +202,8 @@ pub(super) struct Answer {
     /// The beginning of its id, or its short code.
     id: String,
     /// The answer to an ask with one question.
-    #[arg(required_unless_present = "questions", conflicts_with = "questions")]
-    answer: Vec<String>,
+    #[arg(value_name = "ANSWER", required_unless_present = "questions", conflicts_with = "questions")]
+    values: Vec<String>,
     /// The answer to one of several questions, by the question's id or text. Repeat for more.
     #[arg(short = 'q', value_name = "QUESTION=ANSWER")]
     questions: Vec<String>,
@@ -216,12 +221,14 @@ impl Answer {
     fn single(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {
         let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
         let [question] = questions else {
-            let names: Vec<String> =
-                questions.iter().map(|q| format!("  -q \"{}=...\"  {}", text(q, "id"), printable(text(q, "question")))).collect();
+            let names: Vec<String> = questions
+                .iter()
+                .map(|q| format!("  -q \"{}=...\"  {}", text(q, "id"), printable(text(q, "question"))))
+                .collect();
             let message = format!("this ask has {} questions; answer each:\n{}", names.len(), names.join("\n"));
             return Err(Exit::new(USAGE, message));
         };
-        Ok(std::iter::once((text(question, "id").to_owned(), json!(self.answer))).collect())
+        Ok(std::iter::once((text(question, "id").to_owned(), json!(self.values))).collect())
     }
 
     fn several(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {
@@ -237,9 +244,9 @@ impl Answer {
             let known = names.iter().filter(|name| pair.strip_prefix(**name).is_some_and(|rest| rest.starts_with('=')));
             let (name, answer) = match known.max_by_key(|name| name.len()) {
                 Some(name) => (*name, &pair[name.len() + 1..]),
-                None => pair
-                    .split_once('=')
-                    .ok_or_else(|| Exit::new(USAGE, format!("{pair:?} is not QUESTION=ANSWER")))?,
+                None => {
+                    pair.split_once('=').ok_or_else(|| Exit::new(USAGE, format!("{pair:?} is not QUESTION=ANSWER")))?
+                }
             };
             let list = answers.entry(name).or_insert_with(|| json!([]));
             if let Some(list) = list.as_array_mut() {

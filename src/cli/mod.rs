@@ -127,7 +127,10 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
         None => EnvFilter::try_new(filter),
     };
     let filter = filter.map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if json {
         builder.json().flatten_event(true).init();
     } else {

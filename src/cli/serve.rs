@@ -45,11 +45,7 @@ impl Serve {
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
         let stop = stop_on_signals().map_err(Exit::from)?;
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
-        let url = if by_port {
-            format!("http://{}", crate::host::settings::reachable(daemon.address()))
-        } else {
-            url
-        };
+        let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %daemon.address(), "askd is ready");
         if std::io::stdout().is_terminal() {
             // The token goes to a terminal only: logs are kept and read by others.
@@ -71,7 +67,9 @@ impl Serve {
                 match Settings::load(&files) {
                     Ok(settings) => {
                         broker.reload(Arc::new(settings));
-                        tracing::info!("the settings of groups were read anew; addresses and folders stay as they were");
+                        tracing::info!(
+                            "the settings of groups were read anew; addresses and folders stay as they were"
+                        );
                     }
                     Err(error) => tracing::error!(%error, "the settings stay as they were"),
                 }

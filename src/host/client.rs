@@ -19,7 +19,9 @@ pub enum ClientError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// There is no token.
-    #[error("cannot read the inbox token in {file}: {error}. Has `askd serve` run here? Or give --token, or the same --config")]
+    #[error(
+        "cannot read the inbox token in {file}: {error}. Has `askd serve` run here? Or give --token, or the same --config"
+    )]
     NoToken {
         /// Where it should be.
         file: PathBuf,
@@ -68,14 +70,9 @@ impl Client {
                 let settings = Settings::load(files)?;
                 let local = format!("http://{}", crate::host::settings::reachable(settings.http.listen));
                 let token = match token.or_else(|| settings.web_token.clone()) {
-                    Some(token) => token,
-                    None => {
-                        let file = settings.state_dir().join(TOKEN_FILE);
-                        let text = std::fs::read_to_string(&file)
-                            .map_err(|error| ClientError::NoToken { file, error })?;
-                        text.trim().to_owned().into()
-                    }
-                };
+                    Some(token) => Ok(token),
+                    None => kept_token(settings.state_dir().join(TOKEN_FILE)),
+                }?;
                 (url.unwrap_or(local), token)
             }
         };
@@ -92,10 +89,8 @@ impl Client {
 
     /// One call below `/api/v1`; what it answers, `Null` if it answers nothing.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
-        let mut request = self
-            .http
-            .request(method, format!("{}/api/v1{path}", self.url))
-            .bearer_auth(self.token.expose_secret());
+        let mut request =
+            self.http.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(self.token.expose_secret());
         if let Some(body) = body {
             request = request.json(body);
         }
@@ -116,6 +111,13 @@ impl Client {
             Err(_) => format!("{} answered {status}", self.url),
         };
         Err(ClientError::Problem { status: status.as_u16(), detail })
+    }
+}
+
+fn kept_token(file: PathBuf) -> Result<SecretString, ClientError> {
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(text.trim().to_owned().into()),
+        Err(error) => Err(ClientError::NoToken { file, error }),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
 use crate::host::settings::Settings;
-use crate::ipc::wire::{AnswerValue, DraftChoice, Draft, RequestFile};
+use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
 use anyhow::{Context as _, bail, ensure};
 use reqwest::Method;
@@ -133,9 +133,9 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&st
             None => Ok(()),
         }
     };
-    let (answered, waited) = tokio::join!(answering, waiter.wait());
+    let (answered, end) = tokio::join!(answering, waiter.wait());
     answered?;
-    match waited? {
+    match end? {
         Waited::Taken(taken) => tell(*taken, say),
         Waited::NotClaimed => bail!("nobody took the question"),
         Waited::HostSilent => bail!("the daemon fell silent"),

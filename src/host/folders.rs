@@ -75,7 +75,7 @@ impl Folders {
         for name in [TASKS, RESPONSES] {
             let path = self.root.join(group.as_str()).join(name);
             let trouble = |what: String, mend: String| FolderTrouble { folder: path.display().to_string(), what, mend };
-            let dir = self.get(group, name).map_err(|error| self.cannot_open(&error, &path))?;
+            let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
                 dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
             let probe = format!(".askd-{}", crate::random::unique());
@@ -107,7 +107,7 @@ impl Folders {
         Ok(())
     }
 
-    fn cannot_open(&self, error: &io::Error, path: &Path) -> FolderTrouble {
+    fn cannot_open(error: &io::Error, path: &Path) -> FolderTrouble {
         let me = rustix::process::geteuid().as_raw();
         let mend = match error.kind() {
             io::ErrorKind::PermissionDenied => {

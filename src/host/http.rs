@@ -136,12 +136,30 @@ mod tests {
     #[test]
     fn only_our_own_names_are_answered() {
         let hosts = hosts("127.0.0.1:8484", Some("https://Askd.example/"), &["inbox.lan", "box:9000"]);
-        for good in ["127.0.0.1:8484", "localhost:8484", "LOCALHOST:8484", "[::1]:8484", "askd.example", "inbox.lan:81", "box:9000"] {
+        for good in [
+            "127.0.0.1:8484",
+            "localhost:8484",
+            "LOCALHOST:8484",
+            "[::1]:8484",
+            "askd.example",
+            "inbox.lan:81",
+            "box:9000",
+        ] {
             assert!(hosts.allow(good), "{good}");
         }
         for bad in [
-            "evil.example", "evil.example:8484", "127.0.0.1", "127.0.0.1:80", "localhost.evil.example:8484", "",
-            "box:9001", "box", "127.0.0.1:8484.evil.example", "inbox.lan.evil.example", "[::1]", "0.0.0.0:8484",
+            "evil.example",
+            "evil.example:8484",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "localhost.evil.example:8484",
+            "",
+            "box:9001",
+            "box",
+            "127.0.0.1:8484.evil.example",
+            "inbox.lan.evil.example",
+            "[::1]",
+            "0.0.0.0:8484",
         ] {
             assert!(!hosts.allow(bad), "{bad}");
         }
@@ -156,8 +174,11 @@ mod tests {
         assert!(same_site(&headers(&[]), &hosts), "curl");
         assert!(same_site(&headers(&[("origin", "http://127.0.0.1:8484"), ("sec-fetch-site", "same-origin")]), &hosts));
         for bad in [
-            ("origin", "http://evil.example"), ("origin", "null"), ("origin", "http://127.0.0.1:8485"),
-            ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"),
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("origin", "http://127.0.0.1:8485"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
         ] {
             assert!(!same_site(&headers(&[bad]), &hosts), "{bad:?}");
         }

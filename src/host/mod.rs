@@ -21,6 +21,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use broker::Broker;
+use channel::Channels;
 use channel::web::{Inbox, token};
 use folders::Folders;
 use intake::Intake;
@@ -82,8 +83,8 @@ impl Daemon {
         let state = settings.state_dir();
         let store = Store::open(&state)?;
         let at = |path: &Path| format!("cannot use {}", path.display());
-        let folders = Folders::open(settings.ipc_dir(), settings.access)
-            .map_err(DaemonError::io(at(&settings.ipc_dir())))?;
+        let folders =
+            Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
         let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
         let token = match settings.web_token.clone() {
             Some(token) => token,
@@ -92,7 +93,8 @@ impl Daemon {
         let listener = http::bind(settings.http.listen).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
         let settings = Arc::new(settings);
-        let broker = Broker::start(store, folders.clone(), audit, clock.clone(), Arc::clone(&settings))?;
+        let broker =
+            Broker::start(store, folders.clone(), audit, Channels::default(), clock.clone(), Arc::clone(&settings))?;
         Ok(Self { settings, broker, folders, clock, token, listener, address })
     }
 

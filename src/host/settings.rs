@@ -196,6 +196,7 @@ pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "slack and whatsapp are checked for their shape; the channels are not built yet")]
 struct Shape {
     data_dir: String,
     dir_mode: String,
@@ -290,6 +291,7 @@ struct RouteShape {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "checked for its shape; the channels that use it are not built yet")]
 enum RespondersShape {
     Word(String),
     Ids(Vec<String>),
@@ -416,10 +418,16 @@ impl GroupSettings {
             on_timeout: match TimeoutPolicy::from_name(on_timeout) {
                 Some(TimeoutPolicy::ReturnCancel) => TimeoutPolicy::ReturnCancel,
                 Some(TimeoutPolicy::AbortTask) => {
-                    return Err(wrong(key("on_timeout"), "abort_task needs a session with a stop, which this version does not have yet"));
+                    return Err(wrong(
+                        key("on_timeout"),
+                        "abort_task needs a session with a stop, which this version does not have yet",
+                    ));
                 }
                 None => {
-                    return Err(wrong(key("on_timeout"), format!("{on_timeout:?} is neither return_cancel nor abort_task")));
+                    return Err(wrong(
+                        key("on_timeout"),
+                        format!("{on_timeout:?} is neither return_cancel nor abort_task"),
+                    ));
                 }
             },
             max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
@@ -432,11 +440,13 @@ impl GroupSettings {
 impl GroupShape {
     fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
         if self.session.is_some() {
-            return Err(wrong(format!("{at}.session"), "this version does not start or stop sessions yet; leave it out"));
+            return Err(wrong(
+                format!("{at}.session"),
+                "this version does not start or stop sessions yet; leave it out",
+            ));
         }
         let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
-        let own: AsksShape =
-            own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
+        let own: AsksShape = own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
         let routes = match self.routes {
             None => base.routes.clone(),
             Some(routes) => routes
@@ -500,7 +510,9 @@ fn data_dir(text: &str) -> Result<PathBuf, SettingsError> {
 
 fn dir_mode(text: &str) -> Result<u32, SettingsError> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
-    mode.ok_or_else(|| wrong("dir_mode", format!("{text:?} is not an octal mode such as \"0770\" that the owner can use")))
+    mode.ok_or_else(|| {
+        wrong("dir_mode", format!("{text:?} is not an octal mode such as \"0770\" that the owner can use"))
+    })
 }
 
 fn gid(text: &str) -> Result<Option<u32>, SettingsError> {

@@ -204,16 +204,16 @@ impl Dir {
 
     /// Reads a plain file of at most `limit` bytes.
     pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-        let pin = match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV)
-        {
-            Ok(pin) => pin,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ReadError::Gone),
-            // What a link answers to "no links".
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                return Err(ReadError::NotPlain("a link"));
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let pin =
+            match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV) {
+                Ok(pin) => pin,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ReadError::Gone),
+                // What a link answers to "no links".
+                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                    return Err(ReadError::NotPlain("a link"));
+                }
+                Err(error) => return Err(error.into()),
+            };
         let stamp = check(&pin, limit)?;
         // The pinned file itself is opened again, so that nothing can be put in its place.
         let path = format!("/proc/self/fd/{}", pin.as_raw_fd());

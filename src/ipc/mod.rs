@@ -9,7 +9,7 @@ pub mod watch;
 pub mod wire;
 
 use crate::ask::RequestId;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where requests are put: agent to daemon.
 pub const TASKS: &str = "tasks";
@@ -46,10 +46,10 @@ pub fn status_name(request_id: &RequestId) -> String {
     format!("{request_id}.status")
 }
 
-/// Whether a name in `tasks/` may be a request: everything else is somebody's temporary file.
+/// Whether a name is that of a whole JSON file: everything else is somebody's temporary file.
 #[must_use]
-pub fn may_be_request(name: &str) -> bool {
-    !name.starts_with('.') && name.ends_with(".json")
+pub fn is_json_file(name: &str) -> bool {
+    !name.starts_with('.') && Path::new(name).extension().is_some_and(|extension| extension == "json")
 }
 
 /// There is no place to keep anything.

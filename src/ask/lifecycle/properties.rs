@@ -79,8 +79,11 @@ fn reply() -> impl Strategy<Value = Reply> {
 
 fn person() -> impl Strategy<Value = Person> {
     let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
-    (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")])
-        .prop_map(|(via, id)| Person { via, id: id.to_owned(), name: None })
+    (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
+        via,
+        id: id.to_owned(),
+        name: None,
+    })
 }
 
 fn posted() -> impl Strategy<Value = Posted> {

@@ -132,9 +132,9 @@ impl Ask {
             return false;
         }
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        let at = match widget.phase {
-            Phase::Up { at, proven: false, .. } | Phase::Sent { at, .. } | Phase::Unknown { at, .. } => at,
-            _ => return false,
+        let (Phase::Up { at, proven: false, .. } | Phase::Sent { at, .. } | Phase::Unknown { at, .. }) = widget.phase
+        else {
+            return false;
         };
         widget.phase = Phase::Up { at, proven: true, fall_back_at: None };
         self.confirmed = true;

@@ -2,9 +2,11 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::{Broker, RETRY};
-use crate::ask::{Ask, AskId, Effect, Event, Found, Posted};
+use crate::ask::{Ask, Effect, Event, Posted, Time};
+use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
+use crate::sabotage::crash_point;
 use std::io;
 use std::sync::Arc;
 
@@ -15,9 +17,7 @@ impl Broker {
                 Effect::Status => self.write_status(ask),
                 Effect::Respond(request_id) => {
                     let event = Event::ResponseReady(request_id.clone());
-                    self.deliver(ask, event, move |broker, ask| {
-                        delivery::write(&broker.0.folders, ask, &request_id)
-                    });
+                    self.deliver(ask, event, move |broker, ask| delivery::write(&broker.0.folders, ask, &request_id));
                 }
                 Effect::Publish(request_id) => {
                     let event = Event::ResponsePublished(request_id.clone());
@@ -25,16 +25,10 @@ impl Broker {
                         delivery::publish(&broker.0.folders, &ask.group, &request_id)
                     });
                 }
-                Effect::Queue { route, not_before } => self.queue(ask.id, route, not_before),
-                Effect::Send { route, attempt } => {
-                    let why = format!("the channel of route {} is not set up", route + 1);
-                    self.tell(ask.id, Event::Posted { route, attempt, posted: Posted::Never(why) });
-                }
-                Effect::Look { route } => self.tell(ask.id, Event::Looked { route, found: Found::CannotKnow }),
-                Effect::Close { route } => {
-                    tracing::error!(ask = %ask.id, route, "a card cannot be closed: its channel is not set up");
-                    self.tell(ask.id, Event::WidgetClosed { route });
-                }
+                Effect::Queue { route, not_before } => self.queue(ask, route, not_before),
+                Effect::Send { route, attempt } => self.send(ask, route, attempt),
+                Effect::Look { route } => self.look(ask, route),
+                Effect::Close { route } => self.close(ask, route),
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire | Effect::Forget => {}
             }
@@ -88,13 +82,63 @@ impl Broker {
         });
     }
 
-    fn queue(&self, id: AskId, route: usize, not_before: crate::ask::Time) {
-        let broker = self.clone();
+    /// Lines up for the channel. What has not had its turn when the daemon stops lines up again.
+    fn queue(&self, ask: &Arc<Ask>, route: usize, not_before: Time) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.tasks.spawn(async move {
+            let turn = async {
+                broker.0.clock.sleep_until(not_before).await;
+                if let Some(place) = ask.rules.routes.get(route) {
+                    broker.0.channels.turn(place).await;
+                }
+            };
             tokio::select! {
-                () = broker.0.clock.sleep_until(not_before) => broker.tell(id, Event::Turn { route }),
+                () = turn => broker.tell(ask.id, Event::Turn { route }),
                 () = broker.0.stop.cancelled() => {}
             }
+        });
+    }
+
+    fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            crash_point("post.before");
+            let posted = broker.0.channels.post(&ask, route, attempt).await;
+            crash_point("post.after");
+            if let Posted::Never(why) = &posted {
+                tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
+            }
+            broker.tell(ask.id, Event::Posted { route, attempt, posted });
+        });
+    }
+
+    fn look(&self, ask: &Arc<Ask>, route: usize) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let found = broker.0.channels.find(&ask, route).await;
+            broker.tell(ask.id, Event::Looked { route, found });
+        });
+    }
+
+    /// Tries until the widget is closed, or never can be.
+    fn close(&self, ask: &Arc<Ask>, route: usize) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let mut pause = RETRY.0;
+            loop {
+                match broker.0.channels.close(&ask, route).await {
+                    Closed::Done => break,
+                    Closed::Never(why) => {
+                        tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be closed");
+                        break;
+                    }
+                    Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                }
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            broker.tell(ask.id, Event::WidgetClosed { route });
         });
     }
 }

@@ -15,6 +15,7 @@ pub use submit::Submitted;
 use crate::ask::{Ask, AskId, Effect, Event, Group, Refusal, RequestId, ShortId, Step, Time};
 use crate::clock::Clock;
 use crate::host::audit::Audit;
+use crate::host::channel::Channels;
 use crate::host::folders::Folders;
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
@@ -42,6 +43,7 @@ struct Inner {
     store: Store,
     folders: Folders,
     audit: Audit,
+    channels: Channels,
     clock: Clock,
     settings: RwLock<Arc<Settings>>,
     index: Mutex<Index>,
@@ -83,7 +85,7 @@ pub enum Named {
     Several(Vec<AskId>),
 }
 
-type Done = oneshot::Sender<Result<Ask, Failure>>;
+type Done = oneshot::Sender<Result<Box<Ask>, Failure>>;
 
 /// Something that waits for its turn in an ask's lane.
 #[derive(Debug)]
@@ -99,6 +101,7 @@ impl Broker {
         store: Store,
         folders: Folders,
         audit: Audit,
+        channels: Channels,
         clock: Clock,
         settings: Arc<Settings>,
     ) -> Result<Self, StoreError> {
@@ -115,6 +118,7 @@ impl Broker {
             store,
             folders,
             audit,
+            channels,
             clock,
             settings: RwLock::new(settings),
             index: Mutex::new(index),
@@ -146,7 +150,7 @@ impl Broker {
     }
 
     /// Lets an event happen and says what became of the ask.
-    pub async fn happen(&self, id: AskId, event: Event) -> Result<Ask, Failure> {
+    pub async fn happen(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
         let (done, told) = oneshot::channel();
         self.enqueue(id, Job { event, done: Some(done) });
         told.await.unwrap_or(Err(Failure::NotStored))
@@ -182,11 +186,11 @@ impl Broker {
                 Applied::Stepped(step) => {
                     if let Some(done) = done {
                         // Whoever asked may have gone; the ask is decided all the same.
-                        let _gone = done.send(Ok(step.ask.clone()));
+                        let _gone = done.send(Ok(Box::new(step.ask.clone())));
                     }
                     self.act(&Arc::new(step.ask), step.effects);
                 }
-                Applied::Same(ask) => drop(done.map(|done| done.send(Ok(*ask)))),
+                Applied::Same(ask) => drop(done.map(|done| done.send(Ok(ask)))),
                 Applied::Refused(refusal, ask) => {
                     drop(done.map(|done| done.send(Err(Failure::Refused(refusal, ask)))));
                 }

@@ -1,9 +1,7 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
 use super::{Broker, Failure, Job};
-use crate::ask::{
-    Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, Step, TimeoutPolicy, Waiter,
-};
+use crate::ask::{Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, Step, TimeoutPolicy, Waiter};
 use crate::host::delivery;
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::{Request, of};
@@ -103,7 +101,7 @@ impl Broker {
             }));
         }
         let settings = self.settings();
-        let Some(group) = settings.group(&ask.group) else { return None };
+        let group = settings.group(&ask.group)?;
         let waiter = match waiter(request, group) {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
@@ -123,9 +121,8 @@ impl Broker {
         let waiter = waiter(request, settings)?;
         let now = self.0.clock.now();
         let (open, asked) = self.index().load(group, now);
-        let limited = |what, setting, limit| {
-            Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit })
-        };
+        let limited =
+            |what, setting, limit| Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit });
         if open >= settings.max_open {
             return limited("open", "max_open_per_group", settings.max_open);
         }

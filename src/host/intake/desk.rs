@@ -8,7 +8,7 @@ use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::ipc::files::{Dir, ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds, Message, Peek};
-use crate::ipc::{MAX_REQUEST_BYTES, TASKS, may_be_request};
+use crate::ipc::{MAX_REQUEST_BYTES, TASKS, is_json_file};
 use crate::random;
 use crate::sabotage::crash_point;
 use std::collections::{HashMap, HashSet};
@@ -116,7 +116,7 @@ impl Desk {
         let mut candidates = Vec::new();
         for name in &names {
             let leftover = leftovers && name.starts_with(CLAIMED);
-            if leftover || may_be_request(name) {
+            if leftover || is_json_file(name) {
                 candidates.extend(self.judge(&tasks, name, known)?);
             }
         }

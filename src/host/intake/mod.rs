@@ -13,7 +13,7 @@ use crate::host::broker::Broker;
 use crate::host::folders::Folders;
 use crate::ipc::files::Stamp;
 use crate::ipc::watch::{Hint, Watch};
-use crate::ipc::{HOST_GROUP, TASKS, may_be_request};
+use crate::ipc::{HOST_GROUP, TASKS, is_json_file};
 use desk::Desk;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -209,9 +209,9 @@ impl Hints {
         let Ok(inner) = path.strip_prefix(root) else { return };
         let parts: Vec<&str> = inner.iter().filter_map(|part| part.to_str()).collect();
         match parts.as_slice() {
-            [group, folder, name] if *folder == TASKS && may_be_request(name) => {
+            [group, folder, name] if *folder == TASKS && is_json_file(name) => {
                 if let Ok(group) = group.parse() {
-                    self.add(|places| drop(places.groups.insert(group)));
+                    self.add(|places| places.groups.extend(std::iter::once(group)));
                 }
             }
             // A group, or one of its folders.

@@ -8,6 +8,7 @@ mod record;
 
 use crate::ask::{Ask, AskId, Group};
 use crate::ipc::files::{Access, Dir, ReadError};
+use crate::ipc::is_json_file;
 use record::BadRecord;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -189,7 +190,7 @@ impl Store {
                     if name.starts_with(".tmp-") {
                         asks.remove(&name).map_err(at())?;
                     }
-                    if name.starts_with('.') || !name.ends_with(".json") {
+                    if !is_json_file(&name) {
                         continue;
                     }
                     let (bytes, _) = asks.read(&name, MAX_RECORD_BYTES).map_err(io::Error::other).map_err(at())?;

@@ -270,10 +270,8 @@ impl Record {
 
 impl QuestionRecord {
     fn of(question: &crate::ask::Question) -> Self {
-        let choice = |choice: &Choice| ChoiceRecord {
-            label: choice.label.clone(),
-            description: choice.description.clone(),
-        };
+        let choice =
+            |choice: &Choice| ChoiceRecord { label: choice.label.clone(), description: choice.description.clone() };
         Self {
             id: question.id.clone(),
             question: question.text.clone(),
@@ -310,11 +308,9 @@ impl StageRecord {
             Stage::Open { shown_at, answer_by } => {
                 Self::Open { shown_at: text(*shown_at), answer_by: text(*answer_by) }
             }
-            Stage::Settled { outcome, at, shown_at } => Self::Settled {
-                at: text(*at),
-                shown_at: shown_at.map(text),
-                outcome: OutcomeRecord::of(outcome),
-            },
+            Stage::Settled { outcome, at, shown_at } => {
+                Self::Settled { at: text(*at), shown_at: shown_at.map(text), outcome: OutcomeRecord::of(outcome) }
+            }
         }
     }
 

@@ -42,15 +42,10 @@ fn ask(number: u128, group: &str) -> Ask {
 }
 
 fn settled(ask: Ask) -> Ask {
-    let given = vec![
-        (0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }),
-        (1, Given { picks: vec![0], text: None }),
-    ];
-    let event = Event::Replied {
-        source: Source::Token,
-        person: Person::operator(Via::Api),
-        reply: Reply::Whole(given),
-    };
+    let given =
+        vec![(0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }), (1, Given { picks: vec![0], text: None })];
+    let event =
+        Event::Replied { source: Source::Token, person: Person::operator(Via::Api), reply: Reply::Whole(given) };
     let step = ask.step(event, START + Duration::from_secs(5)).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Note(Fact::Settled)));
     step.ask
@@ -87,8 +82,23 @@ fn the_pending_file_has_the_fields_that_people_look_for() {
     let path = temp.path().join("state/pending_questions/research/00000000000000000000000000000001.json");
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     for field in [
-        "v", "id", "request_id", "short_id", "source_group", "channel_name", "chat", "session_id", "questions",
-        "message_id", "timestamp", "stage", "attempt", "shown_at", "answer_by", "waiters", "widgets",
+        "v",
+        "id",
+        "request_id",
+        "short_id",
+        "source_group",
+        "channel_name",
+        "chat",
+        "session_id",
+        "questions",
+        "message_id",
+        "timestamp",
+        "stage",
+        "attempt",
+        "shown_at",
+        "answer_by",
+        "waiters",
+        "widgets",
     ] {
         assert!(record.get(field).is_some(), "{field}");
     }

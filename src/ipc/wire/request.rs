@@ -1,9 +1,7 @@
 //! Request files. Section 4 of the specification.
 
 use super::digest;
-use crate::ask::{
-    self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy,
-};
+use crate::ask::{self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -256,7 +254,6 @@ impl<'de> Deserialize<'de> for Loose {
 
 /// Reads a request of ours, within every limit.
 pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
-    let malformed = |error: serde_json::Error| Rejection::Malformed { why: error.to_string() };
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type")]
@@ -264,6 +261,7 @@ pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
         #[serde(alias = "requestId")]
         request_id: String,
     }
+    let malformed = |error: serde_json::Error| Rejection::Malformed { why: error.to_string() };
     let Kind { kind, request_id } = serde_json::from_slice(bytes).map_err(malformed)?;
     let request_id = request_id
         .parse::<RequestId>()
@@ -416,7 +414,8 @@ mod tests {
         assert!(field(&with(r#","max_retries":1,"maxRetries":2"#)).contains("duplicate field"));
         assert!(field(&with(r#","timeoutMs":30.5"#)).contains("floating point"));
         assert!(field(&with(r#","title":7"#)).contains("invalid type"));
-        let options = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"q","options":[{"lable":"a"}]}]}"#;
+        let options =
+            r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"q","options":[{"lable":"a"}]}]}"#;
         assert!(field(options).contains("missing field `label`"), "{}", field(options));
         let path = r#"{"type":"ask_user:ask","request_id":"../../x","questions":[{"question":"q"}]}"#;
         assert_eq!(field(path), "request_id");

@@ -15,16 +15,15 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::{Stream, StreamExt as _, stream};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
-use futures_util::{Stream, StreamExt as _, stream};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
-
 
 /// The largest body of a call, in bytes: ten answers at their limit, and room.
 const MAX_BODY: usize = 256 * 1024;
@@ -57,9 +56,7 @@ async fn token_only(State(inbox): State<Inbox>, request: Request, next: Next) ->
     let given = given.and_then(|value| value.split_once(' ')).map(|(scheme, token)| (scheme, token.trim()));
     let known = inbox.token.expose_secret().as_bytes();
     match given {
-        Some((scheme, token))
-            if scheme.eq_ignore_ascii_case("bearer") && bool::from(token.as_bytes().ct_eq(known)) =>
-        {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && bool::from(token.as_bytes().ct_eq(known)) => {
             next.run(request).await
         }
         _ => Problem::no_token().into_response(),
@@ -238,7 +235,7 @@ async fn shown(
     let ask = inbox.ask(&name).await?;
     let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == Channel::Web);
     if let Some(route) = route {
-        inbox.happen(&ask.id.to_string(), Event::Proof { route }).await?;
+        let Json(_view) = inbox.happen(&ask.id.to_string(), Event::Proof { route }).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -265,4 +262,3 @@ async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<Sse
     let stream = first.chain(stream);
     Sse::new(stream.take_until(stop.cancelled_owned())).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
-

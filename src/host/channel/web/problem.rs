@@ -28,7 +28,11 @@ impl Problem {
     }
 
     pub(super) fn unknown_ask(name: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "No such ask", format!("No ask begins with {name:?}. `askd list` shows what waits."))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "No such ask",
+            format!("No ask begins with {name:?}. `askd list` shows what waits."),
+        )
     }
 
     pub(super) fn ambiguous(name: &str, ids: &[AskId]) -> Self {

@@ -187,7 +187,9 @@ fn two_people_answer_at_the_same_moment_a_thousand_times() {
     let mut winners = BTreeSet::new();
     for batch in 0..ROUNDS / 50 {
         let ids: Vec<String> = (0..50).map(|n| format!("r{}", batch * 50 + n)).collect();
-        ids.iter().for_each(|id| agent.ask_framework(id));
+        for id in &ids {
+            agent.ask_framework(id);
+        }
         let asks = within(SOON, "the batch", || Some(world.open()).filter(|asks| asks.len() == 50));
         for ask in asks {
             let request_id = ask["request_id"].as_str().unwrap().to_owned();
@@ -286,7 +288,7 @@ fn settled_asks_are_listed_newest_first() {
         // Settled in different milliseconds.
         within(SOON, "the next millisecond", || {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-            (now % 10 == 0).then_some(())
+            now.is_multiple_of(10).then_some(())
         });
     }
     let (_, list) = world.call("GET", "/asks?state=settled", None);

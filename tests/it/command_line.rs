@@ -2,6 +2,7 @@
 
 use crate::harness::{SOON, World, askd, within};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -247,7 +248,6 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
     // The daemon as another user than the one who owns the agent's folders.
     std::os::unix::fs::chown(world.data(), Some(12345), Some(12345)).unwrap();
     std::os::unix::fs::chown(world.data().join("ipc"), Some(12345), Some(12345)).unwrap();
-    use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(world.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let binary = world.dir.path().join("askd");

@@ -100,8 +100,9 @@ impl Intake {
         loop {
             let places = self.hints.take();
             let mut groups = places.groups;
-            let due = self.clock.now() >= next_look && !(on("noscan") && !self.desks.is_empty());
-            if places.everywhere || due {
+            // The sabotage trusts events alone, once the groups of the start are found.
+            let trusting = on("noscan") && !self.desks.is_empty();
+            if places.everywhere || (self.clock.now() >= next_look && !trusting) {
                 self.find_groups();
                 groups.extend(self.desks.keys().cloned());
                 next_look = self.clock.now() + LOOK_EVERY;

@@ -193,7 +193,8 @@ async fn talk(shared: &Shared, socket: &mut WebSocket, inbox: &mut mpsc::Unbound
             },
             frame = socket.recv() => match frame {
                 Some(Ok(Frame::Text(text))) => shared.socket_said(&text),
-                Some(Ok(Frame::Close(_)) | Err(_)) | None => return,
+                // After a goodbye the stream is read on: that is how the answer to it gets sent.
+                Some(Err(_)) | None => return,
                 Some(Ok(_)) => {}
             },
             _ = ping.tick() => {

@@ -7,6 +7,7 @@ import time
 import unittest
 import urllib.parse
 
+import websocket
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from slack_sdk.models.blocks import Block
@@ -203,6 +204,29 @@ class Sockets(StandIn):
             self.assertEqual((reply["user"], reply["text"]), (ALICE, "a &lt;b&gt; reply"))
         finally:
             client.close()
+
+
+    def test_an_eleventh_socket_is_sent_away(self):
+        web = WebClient(base_url=self.slack["api_url"] + "/")
+        sockets = []
+        for _ in range(11):
+            url = web.apps_connections_open(app_token=self.slack["app_token"])["url"]
+            sockets.append(websocket.create_connection(url, timeout=5))
+        said = [json.loads(socket.recv())["type"] for socket in sockets]
+        self.assertEqual(said, ["hello"] * 11)
+        self.assertEqual(json.loads(text_of(sockets[10]))["reason"], "too_many_websockets")
+        with self.assertRaises(websocket.WebSocketBadStatusException):
+            websocket.create_connection(url, timeout=5)
+        for socket in sockets:
+            socket.close()
+
+
+def text_of(socket):
+    """The next text, past pings."""
+    while True:
+        kind, data = socket.recv_data(control_frame=True)
+        if kind == websocket.ABNF.OPCODE_TEXT:
+            return data
 
 
 class Signed(StandIn):

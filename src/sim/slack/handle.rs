@@ -64,10 +64,11 @@ impl Slack {
         let shared = Arc::new(Shared::new(config, url, http));
         let service = router(Arc::clone(&shared)).into_make_service_with_connect_info::<Line>();
         let stop = shared.stop.clone();
+        let lines = Lines { listener, stop: stop.clone() };
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                served = axum::serve(Lines(listener), service) => {
+                served = axum::serve(lines, service) => {
                     if let Err(error) = served {
                         tracing::error!(%error, "the stand-in of Slack stopped");
                     }

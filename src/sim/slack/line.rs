@@ -13,6 +13,7 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// The switch that resets one connection.
 #[derive(Debug, Clone, Default)]
@@ -29,13 +30,17 @@ impl Line {
     }
 }
 
-/// A TCP listener of such connections.
-pub(super) struct Lines(pub(super) TcpListener);
+/// A TCP listener of such connections, which all end with the stand-in.
+pub(super) struct Lines {
+    pub(super) listener: TcpListener,
+    pub(super) stop: CancellationToken,
+}
 
 /// One such connection.
 pub(super) struct Wire {
     stream: TcpStream,
     line: Line,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Listener for Lines {
@@ -43,15 +48,16 @@ impl Listener for Lines {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Wire, SocketAddr) {
-        let (stream, addr) = Listener::accept(&mut self.0).await;
+        let (stream, addr) = Listener::accept(&mut self.listener).await;
         // Small answers leave at once; an error would only cost time.
         let _ = stream.set_nodelay(true);
         let line = Line::default();
-        (Wire { stream, line }, addr)
+        let stop = Box::pin(self.stop.clone().cancelled_owned());
+        (Wire { stream, line, stop }, addr)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.listener.local_addr()
     }
 }
 
@@ -75,6 +81,10 @@ impl Wire {
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check()?;
+        // An idle connection must not outlive the stand-in and answer for it.
+        if self.stop.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

@@ -161,6 +161,13 @@ pub(super) fn complete(blocks: &mut [Value], chance: &Chance) {
     }
 }
 
+/// What Slack makes of text that a person typed.
+fn typed(text: &str) -> Value {
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let section = json!({"type": "rich_text_section", "elements": [{"type": "text", "text": text}]});
+    json!({"type": "rich_text", "block_id": "typed", "elements": [section]})
+}
+
 impl Message {
     /// State of the message's elements on the screen of this person.
     pub(super) fn state_for(&self, user: &str) -> Value {
@@ -185,6 +192,8 @@ impl Message {
         }
         if !self.blocks.is_empty() {
             wire["blocks"] = json!(self.blocks);
+        } else if !self.by_app {
+            wire["blocks"] = json!([typed(&self.text)]);
         }
         if let Some(thread_ts) = &self.thread_ts {
             wire["thread_ts"] = json!(thread_ts);

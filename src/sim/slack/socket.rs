@@ -162,6 +162,8 @@ async fn serve(shared: Arc<Shared>, mut socket: WebSocket) {
         let id = state.sockets.count;
         if state.sockets.lines.len() < MAX_SOCKETS {
             state.sockets.lines.push(Line { id, orders });
+        } else {
+            drop(orders);
         }
         (id, state.sockets.lines.len())
     };

@@ -82,10 +82,12 @@ impl Window {
         after && before
     }
 
-    fn page(&self, messages: &[Value]) -> Value {
+    /// The messages of this page, drawn by `draw`, and where the next begins.
+    fn page<'m>(&self, messages: &[&'m Message], draw: impl Fn(&'m Message) -> Value) -> Value {
         let end = (self.offset + self.limit).min(messages.len());
         let more = end < messages.len();
         let page = messages.get(self.offset..end).unwrap_or_default();
+        let page: Vec<Value> = page.iter().map(|message| draw(message)).collect();
         let cursor = if more { format!("sim:{end}") } else { String::new() };
         json!({"messages": page, "has_more": more, "response_metadata": {"next_cursor": cursor}})
     }
@@ -101,15 +103,9 @@ impl Shared {
             let own = message.thread_ts.is_none() || message.broadcast;
             message.channel == id && !message.deleted && message.only_for.is_none() && own
         };
-        let messages: Vec<Value> = state
-            .messages
-            .iter()
-            .rev()
-            .filter(in_channel)
-            .filter(|message| window.holds(message))
-            .map(|message| self.with_thread(&state, message, window.metadata))
-            .collect();
-        let mut page = window.page(&messages);
+        let messages: Vec<&Message> =
+            state.messages.iter().rev().filter(in_channel).filter(|message| window.holds(message)).collect();
+        let mut page = window.page(&messages, |message| self.with_thread(&state, message, window.metadata));
         page["pin_count"] = json!(0);
         Ok(page)
     }
@@ -128,14 +124,8 @@ impl Shared {
         let in_thread = |message: &&Message| {
             message.ts == parent || (message.thread_ts.as_deref() == Some(&parent) && window.holds(message))
         };
-        let messages: Vec<Value> = state
-            .messages
-            .iter()
-            .filter(alive)
-            .filter(in_thread)
-            .map(|message| self.with_thread(&state, message, window.metadata))
-            .collect();
-        Ok(window.page(&messages))
+        let messages: Vec<&Message> = state.messages.iter().filter(alive).filter(in_thread).collect();
+        Ok(window.page(&messages, |message| self.with_thread(&state, message, window.metadata)))
     }
 
     /// A message with what a parent knows of its thread.

@@ -106,7 +106,7 @@ function draw(message, inThread) {
     message.by_app && make('span', { class: 'badge' }, 'APP'),
     make('time', {}, clock(message.ts))));
   const content = make('div', { class: 'content' });
-  if (message.blocks?.length) {
+  if (message.by_app && message.blocks?.length) {
     const ctx = context(message);
     content.append(...message.blocks.map((one) => block(one, ctx)));
   } else {

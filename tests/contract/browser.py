@@ -95,7 +95,7 @@ class Browser:
             file.write(base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"]))
 
     def close(self):
-        self.socket.close()
+        self.socket.shutdown()
         self.process.terminate()
         self.process.wait(timeout=10)
         self.process.stderr.close()

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import threading
 import time
 import unittest
@@ -25,44 +26,10 @@ def plain(text):
 
 def card(label="React"):
     """A message with every kind of element that askd uses."""
-    options = [
-        {"text": plain("One"), "value": "0", "description": plain("the first")},
-        {"text": plain("Two"), "value": "1"},
-    ]
-    return [
-        {"type": "header", "text": plain("A question")},
-        {"type": "section", "text": {"type": "mrkdwn", "text": "*Which* `framework`?"}, "fields": [plain("a"), plain("b")]},
-        {"type": "divider"},
-        {"type": "context", "elements": [{"type": "mrkdwn", "text": "until _noon_"}]},
-        {
-            "type": "input",
-            "block_id": "q1",
-            "label": plain("Radio"),
-            "element": {"type": "radio_buttons", "action_id": "r", "options": options},
-        },
-        {
-            "type": "input",
-            "block_id": "q2",
-            "label": plain("Checks"),
-            "optional": True,
-            "element": {"type": "checkboxes", "action_id": "c", "options": options},
-        },
-        {
-            "type": "input",
-            "block_id": "q3",
-            "label": plain("Text"),
-            "dispatch_action": True,
-            "element": {"type": "plain_text_input", "action_id": "t", "max_length": 50},
-        },
-        {
-            "type": "actions",
-            "block_id": "go",
-            "elements": [
-                {"type": "button", "action_id": "a0", "text": plain(label), "value": "0", "style": "primary"},
-                {"type": "static_select", "action_id": "s", "placeholder": plain("Pick"), "options": options},
-            ],
-        },
-    ]
+    with open(os.path.join(os.path.dirname(__file__), "payloads", "card.json"), encoding="utf-8") as file:
+        blocks = json.load(file)["blocks"]
+    blocks[-1]["elements"][0]["text"]["text"] = label
+    return blocks
 
 
 class Web(StandIn):

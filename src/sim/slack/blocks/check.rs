@@ -226,7 +226,8 @@ impl Check {
         self.only(at, option, known);
         self.required_text(at, option, "text", kind, 75);
         self.required_string(at, option, "value", 75);
-        self.text(at, option, "description", kind, 75);
+        // `@slack/types` has plain text only; some documentation pages show mrkdwn in checkboxes.
+        self.text(at, option, "description", Kind::Plain, 75);
         self.string(at, option, "url", 3000);
     }
 

@@ -254,10 +254,12 @@ fn mrkdwn_only_where_it_is_allowed() {
     let mut label = text_input(&json!({}));
     label["label"] = mrkdwn(1);
     assert_eq!(wrong(&label), unsupported("label"));
-    let marked = json!([{"text": mrkdwn(1), "value": "v", "description": mrkdwn(1)}]);
+    let marked = json!([{"text": mrkdwn(1), "value": "v"}]);
     fits(&choices("radio_buttons", &marked));
     fits(&choices("checkboxes", &marked));
     assert_eq!(wrong(&choices("static_select", &marked)), unsupported("element/options/0/text"));
+    let described = json!([{"text": plain(1), "value": "v", "description": mrkdwn(1)}]);
+    assert_eq!(wrong(&choices("checkboxes", &described)), unsupported("element/options/0/description"));
     assert_eq!(wrong(&text_input(&json!({"placeholder": mrkdwn(1)}))), unsupported("element/placeholder"));
 }
 

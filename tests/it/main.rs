@@ -3,3 +3,5 @@
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;
+mod slack_round;
+mod slack_world;

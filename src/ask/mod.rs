@@ -1,8 +1,8 @@
 //! The pure core: what an ask is and what may happen to it.
 //!
 //! No I/O, no clock, no async, no randomness: times and ids are arguments, so that every life an
-//! ask can have is tested here without a disk or a network. Formats live at the boundary
-//! ([`crate::ipc`] and the daemon's store); nothing here can be serialised.
+//! ask can have is tested here without a disk or a network. Formats live at the boundary (the
+//! files' shapes and the daemon's store); nothing here can be serialised.
 
 mod lifecycle;
 mod names;

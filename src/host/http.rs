@@ -94,7 +94,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
         .layer(set(header::CONTENT_SECURITY_POLICY, POLICY))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(set(header::X_FRAME_OPTIONS, "DENY"))
-        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(header::REFERRER_POLICY, "same-origin"))
         .layer(set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
         .layer(set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
@@ -102,7 +102,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
 
 /// Nothing from elsewhere, nothing inline: text that gets into the page cannot do anything.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let headers = request.headers();

@@ -14,6 +14,7 @@ use crate::host::folders::Folders;
 use crate::ipc::files::Stamp;
 use crate::ipc::watch::{Hint, Watch};
 use crate::ipc::{HOST_GROUP, TASKS, is_json_file};
+use crate::sabotage::on;
 use desk::Desk;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -99,7 +100,9 @@ impl Intake {
         loop {
             let places = self.hints.take();
             let mut groups = places.groups;
-            if places.everywhere || self.clock.now() >= next_look {
+            // The sabotage trusts events alone, once the groups of the start are found.
+            let trusting = on("noscan") && !self.desks.is_empty();
+            if places.everywhere || (self.clock.now() >= next_look && !trusting) {
                 self.find_groups();
                 groups.extend(self.desks.keys().cloned());
                 next_look = self.clock.now() + LOOK_EVERY;
@@ -107,7 +110,11 @@ impl Intake {
             }
             for group in groups {
                 if let Some(desk) = self.desks.get(&group) {
-                    self.tasks.spawn(Arc::clone(desk).look());
+                    if on("onedesk") {
+                        Arc::clone(desk).look().await;
+                    } else {
+                        self.tasks.spawn(Arc::clone(desk).look());
+                    }
                 }
             }
             tokio::select! {

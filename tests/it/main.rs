@@ -3,3 +3,4 @@
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;
+mod sim_slack_sockets;

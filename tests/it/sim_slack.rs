@@ -235,7 +235,7 @@ async fn an_event_waits_for_a_socket() {
 }
 
 /// The shape in which the daemon will use it.
-fn morphism(slack: &Slack) -> SlackClient<SlackClientHyperHttpsConnector> {
+pub(crate) fn morphism(slack: &Slack) -> SlackClient<SlackClientHyperHttpsConnector> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let https = hyper_rustls::HttpsConnectorBuilder::new().with_native_roots().expect("roots");
     let https = https.https_or_http().enable_http1().enable_http2().build();
@@ -340,5 +340,16 @@ async fn slack_morphism_listens_on_sockets_and_comes_back() {
     slack.disconnect(Goodbye::Refresh);
     slack.wait_for(SOON, || (opened() >= 2 && slack.sockets() == 1).then_some(())).await.expect("came back");
     assert!(slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent").acknowledged);
+    listener.shutdown().await;
+}
+
+#[tokio::test]
+async fn slack_morphisms_stock_listener_acknowledges_what_it_cannot_read() {
+    let slack = slack(|config| config.enterprise_install = Some("E0ASKD".into())).await;
+    let (listener, mut inbox) = listen(&slack).await;
+    let ts = post_form(&slack).await;
+    let delivery = slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent");
+    assert!(delivery.acknowledged, "Slack believes that the click arrived");
+    assert!(inbox.try_recv().is_err(), "and it did not: hence a listener of our own");
     listener.shutdown().await;
 }

@@ -336,9 +336,11 @@ async fn slack_morphism_listens_on_sockets_and_comes_back() {
     assert!(
         matches!(event, SlackInteractionEvent::BlockActions(event) if event.actions.as_ref().is_some_and(|actions| actions.len() == 1))
     );
-    let opened = || slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
     slack.disconnect(Goodbye::Refresh);
-    slack.wait_for(SOON, || (opened() >= 2 && slack.sockets() == 1).then_some(())).await.expect("came back");
+    slack
+        .wait_for(SOON, || (slack.sockets_ever() == 2 && slack.sockets() == 1).then_some(()))
+        .await
+        .expect("came back");
     assert!(slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent").acknowledged);
     listener.shutdown().await;
 }

@@ -82,10 +82,9 @@ async fn it_comes_back_after_every_goodbye() {
     let slack = slack(|_| {}).await;
     let (manager, mut inbox) = listen(&slack).await;
     let ts = post_form(&slack).await;
-    for (index, goodbye) in [Goodbye::Warning, Goodbye::Refresh, Goodbye::Abrupt].into_iter().enumerate() {
-        let opened = || slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
+    for (count, goodbye) in [(2, Goodbye::Warning), (3, Goodbye::Refresh), (4, Goodbye::Abrupt)] {
         slack.disconnect(goodbye);
-        let back = || (opened() == index + 2 && slack.sockets() == 1).then_some(());
+        let back = || (slack.sockets_ever() == count && slack.sockets() == 1).then_some(());
         slack.wait_for(SOON, back).await.unwrap_or_else(|| panic!("came back after {goodbye:?}"));
         assert!(slack.click("C0AGENTS", &ts, "submit", "U0ALICE").await.expect("sent").acknowledged, "{goodbye:?}");
         next(&mut inbox, "interactive").await;

@@ -51,7 +51,7 @@ impl Shared {
         // An app in Socket Mode without a socket is not nowhere: its events are tried again.
         let nowhere = {
             let state = self.state();
-            state.events_url.is_none() && !state.sockets.ever()
+            state.events_url.is_none() && state.sockets.ever() == 0
         };
         if !self.config.message_events || nowhere {
             return;

@@ -33,9 +33,9 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Whether the app has ever used Socket Mode.
-    pub(super) fn ever(&self) -> bool {
-        self.count > 0
+    /// How many were ever connected: more than none means that the app uses Socket Mode.
+    pub(super) fn ever(&self) -> u64 {
+        self.count
     }
 
     /// How many are connected.

@@ -49,7 +49,7 @@ fn checked_text(args: &Args, max: usize) -> Result<Option<String>, Failure> {
     if text.as_ref().is_some_and(|text| text.chars().count() > max) {
         return Err(Failure::new("msg_too_long"));
     }
-    Ok(text)
+    Ok(text.filter(|text| !text.trim().is_empty()))
 }
 
 /// `{event_type, event_payload}`, else `metadata_must_be_sent_with_json`'s kin `invalid_metadata_format`.

@@ -10,7 +10,21 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from browser import CHROMIUM, Browser
 from stand_in import CHANNEL, StandIn
-from test_slack_sdk import card
+from test_slack_sdk import card, plain
+
+MODAL = {
+    "type": "modal",
+    "title": plain("Your own answer"),
+    "submit": plain("Send"),
+    "blocks": [
+        {
+            "type": "input",
+            "block_id": "o",
+            "label": plain("Answer"),
+            "element": {"type": "plain_text_input", "action_id": "t", "multiline": True},
+        }
+    ],
+}
 
 
 @unittest.skipUnless(CHROMIUM, "no Chromium here")
@@ -35,6 +49,11 @@ class Page(StandIn):
         with self.arrived:
             self.got.append(payload)
             self.arrived.notify_all()
+        if payload["type"] == "view_submission":
+            return
+        if payload["actions"][0]["action_id"] == "other":
+            self.web.views_open(trigger_id=payload["trigger_id"], view=MODAL)
+            return
         text = f"Answered: *{payload['actions'][0]['action_id']}* by <@{payload['user']['id']}>"
         self.web.chat_update(channel=payload["channel"]["id"], ts=payload["message"]["ts"], text=text, blocks=[])
 
@@ -70,6 +89,22 @@ class Page(StandIn):
         with self.arrived:
             self.assertTrue(self.arrived.wait_for(lambda: self.got, 5))
         self.assertEqual((self.got[0]["actions"][0]["action_id"], self.got[0]["actions"][0]["value"]), ("t", "mine"))
+
+    def test_a_modal_is_filled_and_sent(self):
+        browser = self.browser
+        other = {"type": "button", "action_id": "other", "text": plain("Other...")}
+        self.web.chat_postMessage(channel=CHANNEL, text="pick", blocks=[{"type": "actions", "elements": [other]}])
+        browser.open(f"{self.slack['url']}/?user=U0BOB&channel={CHANNEL}")
+        browser.click(".actions .button")
+        browser.click("dialog[open] textarea")
+        browser.type("something else")
+        if shots := os.environ.get("ASKD_SHOTS"):
+            browser.screenshot(f"{shots}/slack-modal.png")
+        browser.click("dialog[open] .button.primary")
+        browser.wait("!document.querySelector('dialog[open]')")
+        submitted = next(payload for payload in self.got if payload["type"] == "view_submission")
+        self.assertEqual(submitted["view"]["state"]["values"]["o"]["t"]["value"], "something else")
+        self.assertEqual(submitted["user"]["id"], "U0BOB")
 
     def test_injections_would_be_seen(self):
         browser = self.browser

@@ -24,6 +24,7 @@ mod http;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;
+mod sim_slack_sockets;
 mod slack_round;
 mod slack_world;
 mod timing;

@@ -199,8 +199,43 @@ async fn raw_sends_are_what_they_say() {
     assert_eq!(app.got().pop().and_then(|got| got.header("x-slack-signature").map(str::to_owned)), None);
 }
 
+#[tokio::test]
+async fn an_edit_keeps_what_it_does_not_name() {
+    let slack = slack(|_| {}).await;
+    let ts = post_form(&slack).await;
+    let edit = async |mut more: Value| {
+        more["channel"] = json!(CHANNEL);
+        more["ts"] = json!(ts);
+        assert_eq!(call(&slack, "chat.update", &more).await["ok"], true);
+        slack.message(CHANNEL, &ts).expect("there")
+    };
+    let message = edit(json!({"text": "only the fallback"})).await;
+    assert_eq!((message.text.as_str(), message.blocks.len()), ("only the fallback", 5));
+    let message = edit(json!({"text": "closed", "blocks": []})).await;
+    assert_eq!((message.blocks.len(), message.metadata.is_some()), (0, true));
+    assert!(edit(json!({"text": "closed", "metadata": {}})).await.metadata.is_none());
+}
+
+#[tokio::test]
+async fn an_event_waits_for_a_socket() {
+    let slack = slack(|config| config.event_retries = vec![Duration::ZERO, Duration::from_secs(2)]).await;
+    let (listener, mut inbox) = listen(&slack).await;
+    let ts = post_form(&slack).await;
+    slack.disconnect(Goodbye::Abrupt);
+    slack.reply_in_thread(CHANNEL, &ts, ALICE, "while away").expect("said");
+    let arrived = || {
+        let deliveries = slack.deliveries();
+        deliveries
+            .into_iter()
+            .find(|delivery| delivery.acknowledged && delivery.payload["event"]["text"] == "while away")
+    };
+    assert!(slack.wait_for(SOON, arrived).await.expect("it came").attempt > 0);
+    assert!(inbox.try_recv().is_err(), "no interaction");
+    listener.shutdown().await;
+}
+
 /// The shape in which the daemon will use it.
-fn morphism(slack: &Slack) -> SlackClient<SlackClientHyperHttpsConnector> {
+pub(crate) fn morphism(slack: &Slack) -> SlackClient<SlackClientHyperHttpsConnector> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let https = hyper_rustls::HttpsConnectorBuilder::new().with_native_roots().expect("roots");
     let https = https.https_or_http().enable_http1().enable_http2().build();
@@ -235,7 +270,8 @@ async fn slack_morphism_posts_finds_updates_and_notes() {
         .chat_update(&SlackApiChatUpdateRequest::new(CHANNEL.into(), content, posted.ts.clone()))
         .await
         .expect("updated");
-    assert_eq!(slack.message(CHANNEL, &posted.ts.0).expect("there").text, "Answered");
+    let closed = slack.message(CHANNEL, &posted.ts.0).expect("there");
+    assert_eq!((closed.text.as_str(), closed.blocks.len(), closed.metadata.is_some()), ("Answered", 0, true));
     let content = SlackMessageContent::new().with_text("Not you".into());
     session
         .chat_post_ephemeral(&SlackApiChatPostEphemeralRequest::new(CHANNEL.into(), ALICE.into(), content))
@@ -264,19 +300,35 @@ async fn on_interaction(
     Ok(())
 }
 
-#[tokio::test]
-async fn slack_morphism_listens_on_sockets_and_comes_back() {
-    let slack = slack(|_| {}).await;
-    let client = std::sync::Arc::new(morphism(&slack));
-    let (heard, mut inbox) = tokio::sync::mpsc::unbounded_channel::<SlackInteractionEvent>();
-    let callbacks = SlackSocketModeListenerCallbacks::new().with_interaction_events(on_interaction);
+async fn on_event(
+    _event: SlackPushEventCallback,
+    _client: std::sync::Arc<SlackHyperClient>,
+    _states: SlackClientEventsUserState,
+) -> UserCallbackResult<()> {
+    Ok(())
+}
+
+type Inbox = tokio::sync::mpsc::UnboundedReceiver<SlackInteractionEvent>;
+
+/// A connected listener, and the interactions it hears.
+async fn listen(slack: &Slack) -> (SlackClientSocketModeListener<SlackClientHyperHttpsConnector>, Inbox) {
+    let client = std::sync::Arc::new(morphism(slack));
+    let (heard, inbox) = tokio::sync::mpsc::unbounded_channel::<SlackInteractionEvent>();
+    let callbacks =
+        SlackSocketModeListenerCallbacks::new().with_interaction_events(on_interaction).with_push_events(on_event);
     let environment = std::sync::Arc::new(SlackClientEventsListenerEnvironment::new(client).with_user_state(heard));
     let config = SlackClientSocketModeConfig::new().with_max_connections_count(1);
     let listener = SlackClientSocketModeListener::new(&config, environment, callbacks);
     listener.listen_for(&SlackApiToken::new("xapp-askd-sim".into())).await.expect("opened");
     listener.start().await;
-    let connected = || (slack.sockets() == 1).then_some(());
-    slack.wait_for(SOON, connected).await.expect("connected");
+    slack.wait_for(SOON, || (slack.sockets() == 1).then_some(())).await.expect("connected");
+    (listener, inbox)
+}
+
+#[tokio::test]
+async fn slack_morphism_listens_on_sockets_and_comes_back() {
+    let slack = slack(|_| {}).await;
+    let (listener, mut inbox) = listen(&slack).await;
     let ts = post_form(&slack).await;
     let delivery = slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent");
     assert!(delivery.socket && delivery.acknowledged);
@@ -284,9 +336,22 @@ async fn slack_morphism_listens_on_sockets_and_comes_back() {
     assert!(
         matches!(event, SlackInteractionEvent::BlockActions(event) if event.actions.as_ref().is_some_and(|actions| actions.len() == 1))
     );
-    let opened = || slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
     slack.disconnect(Goodbye::Refresh);
-    slack.wait_for(SOON, || (opened() >= 2 && slack.sockets() == 1).then_some(())).await.expect("came back");
+    slack
+        .wait_for(SOON, || (slack.sockets_ever() == 2 && slack.sockets() == 1).then_some(()))
+        .await
+        .expect("came back");
     assert!(slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent").acknowledged);
+    listener.shutdown().await;
+}
+
+#[tokio::test]
+async fn slack_morphisms_stock_listener_acknowledges_what_it_cannot_read() {
+    let slack = slack(|config| config.enterprise_install = Some("E0ASKD".into())).await;
+    let (listener, mut inbox) = listen(&slack).await;
+    let ts = post_form(&slack).await;
+    let delivery = slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent");
+    assert!(delivery.acknowledged, "Slack believes that the click arrived");
+    assert!(inbox.try_recv().is_err(), "and it did not: hence a listener of our own");
     listener.shutdown().await;
 }

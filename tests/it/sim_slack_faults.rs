@@ -112,3 +112,54 @@ async fn stamps_are_unique_and_rise() {
     assert_eq!(stamps.len(), 20);
     assert!(stamps.windows(2).all(|pair| pair[0] < pair[1] && pair[1].len() == 17), "{stamps:?}");
 }
+
+/// Whether an error is what is expected.
+type Judge = fn(&slack_morphism::errors::SlackClientError) -> bool;
+
+/// What the client of the daemon makes of each fault: the table by which it must decide whether to post again.
+#[tokio::test]
+async fn what_slack_morphism_makes_of_faults() {
+    use slack_morphism::errors::SlackClientError;
+    use slack_morphism::prelude::*;
+    let slack = slack(|_| {}).await;
+    let client = crate::sim_slack::morphism(&slack);
+    let token = SlackApiToken::new("xoxb-askd-sim".into());
+    let session = client.open_session(&token);
+    let faults: [(FaultKind, Judge); 7] = [
+        (
+            FaultKind::Status(503),
+            |error| matches!(error, SlackClientError::HttpError(error) if error.status_code == 503),
+        ),
+        (
+            FaultKind::Redirect("http://127.0.0.1:9/".into()),
+            |error| matches!(error, SlackClientError::HttpError(error) if error.status_code == 302),
+        ),
+        (
+            FaultKind::RateLimited(3),
+            |error| matches!(error, SlackClientError::RateLimitError(error) if error.retry_after == Some(Duration::from_secs(3))),
+        ),
+        (
+            FaultKind::Error("fatal_error".into()),
+            |error| matches!(error, SlackClientError::ApiError(error) if error.code == "fatal_error"),
+        ),
+        // These three are the unknown ones: it may or may not have been posted.
+        (FaultKind::ResetBefore, |error| matches!(error, SlackClientError::HttpProtocolError(_))),
+        (FaultKind::ResetAfter, |error| matches!(error, SlackClientError::HttpProtocolError(_))),
+        (FaultKind::Truncate, |error| matches!(error, SlackClientError::SystemError(_))),
+    ];
+    for (kind, expected) in faults {
+        slack.faults().next("chat.postMessage", kind.clone(), 1);
+        // Blocks as plain JSON, and an answer read as plain JSON.
+        let sent: Result<Value, _> = session.http_session_api.http_post("chat.postMessage", &post(), None).await;
+        let error = sent.expect_err("a fault");
+        assert!(expected(&error), "{kind:?}: {error:?}");
+    }
+    assert_eq!(slack.calls().len(), 7, "it never tries again by itself");
+    let sent: Value = session.http_session_api.http_post("chat.postMessage", &post(), None).await.expect("posted");
+    assert!(sent["ts"].is_string());
+    let wrong = json!({"channel": "C0AGENTS", "text": "x", "blocks": [{"type": "bogus"}]});
+    let sent: Result<Value, _> = session.http_session_api.http_post("chat.postMessage", &wrong, None).await;
+    let Err(SlackClientError::ApiError(refused)) = sent else { panic!("not refused: {sent:?}") };
+    let problem = "unsupported type: bogus [json-pointer:/blocks/0/type]".to_owned();
+    assert_eq!((refused.code.as_str(), refused.errors), ("invalid_blocks", Some(vec![problem])));
+}

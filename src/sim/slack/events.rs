@@ -48,7 +48,11 @@ impl Shared {
     }
 
     fn send_event(self: &Arc<Self>, event: &Value) {
-        let nowhere = self.state().events_url.is_none() && !self.socket_mode();
+        // An app in Socket Mode without a socket is not nowhere: its events are tried again.
+        let nowhere = {
+            let state = self.state();
+            state.events_url.is_none() && state.sockets.ever() == 0
+        };
         if !self.config.message_events || nowhere {
             return;
         }

@@ -273,6 +273,12 @@ impl Slack {
         self.shared.sockets()
     }
 
+    /// How many sockets were ever connected.
+    #[must_use]
+    pub fn sockets_ever(&self) -> u64 {
+        self.shared.state().sockets.ever()
+    }
+
     /// Tells all sockets to go, or just drops them.
     pub fn disconnect(&self, how: Goodbye) {
         let order = match how {

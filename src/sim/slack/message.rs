@@ -169,8 +169,9 @@ fn typed(text: &str) -> Value {
 }
 
 impl Message {
-    /// State of the message's elements on the screen of this person.
-    pub(super) fn state_for(&self, user: &str) -> Value {
+    /// State of the message's elements on the screen of this person, as `state.values` of a payload has it.
+    #[must_use]
+    pub fn state_for(&self, user: &str) -> Value {
         state_values(&self.blocks, |spot| {
             let key = (user.to_owned(), spot.block_id.clone(), spot.action_id.clone());
             self.drafts.get(&key).cloned()
@@ -215,7 +216,7 @@ impl Message {
         wire
     }
 
-    /// Label of a button, by its `action_id`, where the message has it: for tests that look for what people see.
+    /// Whether people see an element of this `action_id`.
     #[must_use]
     pub fn has_action(&self, action_id: &str) -> bool {
         spots(&self.blocks).iter().any(|spot| spot.action_id == action_id)

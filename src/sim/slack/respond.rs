@@ -82,7 +82,8 @@ fn apply(
     }
     if body["replace_original"] == true {
         let message = state.message(&url.channel, &url.ts).ok_or("message_not_found")?;
-        shared.edit(message, text, blocks);
+        // Unlike an edit, this replaces the whole.
+        shared.edit(message, text, Some(blocks.unwrap_or_default()));
         return Ok(None);
     }
     let in_channel = body["response_type"] == "in_channel";

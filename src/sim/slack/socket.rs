@@ -1,7 +1,7 @@
 //! Socket Mode: tickets, sockets, envelopes and their acknowledgements.
 //!
-//! Each payload goes to one socket, in turn; up to ten may be connected (documentation). What Slack does with an eleventh is not documented: here it is told
-//! `too_many_websockets` and closed. Interactions that are not acknowledged are not sent again; events are, by `deliver`. Called by the router and by `deliver`.
+//! Each payload goes to one socket, in turn; up to ten may be connected (documentation). An eleventh is told
+//! `too_many_websockets`, a reason that clients report, and closed. Interactions that are not acknowledged are not sent again; events are, by `deliver`. Called by the router and by `deliver`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,6 +33,11 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
+    /// How many were ever connected: more than none means that the app uses Socket Mode.
+    pub(super) fn ever(&self) -> u64 {
+        self.count
+    }
+
     /// How many are connected.
     pub(super) fn connected(&self) -> usize {
         self.lines.len()

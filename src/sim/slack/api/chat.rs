@@ -1,7 +1,8 @@
 //! `chat.*`: posting, editing, deleting, private notes.
 //!
 //! Limits of text: 40,000 characters for a post, 4,000 for an edit (documentation of each method); the documentation also speaks of truncation, here both
-//! are refused with `msg_too_long`. Called by the dispatcher and, for its common parts, by `response_url`.
+//! are refused with `msg_too_long`. In an edit, blocks and metadata that are not given stay, an empty list or object takes them away (comments of the official
+//! clients): text alone does not change what people see of a message with blocks. Called by the dispatcher and, for its common parts, by `response_url`.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ fn checked_text(args: &Args, max: usize) -> Result<Option<String>, Failure> {
     if text.as_ref().is_some_and(|text| text.chars().count() > max) {
         return Err(Failure::new("msg_too_long"));
     }
-    Ok(text)
+    Ok(text.filter(|text| !text.trim().is_empty()))
 }
 
 /// `{event_type, event_payload}`, else `metadata_must_be_sent_with_json`'s kin `invalid_metadata_format`.
@@ -128,7 +129,8 @@ impl Shared {
         let ts = args.required("ts")?;
         let blocks = checked_blocks(args)?;
         let text = checked_text(args, MAX_UPDATE_TEXT)?;
-        let metadata = checked_metadata(args)?;
+        let no_metadata = args.json("metadata") == Some(Ok(json!({})));
+        let metadata = if no_metadata { None } else { checked_metadata(args)? };
         let (before, message) = {
             let mut state = self.state();
             writable(&state, &id)?;
@@ -144,7 +146,7 @@ impl Shared {
             }
             let before = message.wire(&self.config, true);
             self.edit(message, text, blocks);
-            if metadata.is_some() {
+            if metadata.is_some() || no_metadata {
                 message.metadata = metadata;
             }
             (before, message.clone())
@@ -153,20 +155,16 @@ impl Shared {
         Ok(json!({"channel": id, "ts": ts, "text": message.text, "message": message.wire(&self.config, true)}))
     }
 
-    /// Puts new content into a message. Text without blocks takes the blocks away; blocks without text keep the old fallback.
+    /// Puts new content into a message. What is `None` stays as it is: text alone changes only the fallback of a message with blocks.
     pub(in crate::sim::slack) fn edit(&self, message: &mut Message, text: Option<String>, blocks: Option<Vec<Value>>) {
-        let only_text = text.is_some() && blocks.is_none();
         if let Some(text) = text {
             message.text = text;
         }
         if let Some(mut blocks) = blocks {
             crate::sim::slack::message::complete(&mut blocks, &self.chance);
             message.blocks = blocks;
-        } else if only_text {
-            message.blocks.clear();
         }
-        let now = self.clock.now();
-        message.edited = Some(format!("{}.000000", now.as_secs()));
+        message.edited = Some(format!("{}.000000", self.clock.now().as_secs()));
         message.edits += 1;
         message.warnings.clear();
     }

@@ -134,8 +134,9 @@ impl Shared {
         let replies: Vec<&Message> = state
             .messages
             .iter()
-            .filter(|reply| reply.channel == message.channel && !reply.deleted && reply.only_for.is_none())
+            // First what is cheap and mostly false: few messages are replies.
             .filter(|reply| reply.thread_ts.as_deref() == Some(message.ts.as_str()))
+            .filter(|reply| reply.channel == message.channel && !reply.deleted && reply.only_for.is_none())
             .collect();
         if let Some(last) = replies.last() {
             let mut users: Vec<&str> = replies.iter().map(|reply| reply.user.as_str()).collect();

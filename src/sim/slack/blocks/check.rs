@@ -196,7 +196,11 @@ impl Check {
             (Some(other), _) => self.problem(&format!("{at}/type"), format!("unsupported type: {other}")),
             (None, _) => self.problem(at, "missing required field: type"),
         }
-        self.required_string(at, map, "text", max);
+        let text = self.required_string(at, map, "text", max);
+        // Users report that spaces alone count as nothing.
+        if text.is_some_and(|text| !text.is_empty() && text.trim().is_empty()) {
+            self.problem(&format!("{at}/text"), "must be more than 0 characters");
+        }
         self.boolean(at, map, "emoji");
         self.boolean(at, map, "verbatim");
     }

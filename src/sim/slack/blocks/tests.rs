@@ -283,6 +283,8 @@ fn what_must_be_there_and_what_must_not() {
     assert_eq!(wrong(&json!({"type": "section"})), "must define either `text` or `fields` [json-pointer:/blocks/0]");
     assert_eq!(wrong(&json!({"type": "header"})), "missing required field: text [json-pointer:/blocks/0]");
     assert_eq!(wrong(&json!({"type": "header", "text": "x"})), "must provide an object [json-pointer:/blocks/0/text]");
+    let blank = json!({"type": "header", "text": {"type": "plain_text", "text": " \n"}});
+    assert_eq!(wrong(&blank), "must be more than 0 characters [json-pointer:/blocks/0/text/text]");
     let disabled = actions(&json!([button(&json!({"disabled": true}))]));
     assert_eq!(wrong(&disabled), "invalid additional property: disabled [json-pointer:/blocks/0/elements/0]");
     let style = actions(&json!([button(&json!({"style": "default"}))]));

@@ -42,6 +42,12 @@ pub(crate) struct Make {
     pub(crate) slack: String,
     /// `[groups.*]` and whatever else.
     pub(crate) groups: String,
+    /// More keys of `[http]`.
+    pub(crate) http: String,
+    /// Where the webhooks are, if not beside the inbox.
+    pub(crate) webhooks: Option<String>,
+    /// Whether to wait until people's doings come in.
+    pub(crate) waits: bool,
 }
 
 impl Make {
@@ -55,7 +61,8 @@ impl Make {
             Mode::Http => format!("signing_secret = \"{SIGNING_SECRET}\"\n"),
             Mode::Socket => format!("app_token = \"{APP_TOKEN}\"\n"),
         };
-        Self { mode, sim, slack: format!("bot_token = \"{BOT_TOKEN}\"\n{door}pace = \"0s\"\n"), groups }
+        let slack = format!("bot_token = \"{BOT_TOKEN}\"\n{door}pace = \"0s\"\n");
+        Self { mode, sim, slack, groups, http: String::new(), webhooks: None, waits: true }
     }
 
     pub(crate) fn sim(mut self, change: impl FnOnce(&mut Config)) -> Self {
@@ -73,11 +80,13 @@ impl Make {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
         let url = format!("http://127.0.0.1:{port}");
         let mut sim = self.sim;
-        sim.interactivity_url = Some(format!("{url}/slack/interactions"));
+        let webhooks = self.webhooks.unwrap_or_else(|| url.clone());
+        sim.interactivity_url = Some(format!("{webhooks}/slack/interactions"));
         let slack = Slack::start(sim).await.expect("a stand-in");
         let config = format!(
-            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n[slack]\napi_url = \"{}\"\n{}\n{}",
+            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n{}[slack]\napi_url = \"{}\"\n{}\n{}",
             folder.path().join("data").display(),
+            self.http,
             slack.api_url(),
             self.slack,
             self.groups
@@ -85,8 +94,11 @@ impl Make {
         write(&folder.path().join("askd.toml"), config.as_bytes());
         let mut world = World { slack, folder, url, child: None };
         world.serve().await;
+        if !self.waits {
+            return world;
+        }
         if self.mode == Mode::Http {
-            let events = format!("{}/slack/events", world.url);
+            let events = format!("{webhooks}/slack/events");
             world.slack.set_events_url(&events).await.expect("the challenge is echoed");
         } else {
             world.slack.wait_for(SOON, || (world.slack.sockets() > 0).then_some(())).await.expect("a socket");
@@ -142,6 +154,11 @@ impl World {
             assert!(ended.is_none() && began.elapsed() < SOON, "askd does not get ready: {ended:?}\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("it runs")
     }
 
     /// `kill -9`.
@@ -238,7 +255,7 @@ impl World {
     }
 
     /// Every file of the asks, byte for byte.
-    pub(crate) fn store(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         for kind in ["pending_questions", "settled"] {
             let mut folders = vec![self.state().join(kind)];
@@ -247,13 +264,19 @@ impl World {
                     let path = entry.path();
                     if path.is_dir() {
                         folders.push(path);
-                    } else {
-                        files.insert(path.clone(), std::fs::read(path).unwrap_or_default());
+                    } else if path.extension().is_some_and(|extension| extension == "json") {
+                        files.insert(path.clone(), std::fs::read_to_string(path).unwrap_or_default());
                     }
                 }
             }
         }
         files
+    }
+
+    /// Waits until this is in a file of the asks.
+    pub(crate) async fn stored(&self, text: &str) {
+        let found = || self.store().values().any(|file| file.contains(text)).then_some(());
+        until(&format!("{text} to be stored"), SOON, found).await;
     }
 
     /// Waits until nothing is owed to anybody any more.

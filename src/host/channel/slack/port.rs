@@ -61,14 +61,17 @@ impl Slack {
         };
         for (part, text) in texts.iter().enumerate().filter(|(part, _)| !shown.texts.contains(part)) {
             let said = json!({"ask": ask.id.to_string(), "part": part.to_string()});
-            match self.say(chat, text, TEXT, &said).await {
-                Ok(_) => {}
-                // Whether this text is there will be seen; the card certainly is not.
-                Err(CallError::Unknown(_)) => return Err(again),
-                Err(error) => return Err(posted(&error)),
-            }
-            if self.0.pace.after(chat, until).await.is_err() {
-                return Err(again);
+            loop {
+                let said = self.say(chat, text, TEXT, &said).await;
+                // Waits for what Slack asks for, too, if that is not too long.
+                let in_time = self.0.pace.after(chat, until).await.is_ok();
+                match said {
+                    Ok(_) if in_time => break,
+                    Err(CallError::Limited(_)) if in_time => {}
+                    // Whether this text is there will be seen; the card certainly is not.
+                    Ok(_) | Err(CallError::Unknown(_)) => return Err(again),
+                    Err(error) => return Err(posted(&error)),
+                }
             }
         }
         Ok(())

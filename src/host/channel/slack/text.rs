@@ -17,13 +17,14 @@ pub(super) fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Only what can be seen, with line breaks.
+/// Only what can be seen, with line breaks; empty lines one at a time, so that nothing is pushed out of sight.
 fn seen(text: &str) -> String {
     let mut seen = String::with_capacity(text.len());
     let mut marks = 0;
-    for c in text.chars() {
+    for c in text.trim().chars() {
         marks = if combines(c) { marks + 1 } else { 0 };
         match c {
+            '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' if seen.ends_with("\n\n") => {}
             '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' => seen.push('\n'),
             '\t' => seen.push(' '),
             '\r' | '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => {}
@@ -34,7 +35,8 @@ fn seen(text: &str) -> String {
             c => seen.push(c),
         }
     }
-    seen
+    // What cannot be seen at all has to be seen.
+    if seen.trim().is_empty() { MARK.to_string() } else { seen }
 }
 
 fn combines(c: char) -> bool {
@@ -47,9 +49,7 @@ fn combines(c: char) -> bool {
 
 /// For `plain_text` objects, in which Slack looks for nothing: one line.
 pub(super) fn line(text: &str) -> String {
-    let line = seen(text).split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-    // An empty text is an error there.
-    if line.is_empty() { MARK.to_string() } else { line }
+    seen(text).split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// For `mrkdwn` objects that say `verbatim`, and for top-level text.

@@ -26,7 +26,8 @@ fn mrkdwn(safe: &str) -> Value {
 
 /// Text that is safe already, in as many sections as it takes.
 pub(super) fn sections(safe: &str) -> Vec<Value> {
-    text::pieces(safe, MAX_SECTION).iter().map(|piece| section(piece)).collect()
+    let pieces = text::pieces(safe, MAX_SECTION);
+    pieces.iter().filter(|piece| !piece.trim().is_empty()).map(|piece| section(piece)).collect()
 }
 
 /// A quiet line.

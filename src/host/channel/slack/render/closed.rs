@@ -53,7 +53,7 @@ fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
     let who = if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) };
     let said = line.strip_suffix(by.called()).filter(|_| matches!(outcome, Outcome::Answered { .. }));
     match said {
-        Some(said) => format!("{}{who}", text::mrkdwn(&shortened(said))),
+        Some(said) => format!("{} {who}", text::mrkdwn(&shortened(said))),
         None => format!("{} by {who}", text::mrkdwn(line)),
     }
 }

@@ -261,6 +261,12 @@ impl Broker {
         self.index().by_request(group, request_id).is_some()
     }
 
+    /// The ask that a message of a chat belongs to, if it is one that was posted.
+    #[must_use]
+    pub fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
+        self.index().by_message(chat, message)
+    }
+
     /// Keeps a copy of a request that could not be asked. Blocks on the disk.
     pub fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.0.store.keep_rejected(group, name, bytes)

@@ -1,7 +1,7 @@
 //! The whole loop with no account and no configuration: a daemon, its inbox, and a scripted agent
 //! that asks through real files. Everything in it is the real thing but the agent.
 
-use crate::agent::{Asking, Folder, Taken, Waited, Waiter, question};
+use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
@@ -13,6 +13,7 @@ use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -126,7 +127,7 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&st
     let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
     say(&format!("The agent asks: {}", asked.join(" / ")));
     let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Folder::open(ipc)?, asking, Clock::system())?;
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, Clock::system(), &Process::new()?)?;
     let answering = async {
         match auto {
             Some(client) => answer(client, &asked, &scene.answer).await,

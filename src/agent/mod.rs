@@ -59,16 +59,17 @@ pub struct Folder {
 
 /// Finds the folder: named, else `ASKD_IPC_DIR`, else the container's, else this host's own.
 pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> Result<Folder, AgentError> {
-    let named = named.map(Path::to_owned).or_else(|| variable("ASKD_IPC_DIR").map(PathBuf::from));
+    let set = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let named = named.map(Path::to_owned).or_else(|| set("ASKD_IPC_DIR"));
     if let Some(path) = named {
         return Folder::open(&path);
     }
     if Path::new(CONTAINER_IPC).is_dir() {
         return Folder::open(Path::new(CONTAINER_IPC));
     }
-    let data = match variable("ASKD__DATA_DIR").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => default_data_dir(variable).map_err(|error| AgentError::NoFolder(error.to_string()))?,
+    let data = match set("ASKD__DATA_DIR") {
+        Some(path) => path,
+        None => default_data_dir(&variable).map_err(|error| AgentError::NoFolder(error.to_string()))?,
     };
     let ipc = data.join("ipc");
     let path = ipc.join(HOST_GROUP);

@@ -185,7 +185,10 @@ impl Waiter {
             return Ok(Look::Ready);
         }
         let now = Instant::now();
-        if !self.is_claimed() && !self.is_waiting_to_be_claimed()? {
+        if self.is_waiting_to_be_claimed()? {
+            // Also again: a daemon that could not store it has put it back.
+            lock(&self.seen).claimed = None;
+        } else {
             self.claimed();
         }
         let Some(claimed) = lock(&self.seen).claimed else {

@@ -260,6 +260,19 @@ pub fn slack_refuses(code: &str, needed: Option<&str>) -> String {
     format!("slack: {code}: {mend}")
 }
 
+/// A rejection without the agent's own texts, which do not belong in a log.
+#[must_use]
+pub fn for_log(rejection: &Rejection) -> String {
+    match rejection {
+        // The parser quotes what it did not expect; where it stood is said after that.
+        Rejection::Malformed { why } => {
+            let at = why.rfind(" at line ").map_or("", |at| &why[at..]);
+            format!("Error: the request file is not what it should be{at} (the response says more)")
+        }
+        other => self::rejection(other),
+    }
+}
+
 /// What the agent's side says when nobody takes its request. *Exact* but for the counts.
 #[must_use]
 pub fn not_claimed(attempt: u32, retries: u8) -> String {

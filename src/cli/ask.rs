@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What `renderTimeout` is if nobody says.
 const RENDER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,6 +70,19 @@ pub(super) struct AskCommand {
     keep: bool,
 }
 
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Exit> {
+        let listen = |kind| signal(kind).context("cannot listen for signals").map_err(Exit::from);
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+}
+
 /// What came of waiting.
 enum Ended {
     Waited(Waited),
@@ -80,16 +93,17 @@ impl AskCommand {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         super::log("warn", false)?;
         let asking = self.asking()?;
-        let environment = |name: &str| std::env::var(name).ok();
-        let folder = find(self.ipc.as_deref(), environment).map_err(|error| Exit::new(FAILED, error))?;
+        let folder = find(self.ipc.as_deref(), super::variable).map_err(|error| Exit::new(FAILED, error))?;
         let runtime = super::small_runtime()?;
         runtime.block_on(async {
             let place = folder.path().display().to_string();
             let clock = Clock::system();
             let process = Process::new().map_err(|error| Exit::new(FAILED, error))?;
+            // Before the request is written: whoever is killed early must not leave a question behind.
+            let signals = Signals::listen()?;
             let waiter = Waiter::ask(Arc::new(folder), asking, clock.clone(), &process);
             let waiter = waiter.map_err(|error| Exit::new(FAILED, error))?;
-            match self.wait(&waiter, &clock).await? {
+            match self.wait(&waiter, &clock, signals).await? {
                 Ended::Waited(Waited::Taken(taken)) => self.tell(*taken),
                 Ended::Waited(Waited::NotClaimed) => Err(Exit::new(
                     5,
@@ -152,9 +166,7 @@ impl AskCommand {
     }
 
     /// Waits for the outcome or a signal, saying on a terminal how long is left.
-    async fn wait(&self, waiter: &Waiter, clock: &Clock) -> Result<Ended, Exit> {
-        let listen = |kind| signal(kind).context("cannot listen for signals").map_err(Exit::from);
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    async fn wait(&self, waiter: &Waiter, clock: &Clock, mut signals: Signals) -> Result<Ended, Exit> {
         let terminal = std::io::stderr().is_terminal();
         let mut second = tokio::time::interval(Duration::from_secs(1));
         let waiting = waiter.wait();
@@ -162,8 +174,8 @@ impl AskCommand {
         let ended = loop {
             tokio::select! {
                 end = &mut waiting => break end.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
-                _ = interrupt.recv() => break Ok(Ended::Interrupted),
-                _ = terminate.recv() => break Ok(Ended::Interrupted),
+                _ = signals.interrupt.recv() => break Ok(Ended::Interrupted),
+                _ = signals.terminate.recv() => break Ok(Ended::Interrupted),
                 _ = second.tick(), if terminal => progress(waiter, clock),
             }
         };
@@ -190,14 +202,28 @@ impl AskCommand {
     }
 
     fn tell(&self, taken: Taken) -> Result<ExitCode, Exit> {
-        let response = &taken.response;
-        let code = exit_code(response);
+        let code = exit_code(&taken.response);
+        if let Err(error) = self.print(&taken.response, code) {
+            // Nobody has read it: it stays where whoever looks for it finds it.
+            let kept = taken.put_back().map_or("it is lost", |()| "the response stays in responses/");
+            return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
+        }
+        let error = taken.response.error.clone();
+        taken.done().context("cannot delete the response").map_err(Exit::from)?;
+        match (code, error) {
+            (0, _) => Ok(ExitCode::SUCCESS),
+            (code, Some(error)) if !self.json => Err(Exit::new(code, error)),
+            (code, _) => Ok(ExitCode::from(code)),
+        }
+    }
+
+    fn print(&self, response: &ResponseFile, code: u8) -> anyhow::Result<()> {
         if self.json {
-            let mut whole = serde_json::to_value(&response.result).context("the result").map_err(Exit::from)?;
+            let mut whole = serde_json::to_value(&response.result)?;
             if let (Some(error), Some(object)) = (&response.error, whole.as_object_mut()) {
                 object.insert("error".to_owned(), error.clone().into());
             }
-            say(&serde_json::to_string_pretty(&whole).context("the result").map_err(Exit::from)?)?;
+            say(&serde_json::to_string_pretty(&whole)?)?;
         } else if code == 0 {
             for (_, answer) in &response.result.answers.0 {
                 match answer {
@@ -206,13 +232,7 @@ impl AskCommand {
                 }
             }
         }
-        let error = response.error.clone();
-        taken.done().context("cannot delete the response").map_err(Exit::from)?;
-        match (code, error) {
-            (0, _) => Ok(ExitCode::SUCCESS),
-            (code, Some(error)) if !self.json => Err(Exit::new(code, error)),
-            (code, _) => Ok(ExitCode::from(code)),
-        }
+        Ok(())
     }
 }
 

@@ -155,3 +155,14 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
+
+/// The environment; where it says nothing of the data folder, the settings of this host do.
+fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+    #[cfg(feature = "host")]
+    if value.is_none() && name == "ASKD__DATA_DIR" {
+        let settings = crate::host::settings::Settings::load(&[]).ok()?;
+        return settings.data_dir.to_str().map(str::to_owned);
+    }
+    value
+}

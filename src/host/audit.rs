@@ -1,11 +1,12 @@
 //! The audit log: one JSON object a line, `state/audit/<date>.jsonl`, append-only, never with question
-//! or answer text. A line may stand there twice after a crash (same ask, same `what`, same `at`).
+//! or answer text. What a crash kept from being noted is noted at the next start.
 //!
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
 use crate::ask::{Ask, Fact, Outcome, Person, Refusal, Stage, Time, Via};
 use crate::ipc::wire::{status, time_text};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -20,6 +21,10 @@ pub struct Audit {
     keep: Duration,
     day: Mutex<Option<(String, File)>>,
 }
+
+/// What stands in the files of some days, read once.
+#[derive(Debug, Default)]
+pub struct Lines(HashMap<String, HashSet<String>>);
 
 /// One line.
 #[derive(Debug, Default, Serialize)]
@@ -52,6 +57,29 @@ impl Audit {
         Ok(Self { folder, keep, day: Mutex::new(None) })
     }
 
+    /// Notes what a crash may have kept from being noted: not again, if it stands there already.
+    pub fn fact_once(&self, known: &mut Lines, ask: &Ask, fact: &Fact, now: Time) {
+        let at = if let (Fact::Settled, Stage::Settled { at, .. }) = (fact, &ask.stage) { *at } else { ask.created_at };
+        let what = if matches!(fact, Fact::Settled) { settled_line(ask, Line::default(), at).0.what } else { "asked" };
+        let date = date(at);
+        let lines = known.0.entry(date).or_insert_with_key(|date| self.read(date));
+        if !lines.contains(&format!("{} {what}", ask.id)) {
+            self.fact(ask, fact, now);
+        }
+    }
+
+    /// What stands in a day's file: asks and what happened to them.
+    fn read(&self, date: &str) -> HashSet<String> {
+        #[derive(Deserialize)]
+        struct Known {
+            ask: String,
+            what: String,
+        }
+        let text = std::fs::read_to_string(self.folder.join(format!("{date}.jsonl"))).unwrap_or_default();
+        let known = text.lines().filter_map(|line| serde_json::from_str::<Known>(line).ok());
+        known.map(|line| format!("{} {}", line.ask, line.what)).collect()
+    }
+
     /// Notes what happened to an ask.
     pub fn fact(&self, ask: &Ask, fact: &Fact, now: Time) {
         let channel = |route: &usize| ask.rules.routes.get(*route).map(|route| route.channel.name());
@@ -67,7 +95,7 @@ impl Audit {
                 (Line { what: "asked", request_id: first, questions, ..line }, ask.created_at)
             }
             Fact::Joined(id) => (Line { what: "joined", request_id: Some(id.as_str()), ..line }, now),
-            Fact::WaiterWithdrawn(id) => (Line { what: "withdrawn", request_id: Some(id.as_str()), ..line }, now),
+            Fact::WaiterWithdrawn(id) => (Line { what: "call_withdrawn", request_id: Some(id.as_str()), ..line }, now),
             Fact::Posted { route, attempt } => {
                 (Line { what: "posted", channel: channel(route), attempt: Some(*attempt), ..line }, now)
             }
@@ -80,7 +108,14 @@ impl Audit {
                 );
                 (Line { what: "not_shown", channel: channel(route), attempt: Some(*attempt), ..line }, now)
             }
-            Fact::Settled => settled_line(ask, line, now),
+            Fact::Settled => {
+                let (line, at) = settled_line(ask, line, now);
+                tracing::info!(
+                    ask = %ask.id, group = %ask.group, request_id = first, channel = line.channel, status = line.status,
+                    reason = line.reason, "Pending question resolved"
+                );
+                (line, at)
+            }
             Fact::Delivered(id) => (Line { what: "delivered", request_id: Some(id.as_str()), ..line }, now),
             Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),
         };
@@ -113,7 +148,7 @@ impl Audit {
     }
 
     fn append(&self, json: &str, now: Time) -> io::Result<()> {
-        let date = time_text(now).chars().take(10).collect::<String>();
+        let date = date(now);
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         let file = match &mut *day {
             Some((open, file)) if *open == date => file,
@@ -129,7 +164,7 @@ impl Audit {
     }
 
     fn drop_old(&self, now: Time) -> io::Result<()> {
-        let oldest: String = time_text(now - self.keep).chars().take(10).collect();
+        let oldest = date(now - self.keep);
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let old = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|date| date < oldest.as_str());
@@ -139,6 +174,11 @@ impl Audit {
         }
         Ok(())
     }
+}
+
+/// The day a file is named after.
+fn date(time: Time) -> String {
+    time_text(time).chars().take(10).collect()
 }
 
 fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time) {
@@ -156,9 +196,6 @@ fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time)
         Outcome::Undelivered { .. } => "undeliverable",
     };
     let channel = by.map(|by| by.via).map(Via::name);
-    tracing::info!(
-        ask = %ask.id, group = %ask.group, channel, status, reason, "Pending question resolved"
-    );
     let by = by.map(|by| by.id.as_str());
     (Line { what, channel, by, status: Some(status), reason: Some(reason), ..line }, *at)
 }

@@ -41,7 +41,11 @@ pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) 
         Err(error) => return Err(error),
     }
     crash_point("deliver.published");
-    dir.remove(&status_name(request_id)).map(drop)
+    // Published is published: a status that cannot be removed is only untidy.
+    if let Err(error) = dir.remove(&status_name(request_id)) {
+        tracing::warn!(group = %group, request_id = %request_id, %error, "a status file cannot be removed");
+    }
+    Ok(())
 }
 
 /// Tells every waiter of an undecided ask where it is.

@@ -8,14 +8,19 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::serve::ListenerExt as _;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// The names under which the server may be asked for: a page of another name that was bent to our
 /// address (DNS rebinding) does not get in.
@@ -68,21 +73,72 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop`, and finishes what is in flight. `webhooks` are signed by whoever sends them: they need no
-/// guard of names, which a tunnel or proxy would only trip over.
+/// Serves until `stop`, and finishes what is in flight. What is `open` needs no guard of names, which a tunnel, a
+/// proxy or a probe would only trip over: webhooks are signed by whoever sends them, and health is no secret.
 pub async fn serve(
     listener: TcpListener,
     http: &Http,
     routes: Router,
-    webhooks: Router,
+    open: Router,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
-    let health = Router::new().route("/healthz", get(|| async { "ok\n" }));
-    let app = guarded(routes, hosts).merge(webhooks).merge(health);
-    // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await
+    let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut connection = http1::Builder::new();
+    connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    while let Some((stream, place)) = next(&listener, &places, &stop).await {
+        // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
+        drop(stream.set_nodelay(true));
+        let service = TowerToHyperService::new(app.clone());
+        let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            // A connection that ends badly concerns nobody but whoever held it.
+            let _ended = serving.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    tokio::select! {
+        () = graceful.shutdown() => {}
+        () = tokio::time::sleep(GRACE) => tracing::warn!("connections that did not end were cut off"),
+    }
+    Ok(())
+}
+
+/// How long somebody may take to send the head of a request, and between two pieces of its body.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at a time; more wait. Each open page of the inbox holds one.
+const MAX_CONNECTIONS: usize = 256;
+/// How long requests in flight have when the daemon stops.
+const GRACE: Duration = Duration::from_secs(5);
+/// Pause when no connection can be accepted (no file handles left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The next connection, and its place among those that are served; `None` when it is time to stop.
+async fn next(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+    stop: &CancellationToken,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let accept = async {
+        let place = Arc::clone(places).acquire_owned().await.ok()?;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((stream, place)),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        accepted = accept => accepted,
+        () = stop.cancelled() => None,
+    }
 }
 
 fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {

@@ -128,7 +128,8 @@ impl Daemon {
     /// Runs until `stop`, finishes what is in flight, and loses nothing.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
-        let routes = inbox.routes().merge(readiness(self.broker.clone(), stop.clone()));
+        let routes = inbox.routes();
+        let health = health(self.broker.clone(), stop.clone());
         let mut webhooks = Router::new();
         if let Some(slack) = &self.slack {
             slack.start(&self.broker);
@@ -138,9 +139,9 @@ impl Daemon {
         let looking = tokio::spawn(intake.run(stop.clone()));
         let http = &self.settings.http;
         let served = match self.webhooks {
-            None => http::serve(self.listener, http, routes, webhooks, stop.clone()).await,
+            None => http::serve(self.listener, http, routes, health.merge(webhooks), stop.clone()).await,
             Some(apart) => {
-                let inbox = http::serve(self.listener, http, routes, Router::new(), stop.clone());
+                let inbox = http::serve(self.listener, http, routes, health, stop.clone());
                 let webhooks = http::serve(apart, http, Router::new(), webhooks, stop.clone());
                 tokio::try_join!(inbox, webhooks).map(drop)
             }
@@ -158,8 +159,8 @@ impl Daemon {
     }
 }
 
-/// `/readyz`: whether asks and answers can be taken.
-fn readiness(broker: Broker, stop: CancellationToken) -> Router {
+/// `/healthz`: the process runs. `/readyz`: asks and answers can be taken. Neither needs a token or a name.
+fn health(broker: Broker, stop: CancellationToken) -> Router {
     let ready = move || {
         let (broker, stop) = (broker.clone(), stop.clone());
         async move {
@@ -175,5 +176,5 @@ fn readiness(broker: Broker, stop: CancellationToken) -> Router {
             }
         }
     };
-    Router::new().route("/readyz", get(ready))
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready))
 }

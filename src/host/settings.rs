@@ -667,7 +667,9 @@ fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
 }
 
 fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
-    let Some(file) = file else { return Ok(value.filter(|value| !value.expose_secret().is_empty())) };
+    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
+        return Ok(value.filter(|value| !value.expose_secret().is_empty()));
+    };
     let text = std::fs::read_to_string(file)
         .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;
     let text = text.trim();

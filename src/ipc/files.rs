@@ -205,8 +205,17 @@ impl Dir {
         }
     }
 
-    /// Reads a plain file of at most `limit` bytes.
+    /// Reads a plain file of at most `limit` bytes, in a folder that somebody else can write.
     pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+        self.read_with(name, limit, Names::One)
+    }
+
+    /// The same in a folder of our own, where a second name is only a backup's.
+    pub fn read_own(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+        self.read_with(name, limit, Names::Any)
+    }
+
+    fn read_with(&self, name: &str, limit: usize, names: Names) -> Result<(Vec<u8>, Stamp), ReadError> {
         let pin =
             match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV) {
                 Ok(pin) => pin,
@@ -217,7 +226,7 @@ impl Dir {
                 }
                 Err(error) => return Err(error.into()),
             };
-        let stamp = check(&pin, limit)?;
+        let stamp = check(&pin, limit, names)?;
         // The pinned file itself is opened again, so that nothing can be put in its place.
         let path = format!("/proc/self/fd/{}", pin.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -287,6 +296,15 @@ impl Dir {
         self.publish(temporary, name).map(drop)
     }
 
+    /// Renames within the folder unless there is something of that name: `Ok(false)` then.
+    pub fn rename_unless_there(&self, from: &str, to: &str) -> io::Result<bool> {
+        match renameat_with(&self.0, plain(from)?, &self.0, plain(to)?, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Renames within the folder, without a sync: for what may as well not have happened.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.0, plain(from)?, &self.0, plain(to)?)?)
@@ -317,7 +335,14 @@ impl Dir {
     }
 }
 
-fn check(pin: &OwnedFd, limit: usize) -> Result<Stamp, ReadError> {
+/// How many names a file may have: a second one may be that of a secret elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    One,
+    Any,
+}
+
+fn check(pin: &OwnedFd, limit: usize, names: Names) -> Result<Stamp, ReadError> {
     let stat = fstat(pin).map_err(io::Error::from)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
@@ -326,7 +351,7 @@ fn check(pin: &OwnedFd, limit: usize) -> Result<Stamp, ReadError> {
         FileType::Fifo => return Err(ReadError::NotPlain("a FIFO")),
         _ => return Err(ReadError::NotPlain("a device or socket")),
     }
-    if stat.st_nlink != 1 {
+    if names == Names::One && stat.st_nlink != 1 {
         return Err(ReadError::NotPlain("it has a second name, or none any more"));
     }
     let stamp = Stamp::of(&stat);

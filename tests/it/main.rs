@@ -31,3 +31,4 @@ mod slack_refusals;
 mod slack_round;
 mod slack_world;
 mod timing;
+mod troubles;

@@ -442,9 +442,10 @@ impl Ask {
     #[must_use]
     pub fn deadline(&self) -> Time {
         match &self.stage {
-            Stage::Settled { at, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*at + self.rules.keep),
+            Stage::Settled { at, .. } if self.owes_nothing() => *at + self.rules.keep,
+            // What is owed is tried until it is done, however long that takes.
+            Stage::Settled { .. } | Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
             Stage::Open { answer_by, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*answer_by),
-            Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
         }
     }
 

@@ -111,6 +111,15 @@ impl Index {
         }
     }
 
+    /// Takes back an ask that could not be stored: it was never asked, and does not count.
+    pub(super) fn take_back(&mut self, ask: &Ask) {
+        let asked = &mut self.counts(&ask.group).asked;
+        if let Some(at) = asked.iter().rposition(|at| *at == ask.created_at) {
+            asked.remove(at);
+        }
+        self.remove(ask);
+    }
+
     /// Drops an ask.
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(entry) = self.asks.remove(&ask.id) else { return };

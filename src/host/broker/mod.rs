@@ -12,9 +12,9 @@ mod submit;
 
 pub use submit::Submitted;
 
-use crate::ask::{Ask, AskId, Effect, Event, Group, Refusal, RequestId, ShortId, Step, Time};
+use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Step, Time};
 use crate::clock::Clock;
-use crate::host::audit::Audit;
+use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::folders::Folders;
 use crate::host::settings::Settings;
@@ -93,6 +93,8 @@ struct Job {
     event: Event,
     /// Whoever wants to know; without it the event is ours and is tried until it is stored.
     done: Option<Done>,
+    /// How long to wait before it is tried again.
+    pause: Duration,
 }
 
 impl Broker {
@@ -107,7 +109,7 @@ impl Broker {
     ) -> Result<Self, StoreError> {
         let Scan { pending, settled, corrupt } = store.scan()?;
         for (file, why) in corrupt {
-            tracing::error!(file = %file.display(), %why, "the record of an ask is damaged; it was moved aside (.corrupt)");
+            tracing::error!(file = %file.display(), %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }
         let mut index = Index::default();
         for ask in pending.iter().chain(&settled) {
@@ -127,8 +129,9 @@ impl Broker {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }));
+        let mut known = Lines::default();
         for ask in pending {
-            broker.resume(ask);
+            broker.resume(ask, &mut known);
         }
         let timer = broker.clone();
         broker.0.tasks.spawn(async move { timer.keep_time().await });
@@ -136,15 +139,16 @@ impl Broker {
     }
 
     /// What an ask still owes after a restart. What has to be in its lane goes through it.
-    fn resume(&self, ask: Ask) {
+    fn resume(&self, ask: Ask, known: &mut Lines) {
         if on("noresume") {
             return;
         }
         let effects = ask.resume();
         let now = self.0.clock.now();
+        self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
         for effect in &effects {
             match effect {
-                Effect::Note(fact) => self.0.audit.fact(&ask, fact, now),
+                Effect::Note(fact) => self.0.audit.fact_once(known, &ask, fact, now),
                 Effect::Retire => self.0.retire(&ask),
                 _ => {}
             }
@@ -155,13 +159,13 @@ impl Broker {
     /// Lets an event happen and says what became of the ask.
     pub async fn happen(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
         let (done, told) = oneshot::channel();
-        self.enqueue(id, Job { event, done: Some(done) });
+        self.enqueue(id, Job { event, done: Some(done), pause: RETRY.0 });
         told.await.unwrap_or(Err(Failure::NotStored))
     }
 
     /// Lets an event of our own happen, sooner or later.
     fn tell(&self, id: AskId, event: Event) {
-        self.enqueue(id, Job { event, done: None });
+        self.enqueue(id, Job { event, done: None, pause: RETRY.0 });
     }
 
     fn enqueue(&self, id: AskId, job: Job) {
@@ -178,43 +182,40 @@ impl Broker {
         }
     }
 
-    async fn run(&self, id: AskId, Job { event, done }: Job) {
-        let mut pause = RETRY.0;
-        loop {
-            let broker = self.clone();
-            let again = event.clone();
-            let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
-            let applied = applied.unwrap_or_else(|panic| Applied::NotStored(panic.to_string()));
-            match applied {
-                Applied::Stepped(step) => {
-                    if let Some(done) = done {
-                        // Whoever asked may have gone; the ask is decided all the same.
-                        let _gone = done.send(Ok(Box::new(step.ask.clone())));
-                    }
-                    self.act(&Arc::new(step.ask), step.effects);
-                }
-                Applied::Same(ask) => {
-                    // A tick that came too early (the clock was set back) has to come again.
-                    self.index().update(&ask);
-                    drop(done.map(|done| done.send(Ok(ask))));
-                }
-                Applied::Refused(refusal, ask) => {
-                    drop(done.map(|done| done.send(Err(Failure::Refused(refusal, ask)))));
-                }
-                Applied::Unknown => drop(done.map(|done| done.send(Err(Failure::Unknown)))),
-                Applied::NotStored(error) if done.is_some() => {
-                    tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
-                    drop(done.map(|done| done.send(Err(Failure::NotStored))));
-                }
-                Applied::NotStored(error) => {
-                    tracing::error!(ask = %id, error, "an event could not be stored; trying again");
-                    if self.pause(&mut pause).await {
-                        continue;
-                    }
-                }
+    async fn run(&self, id: AskId, Job { event, done, mut pause }: Job) {
+        let (broker, again) = (self.clone(), event.clone());
+        let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
+        let told = match applied.unwrap_or_else(|panic| Applied::NotStored(panic.to_string())) {
+            Applied::Stepped(step) => {
+                let ask = Box::new(step.ask.clone());
+                // Whoever asked may have gone; the ask is decided all the same.
+                let _gone = done.map(|done| done.send(Ok(ask)));
+                return self.act(&Arc::new(step.ask), step.effects);
             }
-            return;
-        }
+            Applied::Same(ask) => {
+                // A tick that came too early (the clock was set back) has to come again.
+                self.index().update(&ask);
+                Ok(ask)
+            }
+            Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
+            Applied::Unknown => Err(Failure::Unknown),
+            Applied::NotStored(error) if done.is_some() => {
+                tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
+                Err(Failure::NotStored)
+            }
+            Applied::NotStored(error) => {
+                tracing::error!(ask = %id, error, "an event could not be stored; trying again");
+                // Outside the lane: a person who answers meanwhile is told at once that it is not stored.
+                let broker = self.clone();
+                self.0.tasks.spawn(async move {
+                    if broker.pause(&mut pause).await {
+                        broker.enqueue(id, Job { event, done: None, pause });
+                    }
+                });
+                return;
+            }
+        };
+        let _gone = done.map(|done| done.send(told));
     }
 
     /// Waits before another try; `false` if the daemon is stopping.
@@ -304,23 +305,29 @@ impl Broker {
     }
 
     /// Asks as they are stored: open ones oldest first, settled ones newest first.
-    pub async fn list(&self, which: Which) -> Result<Vec<Ask>, StoreError> {
+    pub async fn list(&self, which: Which) -> Vec<Ask> {
         let ids = match which {
             Which::Open => self.index().open(),
             Which::Settled => self.index().settled(LISTED_SETTLED),
         };
         let broker = self.clone();
         let load = move || {
-            let asks = ids.into_iter().filter_map(|(group, id)| broker.0.store.load(&group, id).transpose());
-            let mut asks = asks.collect::<Result<Vec<Ask>, _>>()?;
+            let mut asks = Vec::with_capacity(ids.len());
+            for (group, id) in ids {
+                match broker.0.store.load(&group, id) {
+                    Ok(ask) => asks.extend(ask),
+                    // One that cannot be read must not hide the others.
+                    Err(error) => tracing::error!(ask = %id, group = %group, %error, "an ask cannot be read"),
+                }
+            }
             // One may have been settled since the index was asked.
             asks.retain(|ask| ask.outcome().is_none() == (which == Which::Open));
             if which == Which::Open {
                 asks.sort_by_key(|ask| (ask.created_at, ask.id));
             }
-            Ok(asks)
+            asks
         };
-        tokio::task::spawn_blocking(load).await.unwrap_or_else(|_| Ok(Vec::new()))
+        tokio::task::spawn_blocking(load).await.unwrap_or_default()
     }
 
     /// Which ask is meant by the beginning of an id, or the short code of an open ask.

@@ -179,7 +179,7 @@ impl Broker {
             }
             Ok((Err(error), Step { ask, .. })) => {
                 tracing::error!(group = %group, %error, "a new ask could not be stored; its request stays where it is");
-                self.index().remove(&ask);
+                self.index().take_back(&ask);
                 Submitted::NotStored
             }
             Err(_) => Submitted::NotStored,
@@ -194,7 +194,7 @@ impl Broker {
             return Ok(());
         };
         let (done, told) = oneshot::channel();
-        self.enqueue(id, Job { event: Event::Withdraw(request_id.clone()), done: Some(done) });
+        self.enqueue(id, Job { event: Event::Withdraw(request_id.clone()), done: Some(done), pause: super::RETRY.0 });
         match told.await {
             Ok(Err(Failure::NotStored)) | Err(_) => Err(Failure::NotStored),
             Ok(Ok(_) | Err(Failure::Unknown | Failure::Refused(..))) => Ok(()),

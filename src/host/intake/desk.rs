@@ -1,7 +1,7 @@
 //! One group's requests: telling them from other people's files, claiming them, handing them to the
 //! broker, and only then deleting them. Sections 3 and 4 of the specification.
 
-use crate::ask::{Group, Rejection, RequestId};
+use crate::ask::{Group, Rejection, RequestId, wording};
 use crate::clock::Clock;
 use crate::host::broker::{Broker, Submitted};
 use crate::host::delivery;
@@ -33,7 +33,7 @@ pub(super) struct Desk {
     folders: Folders,
     clock: Clock,
     /// Held while looking. What is known of files that stay.
-    seen: Mutex<Option<HashMap<String, Seen>>>,
+    seen: Mutex<HashMap<String, Seen>>,
     again: AtomicBool,
 }
 
@@ -44,6 +44,8 @@ struct Seen {
     since: crate::ask::Time,
     /// Nothing of ours, as long as it is not changed.
     done: bool,
+    /// It could not be read, and that was said.
+    said: bool,
     /// Could not be stored: not to be tried again before this.
     hold: Option<crate::ask::Time>,
 }
@@ -58,6 +60,16 @@ struct Candidate {
     name: String,
 }
 
+/// What is to be done about a file.
+enum Judged {
+    /// A request that can be taken.
+    Take(Candidate),
+    /// A request that is not whole yet, or could not be stored just now.
+    Later,
+    /// Nothing, or nothing yet.
+    Leave,
+}
+
 /// What a claimed file turned out to be.
 enum Claimed {
     /// A request of ours, or what is wrong with it.
@@ -68,7 +80,7 @@ enum Claimed {
 
 impl Desk {
     pub(super) fn new(group: Group, broker: Broker, folders: Folders, clock: Clock) -> Self {
-        Self { group, broker, folders, clock, seen: Mutex::new(None), again: AtomicBool::new(false) }
+        Self { group, broker, folders, clock, seen: Mutex::default(), again: AtomicBool::new(false) }
     }
 
     /// Looks at the folder; if somebody is looking already, they look once more.
@@ -82,22 +94,22 @@ impl Desk {
         }
     }
 
-    async fn sweep(self: &Arc<Self>, seen: &mut Option<HashMap<String, Seen>>) {
-        let (desk, known) = (Arc::clone(self), seen.take());
-        let listed = tokio::task::spawn_blocking(move || {
-            // Before anything else: what was claimed by a daemon that is no more.
-            let leftovers = known.is_none();
-            let mut known = known.unwrap_or_default();
-            (desk.list(&mut known, leftovers), known)
-        });
-        let Ok((listed, known)) = listed.await else { return };
-        let known = seen.insert(known);
+    async fn sweep(self: &Arc<Self>, known: &mut HashMap<String, Seen>) {
+        let (desk, mut seen) = (Arc::clone(self), std::mem::take(known));
+        let listed = tokio::task::spawn_blocking(move || (desk.list(&mut seen), seen));
+        let Ok((listed, seen)) = listed.await else { return };
+        *known = seen;
         match listed {
             Ok(candidates) => {
+                let mut all_taken = true;
                 for candidate in candidates {
-                    if !self.take(&candidate.name).await
-                        && let Some(seen) = known.get_mut(&candidate.name)
-                    {
+                    // It may be meant for one that could not be stored: another time.
+                    if candidate.cancel && !all_taken {
+                        continue;
+                    }
+                    let taken = self.take(&candidate.name).await;
+                    all_taken &= taken;
+                    if !taken && let Some(seen) = known.get_mut(&candidate.name) {
                         seen.hold = Some(self.clock.now() + HOLD);
                     }
                 }
@@ -109,40 +121,58 @@ impl Desk {
     }
 
     /// The requests that are there, in order. Blocks on the disk.
-    fn list(&self, known: &mut HashMap<String, Seen>, leftovers: bool) -> io::Result<Vec<Candidate>> {
+    fn list(&self, known: &mut HashMap<String, Seen>) -> io::Result<Vec<Candidate>> {
         let tasks = self.folders.get(&self.group, TASKS)?;
         let names = tasks.names()?;
         let still: HashSet<&String> = names.iter().collect();
         known.retain(|name, _| still.contains(name));
         let mut candidates = Vec::new();
+        let mut later = false;
         for name in &names {
-            let leftover = leftovers && name.starts_with(CLAIMED);
-            if leftover || is_json_file(name) {
-                candidates.extend(self.judge(&tasks, name, known)?);
+            // What is claimed while nobody works here was claimed by a daemon that is no more.
+            if name.starts_with(CLAIMED) || is_json_file(name) {
+                match self.judge(&tasks, name, known)? {
+                    Judged::Take(candidate) => candidates.push(candidate),
+                    Judged::Later => later = true,
+                    Judged::Leave => {}
+                }
             }
         }
+        // A withdrawal may be meant for one of those that cannot be taken yet: it comes after them.
+        candidates.retain(|candidate| !(later && candidate.cancel));
         candidates.sort();
         Ok(candidates)
     }
 
     /// Whether a file is a request of ours that can be taken now.
-    fn judge(&self, tasks: &Dir, name: &str, known: &mut HashMap<String, Seen>) -> io::Result<Option<Candidate>> {
-        let Some(stamp) = tasks.look(name)? else { return Ok(None) };
+    fn judge(&self, tasks: &Dir, name: &str, known: &mut HashMap<String, Seen>) -> io::Result<Judged> {
+        let Some(stamp) = tasks.look(name)? else { return Ok(Judged::Leave) };
         let now = self.clock.now();
-        let seen = known.entry(name.to_owned()).or_insert(Seen { stamp, since: now, done: false, hold: None });
+        let seen =
+            known.entry(name.to_owned()).or_insert(Seen { stamp, since: now, done: false, said: false, hold: None });
         if seen.stamp != stamp {
-            *seen = Seen { stamp, since: now, done: false, hold: seen.hold };
+            *seen = Seen { stamp, since: now, done: false, said: false, hold: seen.hold };
         }
-        if seen.done || seen.hold.is_some_and(|until| until > now) {
-            return Ok(None);
+        if seen.done {
+            return Ok(Judged::Leave);
+        }
+        if seen.hold.is_some_and(|until| until > now) {
+            return Ok(Judged::Later);
         }
         let (bytes, stamp) = match tasks.read(name, MAX_REQUEST_BYTES) {
             Ok(read) => read,
-            Err(ReadError::Gone) => return Ok(None),
+            Err(ReadError::Gone) => return Ok(Judged::Leave),
+            // What keeps it from being read may pass (no file handles, a mount that is away): try again.
+            Err(ReadError::Io(error)) => {
+                if !std::mem::replace(&mut seen.said, true) {
+                    tracing::warn!(group = %self.group, file = name, why = %error, "a file in tasks/ was left alone; trying again");
+                }
+                return Ok(Judged::Leave);
+            }
             Err(error) => {
                 seen.done = true;
                 tracing::warn!(group = %self.group, file = name, why = %error, "a file in tasks/ was left alone");
-                return Ok(None);
+                return Ok(Judged::Leave);
             }
         };
         let peek = wire::peek(&bytes);
@@ -150,19 +180,19 @@ impl Desk {
         match &peek.kind {
             Some(kind) if !kind.starts_with(Kinds::PREFIX) => {
                 seen.done = true;
-                Ok(None)
+                Ok(Judged::Leave)
             }
-            Some(_) if peek.torn && !settled => Ok(None),
+            Some(_) if peek.torn && !settled => Ok(Judged::Later),
             Some(kind) => {
                 let cancel = kind == Kinds::CANCEL;
-                Ok(Some(Candidate { cancel, modified: stamp.modified(), name: name.to_owned() }))
+                Ok(Judged::Take(Candidate { cancel, modified: stamp.modified(), name: name.to_owned() }))
             }
             None if settled => {
                 seen.done = true;
                 tracing::warn!(group = %self.group, file = name, "a file in tasks/ has no readable \"type\"; it was left alone");
-                Ok(None)
+                Ok(Judged::Leave)
             }
-            None => Ok(None),
+            None => Ok(Judged::Leave),
         }
     }
 
@@ -196,8 +226,8 @@ impl Desk {
             } else if leftover {
                 Ok(())
             } else {
-                // Nobody else took it: it goes back to where it was.
-                tasks.rename(&claimed, &name)
+                // Back to where it was; if the client has put another one there, it is taken as it is.
+                tasks.rename_unless_there(&claimed, &name).map(drop)
             }
         };
         if let Ok(Err(error)) = tokio::task::spawn_blocking(finish).await {
@@ -223,13 +253,13 @@ impl Desk {
                 (bytes, peek)
             }
             Err(error) => {
-                tasks.rename(to, from)?;
+                tasks.rename_unless_there(to, from)?;
                 return Err(error);
             }
         };
         if !peek.kind.as_ref().is_some_and(|kind| kind.starts_with(Kinds::PREFIX)) {
             // It was replaced between the look and the claim.
-            tasks.rename(to, from)?;
+            tasks.rename_unless_there(to, from)?;
             return Ok(Claimed::NotOurs);
         }
         Ok(Claimed::Ours(wire::read(&bytes), peek, bytes))
@@ -260,22 +290,19 @@ impl Desk {
         let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
         tracing::warn!(
             group = %self.group, request_id = request_id.as_ref().map(tracing::field::display), file,
-            reason = %rejection, "Request rejected"
+            reason = wording::for_log(&rejection), "Request rejected"
         );
         let desk = Arc::clone(self);
         let bytes = keep.map(|(_, bytes)| bytes);
         let tell = move || -> io::Result<()> {
-            if let Some(bytes) = bytes {
-                let name = format!("{:013}-{}.json", desk.clock.now().as_millis(), random::unique());
-                desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)?;
+            // First what may fail and be tried again, so that one mistake is kept once.
+            if let Some(request_id) = &request_id {
+                let response = wire::refused(request_id, op_code, &rejection);
+                delivery::write_at_once(&desk.folders, &desk.group, &response)?;
             }
-            match &request_id {
-                Some(request_id) => {
-                    let response = wire::refused(request_id, op_code, &rejection);
-                    delivery::write_at_once(&desk.folders, &desk.group, &response)
-                }
-                None => Ok(()),
-            }
+            let Some(bytes) = bytes else { return Ok(()) };
+            let name = format!("{:013}-{}.json", desk.clock.now().as_millis(), random::unique());
+            desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)
         };
         match tokio::task::spawn_blocking(tell).await {
             Ok(Ok(())) => true,

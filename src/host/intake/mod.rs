@@ -149,7 +149,18 @@ impl Intake {
         let names = match self.folders.names() {
             Ok(names) => names,
             Err(error) => {
-                tracing::error!(folder = %self.folders.root().display(), %error, "cannot list the groups' folders");
+                let folder = self.folders.root();
+                tracing::error!(folder = %folder.display(), %error, "the groups' folders cannot be listed; making the folder anew");
+                match std::fs::create_dir_all(folder) {
+                    Ok(()) => {
+                        self.watch.add(folder);
+                        self.watched.clear();
+                        self.prepare(&self.broker.settings());
+                    }
+                    Err(error) => {
+                        tracing::error!(folder = %folder.display(), %error, "it cannot be made: check who owns its parent")
+                    }
+                }
                 return;
             }
         };

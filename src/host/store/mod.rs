@@ -77,7 +77,7 @@ pub struct Scan {
     pub pending: Vec<Ask>,
     /// Kept outcomes.
     pub settled: Vec<Ask>,
-    /// Files that are not asks; they were renamed to end in `.corrupt`.
+    /// What is not an ask. Damaged records were renamed to end in `.corrupt`.
     pub corrupt: Vec<(PathBuf, BadRecord)>,
 }
 
@@ -139,7 +139,7 @@ impl Store {
     pub fn load(&self, group: &Group, id: AskId) -> Result<Option<Ask>, StoreError> {
         for kind in [PENDING, SETTLED] {
             let read = self.root.sub(kind).and_then(|kind| kind.sub(group.as_str())).map_err(ReadError::from);
-            match read.and_then(|folder| folder.read(&file_name(id), MAX_RECORD_BYTES)) {
+            match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
                 Ok((bytes, _)) => {
                     return record::read(&bytes).map(Some).map_err(|why| StoreError::Damaged { id, why });
                 }
@@ -175,38 +175,30 @@ impl Store {
         remove().map_err(io_error(format!("cannot drop ask {id}")))
     }
 
-    /// Reads everything: for the start. What is damaged is moved aside and does not stop the rest;
-    /// what is from a newer version stops the start before anything is touched.
+    /// Reads everything: for the start. What is damaged is moved aside, what cannot be read or is
+    /// somebody else's is left where it is, and neither stops the rest; what is from a newer version
+    /// stops the start before anything is touched.
     pub fn scan(&self) -> Result<Scan, StoreError> {
         let mut scan = Scan::default();
-        let mut aside = Vec::new();
-        for (kind, into_settled) in [(PENDING, false), (SETTLED, true)] {
+        let mut damaged = Vec::new();
+        for kind in [PENDING, SETTLED] {
             let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
             let folder = self.root.sub(kind).map_err(at())?;
             for group in folder.names().map_err(at())? {
-                let asks = folder.sub(&group).map_err(at())?;
-                for name in asks.names().map_err(at())? {
-                    let path = self.path.join(kind).join(&group).join(&name);
-                    if name.starts_with(".tmp-") {
-                        asks.remove(&name).map_err(at())?;
-                    }
-                    if !is_json_file(&name) {
-                        continue;
-                    }
-                    let (bytes, _) = asks.read(&name, MAX_RECORD_BYTES).map_err(io::Error::other).map_err(at())?;
-                    match record::read(&bytes) {
-                        Ok(ask) if name == file_name(ask.id) && ask.group.as_str() == group => {
-                            if into_settled { &mut scan.settled } else { &mut scan.pending }.push(ask);
+                let path = self.path.join(kind).join(&group);
+                match folder.sub(&group).and_then(|asks| Ok((asks.names()?, asks))) {
+                    Ok((names, asks)) => {
+                        for name in names {
+                            let found = Found { kind, group: &group, path: path.join(&name), name };
+                            found.take_up(&asks, &mut scan, &mut damaged)?;
                         }
-                        Ok(_) => aside.push((kind, group.clone(), name, path, BadRecord::Field("the file's name"))),
-                        Err(why @ BadRecord::Newer(_)) => return Err(StoreError::Newer { file: path, why }),
-                        Err(why) => aside.push((kind, group.clone(), name, path, why)),
                     }
+                    Err(error) => scan.corrupt.push((path, BadRecord::Unreadable(error.to_string()))),
                 }
             }
         }
-        for (kind, group, name, path, why) in aside {
-            let moved = self.root.sub(&format!("{kind}/{group}")).and_then(|folder| {
+        for (folder, name, path, why) in damaged {
+            let moved = self.root.sub(&folder).and_then(|folder| {
                 folder.rename(&name, &format!("{name}.corrupt"))?;
                 folder.sync()
             });
@@ -241,6 +233,48 @@ impl Store {
             Ok(())
         };
         keep().map_err(io_error(format!("cannot keep a rejected request of {group}")))
+    }
+}
+
+/// A file that a start finds.
+struct Found<'a> {
+    kind: &'static str,
+    group: &'a str,
+    path: PathBuf,
+    name: String,
+}
+
+impl Found<'_> {
+    fn take_up(
+        self,
+        asks: &Dir,
+        scan: &mut Scan,
+        damaged: &mut Vec<(String, String, PathBuf, BadRecord)>,
+    ) -> Result<(), StoreError> {
+        if self.name.starts_with(".tmp-") {
+            asks.remove(&self.name).map_err(io_error(format!("cannot remove {}", self.path.display())))?;
+        }
+        if !is_json_file(&self.name) {
+            return Ok(());
+        }
+        let bytes = match asks.read_own(&self.name, MAX_RECORD_BYTES) {
+            Ok((bytes, _)) => bytes,
+            Err(error) => {
+                scan.corrupt.push((self.path, BadRecord::Unreadable(error.to_string())));
+                return Ok(());
+            }
+        };
+        let why = match record::read(&bytes) {
+            Ok(ask) if self.name == file_name(ask.id) && ask.group.as_str() == self.group => {
+                if self.kind == SETTLED { &mut scan.settled } else { &mut scan.pending }.push(ask);
+                return Ok(());
+            }
+            Ok(_) => BadRecord::Field("the file's name"),
+            Err(why @ BadRecord::Newer(_)) => return Err(StoreError::Newer { file: self.path, why }),
+            Err(why) => why,
+        };
+        damaged.push((format!("{}/{}", self.kind, self.group), self.name, self.path, why));
+        Ok(())
     }
 }
 

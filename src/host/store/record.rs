@@ -23,6 +23,9 @@ pub enum BadRecord {
     /// Not JSON of the right shape.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
+    /// It cannot be read at all.
+    #[error("{0}")]
+    Unreadable(String),
     /// The right shape, but not an ask.
     #[error("{0} does not fit")]
     Field(&'static str),

@@ -17,7 +17,7 @@ pub struct RequestFile {
     pub kind: String,
     #[serde(alias = "requestId")]
     pub request_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_none")]
     pub questions: Vec<Draft>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -39,6 +39,10 @@ pub struct RequestFile {
     pub op_code: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
+}
+
+fn null_as_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Draft>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A question as it is written.
@@ -217,9 +221,14 @@ pub fn peek(bytes: &[u8]) -> Peek {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
             while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                 match key.as_ref() {
-                    "type" => self.0.kind = map.next_value::<Loose>()?.0,
+                    // Given twice, the first one counts here; reading the whole refuses it.
+                    "type" => {
+                        let kind = map.next_value::<Loose>()?.0;
+                        self.0.kind = self.0.kind.take().or(kind);
+                    }
                     "request_id" | "requestId" => {
-                        self.0.request_id = map.next_value::<Loose>()?.0.and_then(|id| id.parse().ok());
+                        let id = map.next_value::<Loose>()?.0.and_then(|id| id.parse().ok());
+                        self.0.request_id = self.0.request_id.take().or(id);
                     }
                     _ => drop(map.next_value::<IgnoredAny>()?),
                 }
@@ -261,22 +270,30 @@ pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
         #[serde(alias = "requestId")]
         request_id: String,
     }
-    let malformed = |error: serde_json::Error| Rejection::Malformed { why: error.to_string() };
-    let Kind { kind, request_id } = serde_json::from_slice(bytes).map_err(malformed)?;
+    let Kind { kind, request_id } = typed(bytes)?;
     let request_id = request_id
         .parse::<RequestId>()
         .map_err(|rule| Rejection::Wrong { field: "request_id".to_owned(), why: rule.to_string() })?;
     match kind.as_str() {
-        Kinds::ASK => {
-            let file: RequestFile = serde_json::from_slice(bytes).map_err(malformed)?;
-            Request::new(request_id, file).map(|request| Message::Ask(Box::new(request)))
-        }
+        Kinds::ASK => Request::new(request_id, typed(bytes)?).map(|request| Message::Ask(Box::new(request))),
         Kinds::CANCEL => Ok(Message::Cancel(Cancel { request_id })),
         other => Err(Rejection::Wrong {
             field: "type".to_owned(),
             why: format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL),
         }),
     }
+}
+
+/// Bytes to a shape; what is wrong is said with the field it is wrong in.
+fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let why = error.into_inner();
+        Rejection::Malformed { why: if path == "." { why.to_string() } else { format!("{path}: {why}") } }
+    })?;
+    json.end().map_err(|why| Rejection::Malformed { why: why.to_string() })?;
+    Ok(read)
 }
 
 impl Request {

@@ -2,11 +2,12 @@
 //! an answer is acknowledged once it is on disk.
 
 use super::view::View;
-use super::{Inbox, Problem};
+use super::{Inbox, Problem, problem};
 use crate::ask::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
 use crate::host::broker::{Failure, Named, Which};
 use crate::host::store::StoreError;
 use crate::ipc::wire::{AnswerValue, Pairs};
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
@@ -44,10 +45,22 @@ pub(super) fn routes(inbox: Inbox) -> Router {
             let detail = "This call does not take that method: answers are sent by POST, never by GET.";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
         })
+        .layer(middleware::map_response(problems_only))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(inbox.clone(), token_only))
         .with_state(inbox);
     Router::new().nest("/api/v1", api)
+}
+
+/// What was refused before a handler of ours saw it (a path or query that is no text) is told like the rest.
+async fn problems_only(response: Response) -> Response {
+    let ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == problem::CONTENT_TYPE);
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) || ours {
+        return response;
+    }
+    Problem::new(status, "Not understood", "The path or the query is not what it should be; see docs/api.md.")
+        .into_response()
 }
 
 /// Nobody gets further without the token.
@@ -119,7 +132,7 @@ async fn list(State(inbox): State<Inbox>, Query(listing): Query<Listing>) -> Res
     };
     let mut views = Vec::new();
     for which in which {
-        views.extend(inbox.broker.list(*which).await.map_err(unreadable)?.iter().map(View::of));
+        views.extend(inbox.broker.list(*which).await.iter().map(View::of));
     }
     Ok(Json(json!({ "asks": views })))
 }
@@ -201,11 +214,13 @@ struct Optional(DoorBody);
 impl<S: Send + Sync> FromRequest<S> for Optional {
     type Rejection = Problem;
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let empty = request.headers().get(header::CONTENT_TYPE).is_none();
-        if empty {
+        let (head, body) = request.into_parts();
+        let body = Bytes::from_request(Request::from_parts(head.clone(), body), state).await;
+        let body = body.map_err(|error| Problem::new(error.status(), "Not understood", error.body_text()))?;
+        if body.is_empty() {
             return Ok(Self(DoorBody::default()));
         }
-        let Json(body) = Json::<DoorBody>::from_request(request, state).await?;
+        let Json(body) = Json::from_request(Request::from_parts(head, body.into()), state).await?;
         Ok(Self(body))
     }
 }

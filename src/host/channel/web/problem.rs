@@ -7,6 +7,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+/// The content type of them.
+pub(super) const CONTENT_TYPE: &str = "application/problem+json";
+
 /// An error that a client is told.
 #[derive(Debug)]
 pub struct Problem {
@@ -77,7 +80,7 @@ impl IntoResponse for Problem {
         body.insert("detail".to_owned(), json!(self.detail));
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"askd\""));
         }

@@ -13,7 +13,7 @@ const LONGEST: usize = 4096;
 /// Reads the kept token, or makes one.
 pub fn token(state: &Path) -> io::Result<SecretString> {
     let dir = Dir::open(state)?;
-    match dir.read(TOKEN_FILE, LONGEST) {
+    match dir.read_own(TOKEN_FILE, LONGEST) {
         Ok((bytes, _)) => {
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             if text.is_empty() {

@@ -54,7 +54,13 @@ impl View {
             id: ask.id.to_string(),
             short_id: ask.short_id.to_string(),
             group: ask.group.to_string(),
-            request_id: ask.waiters.first().map(|waiter| waiter.request_id.to_string()).unwrap_or_default(),
+            request_id: ask
+                .waiters
+                .iter()
+                .find(|waiter| !waiter.withdrawn)
+                .or(ask.waiters.first())
+                .map(|waiter| waiter.request_id.to_string())
+                .unwrap_or_default(),
             state: if stage == "settled" { "settled" } else { "open" },
             stage,
             title: ask.content.title.clone(),

@@ -188,6 +188,16 @@ impl Settings {
         }
     }
 
+    /// The same, with a further group that asks in a stand-in of Slack.
+    #[must_use]
+    pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
+        let route = Route { channel: Channel::Slack, chat: chat.to_owned(), responders: Responders::Anyone };
+        let settings = GroupSettings { routes: vec![route, web_route()], ..self.defaults.clone() };
+        self.groups.insert(group.to_owned(), settings);
+        self.slack = Some(slack);
+        self
+    }
+
     /// What holds for this group; `None` if it is not served.
     #[must_use]
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
@@ -426,7 +436,8 @@ impl SlackShape {
         let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
         let api_url = self.api_url.trim_end_matches('/').to_owned();
         let loopback = is_loopback_url(&api_url);
-        if !loopback && !(api_url.starts_with("https://") && url_host(&api_url).is_some()) {
+        let secure = api_url.starts_with("https://") && url_host(&api_url).is_some();
+        if !loopback && !secure {
             return Err(wrong(
                 "slack.api_url",
                 format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),

@@ -1,7 +1,5 @@
 //! The round trip in both modes: asked, posted, clicked, stored, answered, closed; and the other ways an ask ends.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
 use serde_json::json;
 use std::time::Duration;

@@ -106,7 +106,7 @@ impl Make {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own files need no care")]
-fn write(path: &Path, bytes: &[u8]) {
+pub(crate) fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).expect("written");
 }
 

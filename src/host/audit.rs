@@ -80,6 +80,8 @@ impl Audit {
                 );
                 (Line { what: "not_shown", channel: channel(route), attempt: Some(*attempt), ..line }, now)
             }
+            Fact::Reminded => (Line { what: "reminded", ..line }, now),
+            Fact::Escalated { route } => (Line { what: "escalated", channel: channel(route), ..line }, now),
             Fact::Settled => settled_line(ask, line, now),
             Fact::Delivered(id) => (Line { what: "delivered", request_id: Some(id.as_str()), ..line }, now),
             Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),

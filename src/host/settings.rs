@@ -139,6 +139,10 @@ pub struct GroupSettings {
     pub max_per_hour: u32,
     /// How long an outcome is kept.
     pub keep_settled: Duration,
+    /// When an open ask is brought to mind first.
+    pub remind_after: Option<Duration>,
+    /// When an unanswered ask is shown on the next route too.
+    pub escalate_after: Option<Duration>,
 }
 
 impl Settings {
@@ -169,6 +173,8 @@ impl Settings {
             max_open: 16,
             max_per_hour: 1000,
             keep_settled: Duration::from_secs(3600),
+            remind_after: None,
+            escalate_after: None,
         };
         Self {
             data_dir: data_dir.to_owned(),
@@ -505,8 +511,6 @@ impl GroupSettings {
             ("pickup_timeout", &asks.pickup_timeout),
             ("answer_retention", &asks.answer_retention),
             ("late_answers", &asks.late_answers),
-            ("remind_after", &asks.remind_after),
-            ("escalate_after", &asks.escalate_after),
         ] {
             duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
         }
@@ -539,6 +543,8 @@ impl GroupSettings {
             max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
             max_per_hour: at_least_one(&key("max_per_hour_per_group"), asks.max_per_hour_per_group)?,
             keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
+            remind_after: or_off(&key("remind_after"), asks.remind_after.as_deref())?,
+            escalate_after: or_off(&key("escalate_after"), asks.escalate_after.as_deref())?,
         })
     }
 }
@@ -664,6 +670,12 @@ fn duration(key: &str, text: Option<&str>, least: Duration) -> Result<Duration, 
     Ok(duration)
 }
 
+/// A duration of a second at least, or off.
+fn or_off(key: &str, text: Option<&str>) -> Result<Option<Duration>, SettingsError> {
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| duration(key, Some(text), Duration::from_secs(1))).transpose()
+}
+
 fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> Result<Duration, SettingsError> {
     let duration = duration(key, text, Duration::from_secs(least))?;
     let most = Duration::from_secs(most);
@@ -741,6 +753,8 @@ mod tests {
             ("[asks]\ntimeout = \"soon\"", "asks.timeout"),
             ("[asks]\ntimeout = \"8d\"", "asks.timeout"),
             ("[asks]\nrender_timeout = \"1s\"", "asks.render_timeout"),
+            ("[asks]\nremind_after = \"0s\"", "asks.remind_after"),
+            ("[groups.a]\nescalate_after = \"never\"", "groups.a.escalate_after"),
             ("[asks]\nmax_open_per_group = 0", "asks.max_open_per_group"),
             ("[groups.a]\nmax_retries = 9", "groups.a.max_retries"),
             ("[groups.\"a b\"]\n", "groups.a b"),

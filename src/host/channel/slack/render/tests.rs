@@ -35,6 +35,8 @@ fn ask(content: Content) -> Ask {
         render_timeout: Duration::from_secs(30),
         max_retries: 3,
         keep: Duration::from_secs(86_400),
+        remind_after: None,
+        escalate_after: None,
         routes: vec![route],
     };
     let waiter = Waiter {

@@ -4,6 +4,7 @@
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
+mod mcp;
 #[cfg(feature = "host")]
 mod serve;
 #[cfg(feature = "host")]
@@ -36,6 +37,8 @@ enum Command {
     Demo(serve::Demo),
     /// Ask a person and wait for the answer.
     Ask(ask::AskCommand),
+    /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
+    Mcp(mcp::Mcp),
     /// List what waits for an answer.
     #[cfg(feature = "host")]
     List(asks::List),
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "host")]
         Command::Demo(demo) => demo.run(),
         Command::Ask(ask) => ask.run(),
+        Command::Mcp(mcp) => mcp.run(),
         #[cfg(feature = "host")]
         Command::List(list) => list.run(),
         #[cfg(feature = "host")]

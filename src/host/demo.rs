@@ -1,7 +1,7 @@
 //! The whole loop with no account and no configuration: a daemon, its inbox, a stand-in of Slack, and scripted
 //! agents that ask through real files. Everything in it is the real thing but the agents and Slack.
 
-use crate::agent::{Asking, Folder, Taken, Waited, Waiter, question};
+use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
@@ -14,6 +14,7 @@ use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -174,10 +175,10 @@ fn scenes() -> Vec<Scene> {
 
 async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
-    let place = if scene.group == SLACK_GROUP { "in the pretended Slack" } else { "in the inbox" };
-    say(&format!("The agent \"{}\" asks {place}: {}", scene.group, asked.join(" / ")));
+    let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
+    say(&format!("The agent asks{place}: {}", asked.join(" / ")));
     let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Folder::open(ipc)?, asking, Clock::system())?;
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, Clock::system(), &Process::new()?)?;
     let answering = async {
         match auto {
             Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,

@@ -193,7 +193,11 @@ impl Broker {
                     }
                     self.act(&Arc::new(step.ask), step.effects);
                 }
-                Applied::Same(ask) => drop(done.map(|done| done.send(Ok(ask)))),
+                Applied::Same(ask) => {
+                    // A tick that came too early (the clock was set back) has to come again.
+                    self.index().update(&ask);
+                    drop(done.map(|done| done.send(Ok(ask))));
+                }
                 Applied::Refused(refusal, ask) => {
                     drop(done.map(|done| done.send(Err(Failure::Refused(refusal, ask)))));
                 }

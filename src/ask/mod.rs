@@ -52,6 +52,10 @@ pub struct Ask {
     pub so_far: Vec<SoFar>,
     /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
     pub confirmed: bool,
+    /// How often it was brought to mind since it was shown.
+    pub reminders: u8,
+    /// How often it was shown on a further route because nobody answered.
+    pub escalations: u8,
     /// Where it is in its life.
     pub stage: Stage,
     /// When the request was accepted.
@@ -81,6 +85,10 @@ pub struct Rules {
     pub max_retries: u8,
     /// How long the outcome is kept for late clicks and repeated calls.
     pub keep: Duration,
+    /// When an open ask is brought to mind: after this long, then doubling.
+    pub remind_after: Option<Duration>,
+    /// When an unanswered ask is shown on the next route too, and again on the one after that.
+    pub escalate_after: Option<Duration>,
     /// Where it is asked first, and then next; never empty.
     pub routes: Vec<Route>,
 }

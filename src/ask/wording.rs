@@ -203,6 +203,13 @@ pub fn slack_type(alone: bool) -> &'static str {
     if alone { "Your answer" } else { "Other answer" }
 }
 
+/// What a notice of a reminder says.
+pub const SLACK_REMINDER: &str = "This question still waits for an answer.";
+/// A reminder in a card's thread.
+#[must_use]
+pub fn slack_reminder(code: &str, until: &str) -> String {
+    format!("This question (`{code}`) still waits for an answer. It can be answered until {until}.")
+}
 /// In a choice: the answer is typed.
 pub const SLACK_OTHER: &str = "Other: what I type below";
 /// Leaves an optional question out.

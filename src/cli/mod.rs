@@ -32,7 +32,7 @@ enum Command {
     /// Run the daemon: watch the groups' folders, show questions, deliver answers.
     #[cfg(feature = "host")]
     Serve(serve::Serve),
-    /// Show the whole loop with no account and no configuration: a daemon, its inbox and a scripted agent.
+    /// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
     #[cfg(feature = "host")]
     Demo(serve::Demo),
     /// Ask a person and wait for the answer.

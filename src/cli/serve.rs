@@ -106,7 +106,7 @@ fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Show the whole loop with no account and no configuration: a daemon, its inbox and a scripted agent.
+/// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
 ///
 /// Everything lives in a temporary folder and on free ports of the loopback, and is gone afterwards.
 #[derive(Debug, Args)]

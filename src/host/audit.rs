@@ -108,6 +108,8 @@ impl Audit {
                 );
                 (Line { what: "not_shown", channel: channel(route), attempt: Some(*attempt), ..line }, now)
             }
+            Fact::Reminded => (Line { what: "reminded", ..line }, now),
+            Fact::Escalated { route } => (Line { what: "escalated", channel: channel(route), ..line }, now),
             Fact::Settled => {
                 let (line, at) = settled_line(ask, line, now);
                 tracing::info!(

@@ -1,13 +1,14 @@
-//! The whole loop with no account and no configuration: a daemon, its inbox, and a scripted agent
-//! that asks through real files. Everything in it is the real thing but the agent.
+//! The whole loop with no account and no configuration: a daemon, its inbox, a stand-in of Slack, and scripted
+//! agents that ask through real files. Everything in it is the real thing but the agents and Slack.
 
 use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
-use crate::host::settings::Settings;
+use crate::host::settings::{Settings, SlackDoor, SlackSettings};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
+use crate::sim::slack::{self, Slack};
 use anyhow::{Context as _, bail, ensure};
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
@@ -24,6 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two looks at a list.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Where the demo's agents ask: the first in the inbox, the second in Slack.
+const INBOX_GROUP: &str = "research";
+const SLACK_GROUP: &str = "deploy";
+/// The channel of the stand-in that the second one asks in, and a person who is there.
+const CHANNEL: &str = "C0AGENTS";
+const PERSON: &str = "U0ALICE";
+
 /// A folder that is gone when this is dropped.
 struct Temporary(PathBuf);
 
@@ -38,20 +46,26 @@ impl Drop for Temporary {
 /// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
 pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
     let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
-    let daemon = Daemon::open(Settings::for_demo(&folder.0), Clock::system()).await?;
+    let slack = Slack::start(slack::Config::default()).await.context("the stand-in of Slack")?;
+    let settings = Settings::for_demo(&folder.0).and_in_slack(SLACK_GROUP, pretended(&slack), CHANNEL);
+    let daemon = Daemon::open(settings, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
     let client = Client::new(&url, daemon.token().clone())?;
     say(&format!("A daemon runs in {} for as long as this demo does.", folder.0.display()));
     say("");
-    say(&format!("  Open the inbox:  {url}/#token={}", daemon.token().expose_secret()));
+    say(&format!("  Open the inbox:             {url}/#token={}", daemon.token().expose_secret()));
+    say(&format!("  Open the pretended Slack:   {}/?user={PERSON}&channel={CHANNEL}", slack.url()));
     say("");
-    let ipc = folder.0.join("ipc/research");
+    let ipc = |group: &str| folder.0.join("ipc").join(group);
     let stopping = stop.clone();
     let running = tokio::spawn(daemon.run(stop.clone()));
     let script = async {
-        wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the agent's folders")?;
+        let made = || [INBOX_GROUP, SLACK_GROUP].iter().all(|group| ipc(group).join("responses").is_dir());
+        wait_for(made).await.context("the daemon has not made the agents' folders")?;
+        wait_for(|| slack.sockets() > 0).await.context("the daemon has not connected to the pretended Slack")?;
         for scene in scenes() {
-            play(&ipc, scene, auto.then_some(&client), &say).await?;
+            let person = if scene.group == SLACK_GROUP { Person::Slack(&slack) } else { Person::Inbox(&client) };
+            play(&ipc(scene.group), scene, auto.then_some(person), &say).await?;
         }
         anyhow::Ok(())
     };
@@ -61,7 +75,10 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     };
     if !auto && played.is_ok() && !stop.is_cancelled() {
         say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
-        say(&format!("  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\"", ipc.display()));
+        for group in [INBOX_GROUP, SLACK_GROUP] {
+            let ipc = ipc(group);
+            say(&format!("  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\"", ipc.display()));
+        }
         stop.cancelled().await;
     }
     stop.cancel();
@@ -73,8 +90,26 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     Ok(())
 }
 
+/// How the stand-in is reached.
+fn pretended(slack: &Slack) -> SlackSettings {
+    SlackSettings {
+        bot_token: slack::BOT_TOKEN.into(),
+        door: SlackDoor::Socket(slack::APP_TOKEN.into()),
+        team_ids: Vec::new(),
+        api_url: slack.api_url(),
+        pace: Duration::from_secs(1),
+    }
+}
+
+/// Who answers if nobody else does, and where.
+enum Person<'a> {
+    Inbox(&'a Client),
+    Slack(&'a Slack),
+}
+
 /// A question of the script, and what the demo answers if nobody else does.
 struct Scene {
+    group: &'static str,
     file: RequestFile,
     answer: Vec<&'static str>,
 }
@@ -108,6 +143,7 @@ fn scenes() -> Vec<Scene> {
     ];
     vec![
         Scene {
+            group: INBOX_GROUP,
             file: RequestFile {
                 title: Some("Release 2.4".to_owned()),
                 context: Some("All 812 tests pass. The database needs no migration.".to_owned()),
@@ -117,20 +153,36 @@ fn scenes() -> Vec<Scene> {
             answer: vec!["Canary"],
         },
         Scene {
+            group: INBOX_GROUP,
             file: RequestFile { questions: second, ..RequestFile::default() },
             answer: vec!["staging", "Yes", "Thanks to everybody"],
+        },
+        Scene {
+            group: SLACK_GROUP,
+            file: RequestFile {
+                title: Some("Release 2.4".to_owned()),
+                context: Some("`canary` has served *5 %* for an hour without an error.".to_owned()),
+                questions: vec![Draft {
+                    options: Some(vec![label("Go on"), label("Wait an hour"), label("Roll back")]),
+                    ..question("Shall I go on with the roll-out?")
+                }],
+                ..RequestFile::default()
+            },
+            answer: vec!["Go on"],
         },
     ]
 }
 
-async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&str)) -> anyhow::Result<()> {
+async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
-    say(&format!("The agent asks: {}", asked.join(" / ")));
+    let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
+    say(&format!("The agent asks{place}: {}", asked.join(" / ")));
     let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
     let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, Clock::system(), &Process::new()?)?;
     let answering = async {
         match auto {
-            Some(client) => answer(client, &asked, &scene.answer).await,
+            Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,
+            Some(Person::Slack(slack)) => click(slack, &scene.answer).await,
             None => Ok(()),
         }
     };
@@ -179,6 +231,19 @@ async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::
     let body = json!({ "answers": given });
     let settled = client.call(Method::POST, &format!("/asks/{id}/answer"), Some(&body)).await?;
     ensure!(settled["state"] == "settled", "the answer was not taken");
+    Ok(())
+}
+
+/// Does what a person would in Slack: clicks the button, and sees the card change.
+async fn click(slack: &Slack, answers: &[&str]) -> anyhow::Result<()> {
+    let there = |message: &slack::Message| message.has_action("pick:0:0");
+    let card =
+        slack.wait_for_message(there, PATIENCE).await.context("the card did not appear in the pretended Slack")?;
+    let delivery = slack.click(CHANNEL, &card.ts, "pick:0:0", PERSON).await.map_err(anyhow::Error::msg)?;
+    ensure!(delivery.acknowledged, "the click was not taken");
+    let closed = format!("Answered: {}", answers.join(", "));
+    let says = |message: &slack::Message| message.ts == card.ts && message.text.starts_with(&closed);
+    slack.wait_for_message(says, PATIENCE).await.context("the card does not say that it was answered")?;
     Ok(())
 }
 

@@ -25,6 +25,7 @@ mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;
 mod sim_slack_sockets;
+mod slack_corpus;
 mod slack_faults;
 mod slack_forms;
 mod slack_refusals;

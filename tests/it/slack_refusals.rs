@@ -22,6 +22,9 @@ fn click(world: &World, ts: &str, user: &str) -> Value {
     world.slack.payload_of_click(CHANNEL, ts, "pick:0:0", user).expect("a payload")
 }
 
+/// Changes a payload that was genuine.
+type Forge = fn(&mut Value);
+
 async fn send(slack: &Slack, raw: Raw) -> RawAnswer {
     slack.send_raw(raw).await
 }
@@ -85,7 +88,7 @@ async fn strangers_other_teams_and_other_channels_are_told_and_change_nothing() 
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
         let note = world.told(STRANGER, "your id, U0STRANGER").await;
         assert!(note.text.contains("responders"), "{}", note.text);
-        let forged: [(&str, fn(&mut Value)); 5] = [
+        let forged: [(&str, Forge); 5] = [
             ("workspace", |payload| payload["team"]["id"] = json!("T0OTHER")),
             ("not asked in this channel", |payload| payload["container"]["channel_id"] = json!("C0RESEARCH")),
             ("Choose from", |payload| {

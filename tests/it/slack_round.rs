@@ -1,7 +1,5 @@
 //! The round trip in both modes: asked, posted, clicked, stored, answered, closed; and the other ways an ask ends.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
 use serde_json::json;
 use std::time::Duration;
@@ -120,6 +118,27 @@ async fn what_cannot_be_shown_is_told_at_once_with_what_to_mend() {
         let posts = world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").count();
         assert_eq!(posts, 1, "no retries for what cannot succeed");
     }
+}
+
+#[tokio::test]
+async fn what_nobody_answers_is_brought_to_mind_and_shown_elsewhere_too() {
+    let groups = format!(
+        "[groups.research]\nremind_after = \"1s\"\nescalate_after = \"2s\"\nroutes = [\
+         {{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, \
+         {{ channel = \"slack\", chat = \"C0RESEARCH\", responders = [\"{BOB}\"] }}]\n"
+    );
+    let world = Make::new(Mode::Http).groups(&groups).start().await;
+    world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+    let first = world.card(CHANNEL).await;
+    let nudge = |message: &askd::sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
+    let nudge = world.slack.wait_for_message(nudge, SOON).await.expect("a reminder in the thread");
+    assert!(nudge.visible_text().contains("still waits for an answer"), "{}", nudge.visible_text());
+    let second = world.card("C0RESEARCH").await;
+    world.slack.click("C0RESEARCH", &second.ts, "pick:0:1", BOB).await.expect("sent");
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"Anybody?": "no"}));
+    world.says(CHANNEL, &first.ts, "Answered: no by").await;
+    world.says("C0RESEARCH", &second.ts, "Answered: no by").await;
+    world.all_done(SOON).await;
 }
 
 #[tokio::test]

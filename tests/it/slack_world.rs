@@ -1,7 +1,5 @@
 //! A world for the stories about Slack: the real `askd serve` in a folder of its own, and the stand-in of Slack in this process.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use askd::sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -108,7 +106,7 @@ impl Make {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own files need no care")]
-fn write(path: &Path, bytes: &[u8]) {
+pub(crate) fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).expect("written");
 }
 

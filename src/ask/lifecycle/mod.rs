@@ -4,6 +4,7 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod nudging;
 mod settling;
 mod showing;
 
@@ -323,6 +324,11 @@ pub enum Effect {
         /// The route.
         route: usize,
     },
+    /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
+    Remind {
+        /// The route.
+        route: usize,
+    },
     /// Tell every waiter where the ask is (`.status`).
     Status,
     /// Write and sync a waiter's response; comes back as [`Event::ResponseReady`].
@@ -369,6 +375,13 @@ pub enum Fact {
     Settled,
     /// A response is there to be taken.
     Delivered(RequestId),
+    /// It was brought to people's minds.
+    Reminded,
+    /// Nobody answered, so it is shown on a further route.
+    Escalated {
+        /// The route.
+        route: usize,
+    },
     /// A widget says how it ended.
     Closed {
         /// The route.
@@ -401,6 +414,8 @@ impl Ask {
             widgets: Vec::new(),
             so_far: Vec::new(),
             confirmed: false,
+            reminders: 0,
+            escalations: 0,
             stage: Stage::Posting,
             created_at: now,
         };
@@ -445,7 +460,10 @@ impl Ask {
             Stage::Settled { at, .. } if self.owes_nothing() => *at + self.rules.keep,
             // What is owed is tried until it is done, however long that takes.
             Stage::Settled { .. } | Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
-            Stage::Open { answer_by, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*answer_by),
+            Stage::Open { answer_by, .. } => {
+                let nudge = self.nudge_at().unwrap_or(Time::MAX);
+                self.widget_deadline().unwrap_or(Time::MAX).min(nudge).min(*answer_by)
+            }
         }
     }
 

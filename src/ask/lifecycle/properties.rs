@@ -50,6 +50,8 @@ fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
             timeout: Duration::from_secs(600),
             render_timeout: Duration::from_secs(30),
             max_retries,
+            remind_after: Some(Duration::from_secs(60)),
+            escalate_after: (question_count > 1).then_some(Duration::from_secs(45)),
             keep: Duration::from_secs(86_400),
             routes: routes.collect(),
         },
@@ -155,8 +157,13 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             assert!(*answer_by <= now, "timed out early");
         }
     }
+    assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
         match effect {
+            Effect::Remind { route } => {
+                assert!(ask.outcome().is_none(), "brought to mind after it was decided");
+                assert!(matches!(ask.widgets[*route].phase, Phase::Up { .. }));
+            }
             Effect::Respond(id) => seen.responds.push(id.clone()),
             Effect::Send { route, attempt } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
@@ -369,6 +376,28 @@ fn a_card_that_turns_up_late_is_closed_too() {
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }));
     assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");
+}
+
+#[test]
+fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
+    let ask =
+        begin(&[Channel::Slack, Channel::Web], 2, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("m1".to_owned()) };
+    let mut ask = ask.step(posted, START).unwrap().unwrap().ask;
+    let (mut reminded, mut shown) = (Vec::new(), Vec::new());
+    while ask.outcome().is_none() {
+        let now = ask.deadline();
+        let step = ask.step(Event::Tick, now).unwrap().unwrap();
+        if step.effects.contains(&Effect::Remind { route: 0 }) {
+            reminded.push(now.since(START).as_secs());
+        }
+        if step.effects.contains(&Effect::Note(Fact::Escalated { route: 1 })) {
+            shown.push(now.since(START).as_secs());
+        }
+        ask = step.ask;
+    }
+    assert_eq!((reminded, shown), (vec![60, 180, 420], vec![45]));
+    assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "after 600 s from the first proof, whatever was shown later");
 }
 
 #[test]

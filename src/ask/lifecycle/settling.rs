@@ -19,7 +19,8 @@ impl Ask {
             self.settle(Outcome::TimedOut, now, effects);
             return true;
         }
-        self.tick_widgets(now, effects)
+        let nudged = self.nudge(now, effects);
+        self.tick_widgets(now, effects) || nudged
     }
 
     /// Another call waits for the same outcome.

@@ -29,6 +29,7 @@ impl Broker {
                 Effect::Send { route, attempt } => self.send(ask, route, attempt),
                 Effect::Look { route } => self.look(ask, route),
                 Effect::Close { route } => self.close(ask, route),
+                Effect::Remind { route } => self.remind(ask, route),
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire | Effect::Forget => {}
             }
@@ -117,6 +118,22 @@ impl Broker {
         self.0.tasks.spawn(async move {
             let found = broker.0.channels.find(&ask, route).await;
             broker.tell(ask.id, Event::Looked { route, found });
+        });
+    }
+
+    /// Worth one try: it is only a nudge.
+    fn remind(&self, ask: &Arc<Ask>, route: usize) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let Some(place) = ask.rules.routes.get(route) else { return };
+            tokio::select! {
+                () = broker.0.channels.turn(place) => {}
+                () = broker.0.stop.cancelled() => return,
+            }
+            // Answered while this waited for its turn: then it would only disturb.
+            if !broker.index().is_settled(ask.id) {
+                broker.0.channels.remind(&ask, route).await;
+            }
         });
     }
 

@@ -71,6 +71,13 @@ impl Channels {
         }
     }
 
+    /// Brings an open ask to people's minds.
+    pub async fn remind(&self, ask: &Ask, route: usize) {
+        if let Some(slack) = self.of(ask.rules.routes.get(route)) {
+            slack.remind(ask, route).await;
+        }
+    }
+
     /// Makes the widget say how the ask ended. May be done twice.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {

@@ -56,6 +56,10 @@ struct Record {
     shown_at: Option<String>,
     answer_by: Option<String>,
     render_confirmed: bool,
+    #[serde(default)]
+    reminders: u8,
+    #[serde(default)]
+    escalations: u8,
     key: Option<String>,
     rules: RulesRecord,
     waiters: Vec<WaiterRecord>,
@@ -121,6 +125,10 @@ struct RulesRecord {
     render_timeout_ms: u64,
     max_retries: u8,
     keep_ms: u64,
+    #[serde(default)]
+    remind_after_ms: Option<u64>,
+    #[serde(default)]
+    escalate_after_ms: Option<u64>,
     routes: Vec<RouteRecord>,
 }
 
@@ -237,6 +245,8 @@ impl Record {
             shown_at: ask.shown_at().map(text),
             answer_by,
             render_confirmed: ask.confirmed,
+            reminders: ask.reminders,
+            escalations: ask.escalations,
             key: ask.key.map(|key| key.to_string()),
             rules: RulesRecord::of(&ask.rules),
             waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
@@ -261,6 +271,8 @@ impl Record {
             widgets: self.widgets.into_iter().map(WidgetRecord::widget).collect::<Result<_, _>>()?,
             so_far: self.so_far.into_iter().map(SoFarRecord::so_far).collect::<Result<_, _>>()?,
             confirmed: self.render_confirmed,
+            reminders: self.reminders,
+            escalations: self.escalations,
             stage,
             created_at: time(&self.timestamp, "timestamp")?,
         };
@@ -399,6 +411,8 @@ impl RulesRecord {
             render_timeout_ms: millis(rules.render_timeout),
             max_retries: rules.max_retries,
             keep_ms: millis(rules.keep),
+            remind_after_ms: rules.remind_after.map(millis),
+            escalate_after_ms: rules.escalate_after.map(millis),
             routes: rules.routes.iter().map(route).collect(),
         }
     }
@@ -413,6 +427,8 @@ impl RulesRecord {
             render_timeout: Duration::from_millis(self.render_timeout_ms),
             max_retries: self.max_retries,
             keep: Duration::from_millis(self.keep_ms),
+            remind_after: self.remind_after_ms.map(Duration::from_millis),
+            escalate_after: self.escalate_after_ms.map(Duration::from_millis),
             routes: self.routes.into_iter().map(route).collect::<Result<_, BadRecord>>()?,
         })
     }

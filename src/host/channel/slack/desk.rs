@@ -142,7 +142,7 @@ impl Desk {
             // People may talk there about what to answer; only those who would be listened to are told how.
             None if ask.outcome().is_none() && ask.rules.routes[route].responders.includes(&who.person.id) => {
                 let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
-                self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), wording::thread_hint(question));
+                self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), &wording::thread_hint(question));
                 Taken::Done
             }
             None => Taken::Done,
@@ -171,7 +171,7 @@ impl Desk {
                 // A second copy of what was taken is no late answer.
                 if !(matches!(*refusal, Refusal::Settled { .. }) && self.seen(key)) {
                     let text = wording::refusal(&refusal);
-                    self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), text);
+                    self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), &text);
                 }
                 Taken::Done
             }
@@ -201,13 +201,13 @@ impl Desk {
 
     fn forgotten(&self, who: &Somebody, ask: AskId) -> Taken {
         tracing::warn!(ask = %ask, "Answer for unknown question");
-        self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), wording::UNKNOWN_QUESTION.to_owned());
+        self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), wording::UNKNOWN_QUESTION);
         Taken::Done
     }
 
     fn refuse(&self, who: &Somebody, sentence: &str, why: &str) -> Taken {
         tracing::warn!(person = who.person.id, channel = who.channel, why, "something done in Slack was refused");
-        self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), sentence.to_owned());
+        self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), sentence);
         Taken::Done
     }
 

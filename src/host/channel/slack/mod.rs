@@ -159,10 +159,10 @@ impl Slack {
     }
 
     /// Tells one person something, in the background: nobody else sees it.
-    fn note(&self, chat: &str, user: &str, thread: Option<&str>, sentence: String) {
+    fn note(&self, chat: &str, user: &str, thread: Option<&str>, sentence: &str) {
         let (slack, chat) = (self.clone(), chat.to_owned());
         let mut body = json!({
-            "channel": chat, "user": user, "text": text::top_level(&sentence), "parse": "none", "link_names": false,
+            "channel": chat, "user": user, "text": text::top_level(sentence), "parse": "none", "link_names": false,
         });
         if let Some(thread) = thread {
             body["thread_ts"] = json!(thread);

@@ -18,13 +18,18 @@ const LEASE: Duration = Duration::from_millis(250);
 /// a post that is looked for has been sent.
 const IN_LINE: Duration = Duration::from_secs(5);
 
+/// A method, and a chat.
+type Kind = (String, String);
+/// Where calls of a kind wait for each other.
+type Line = Arc<tokio::sync::Mutex<()>>;
+
 /// When something may be sent.
 #[derive(Debug)]
 pub(super) struct Pace {
     every: Duration,
     chats: Mutex<HashMap<String, Arc<Chat>>>,
-    calls: Mutex<HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>>,
-    limits: Mutex<HashMap<(String, String), Instant>>,
+    calls: Mutex<HashMap<Kind, Line>>,
+    limits: Mutex<HashMap<Kind, Instant>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +53,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What a limit counts for: posts and private notes one by one for each chat, everything else as a whole.
-fn limited(method: &str, chat: &str) -> (String, String) {
+fn limited(method: &str, chat: &str) -> Kind {
     let own = matches!(method, POST | "chat.postEphemeral");
     (method.to_owned(), if own { chat.to_owned() } else { String::new() })
 }

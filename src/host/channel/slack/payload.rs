@@ -67,10 +67,13 @@ pub(super) struct Block {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Action {
-    pub(super) action_id: String,
-    pub(super) block_id: String,
+    #[serde(rename = "action_id")]
+    pub(super) id: String,
+    #[serde(rename = "block_id")]
+    pub(super) block: String,
     pub(super) value: Option<String>,
-    pub(super) action_ts: Option<String>,
+    #[serde(rename = "action_ts")]
+    pub(super) at: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,7 +85,8 @@ pub(super) struct State {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Value {
-    value: Option<String>,
+    #[serde(rename = "value")]
+    typed: Option<String>,
     selected_option: Option<Chosen>,
     selected_options: Vec<Chosen>,
 }
@@ -129,17 +133,17 @@ const STRAY: usize = 998;
 impl Interaction {
     /// What was done, and in which part of which ask's card; `None` if it is not ours.
     pub(super) fn part(&self) -> Option<(&Action, Part)> {
-        self.actions.iter().find_map(|action| Some((action, Part::of(&action.block_id)?)))
+        self.actions.iter().find_map(|action| Some((action, Part::of(&action.block)?)))
     }
 
     /// The reply that a click means; `None` for what is not a reply by itself, such as a choice in a form.
     pub(super) fn reply(&self, action: &Action, part: &Part) -> Option<Reply> {
-        match action.action_id.split(':').next()? {
+        match action.id.split(':').next()? {
             "pick" => {
                 let question = part.question('q')?;
                 // The value counts; an id that says something else was made up.
                 let value = action.value.as_deref().and_then(|value| value.parse().ok()).unwrap_or(STRAY);
-                let pick = if action.action_id == format!("pick:{question}:{value}") { value } else { STRAY };
+                let pick = if action.id == format!("pick:{question}:{value}") { value } else { STRAY };
                 Some(Reply::Whole(vec![(question, Given { picks: vec![pick], text: None })]))
             }
             "submit" => Some(Reply::Whole(self.form(part.ask))),
@@ -162,7 +166,7 @@ impl Interaction {
                     let picks = values.map(|value| value.parse().unwrap_or(STRAY));
                     form.entry(question).or_default().picks.extend(picks);
                 } else if let Some(question) = part.question('t') {
-                    form.entry(question).or_default().text.clone_from(&value.value);
+                    form.entry(question).or_default().text.clone_from(&value.typed);
                 }
             }
         }
@@ -173,7 +177,7 @@ impl Interaction {
     pub(super) fn key(&self) -> Option<String> {
         self.trigger_id.clone().or_else(|| {
             let action = self.actions.first()?;
-            Some(format!("{} {} {}", self.user.id, action.block_id, action.action_ts.as_ref()?))
+            Some(format!("{} {} {}", self.user.id, action.block, action.at.as_ref()?))
         })
     }
 }
@@ -224,7 +228,7 @@ mod tests {
         AskId::from_bits(7)
     }
 
-    fn interaction(block: &str, action: &str, value: &str, values: serde_json::Value) -> Option<Reply> {
+    fn interaction(block: &str, action: &str, value: &str, values: &serde_json::Value) -> Option<Reply> {
         let block = format!("askd:{}:{block}:1", ask());
         let payload = json!({"type": "block_actions", "team": null, "user": {"id": "U1"}, "unheard_of": [1],
             "actions": [{"block_id": block, "action_id": action, "value": value}], "state": {"values": values}});
@@ -236,12 +240,12 @@ mod tests {
     #[test]
     fn clicks_mean_indices() {
         let pick = |n: usize| Some(Reply::Whole(vec![(0, Given { picks: vec![n], text: None })]));
-        assert_eq!(interaction("q0", "pick:0:1", "1", json!({})), pick(1));
-        assert_eq!(interaction("q0", "pick:0:1", "2", json!({})), pick(STRAY), "forged");
-        assert_eq!(interaction("q0", "pick:0:1", "React", json!({})), pick(STRAY), "forged");
-        assert_eq!(interaction("do", "dismiss", "dismiss", json!({})), Some(Reply::Dismiss));
-        assert_eq!(interaction("do", "skip", "skip", json!({})), Some(Reply::Whole(vec![])));
-        assert_eq!(interaction("q0", "choice:0", "1", json!({})), None, "a choice in a form says nothing yet");
+        assert_eq!(interaction("q0", "pick:0:1", "1", &json!({})), pick(1));
+        assert_eq!(interaction("q0", "pick:0:1", "2", &json!({})), pick(STRAY), "forged");
+        assert_eq!(interaction("q0", "pick:0:1", "React", &json!({})), pick(STRAY), "forged");
+        assert_eq!(interaction("do", "dismiss", "dismiss", &json!({})), Some(Reply::Dismiss));
+        assert_eq!(interaction("do", "skip", "skip", &json!({})), Some(Reply::Whole(vec![])));
+        assert_eq!(interaction("q0", "choice:0", "1", &json!({})), None, "a choice in a form says nothing yet");
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
         let given =
             |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
         let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], None))];
-        assert_eq!(interaction("do", "submit", "submit", values), Some(Reply::Whole(expected)));
+        assert_eq!(interaction("do", "submit", "submit", &values), Some(Reply::Whole(expected)));
     }
 
     #[test]

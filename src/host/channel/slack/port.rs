@@ -4,7 +4,7 @@ use super::client::{CALL, CallError};
 use super::history::{CARD, Shown, TEXT};
 use super::pace::POST;
 use super::{Slack, render};
-use crate::ask::{Ask, Found, Phase, Posted, wording};
+use crate::ask::{Ask, Found, Phase, Posted, Stage, wording};
 use crate::host::channel::Closed;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -115,6 +115,27 @@ impl Slack {
                 () = tokio::time::sleep(wait) => pause = (pause * 2).min(LOOK_PAUSE.1),
                 () = self.0.stop.cancelled() => return Found::CannotKnow,
             }
+        }
+    }
+
+    /// A line in the card's thread.
+    pub async fn remind(&self, ask: &Ask, route: usize) {
+        let (Some(place), Some(ts)) =
+            (ask.rules.routes.get(route), ask.widgets.get(route).and_then(|widget| widget.messages.last()))
+        else {
+            return;
+        };
+        let Stage::Open { answer_by, .. } = ask.stage else { return };
+        let message = render::reminder(ask.short_id.as_str(), answer_by);
+        let body = json!({
+            "channel": place.chat, "thread_ts": ts, "text": message.text, "blocks": message.blocks, "parse": "none",
+            "link_names": false,
+        });
+        self.0.pace.posting(&place.chat, CALL);
+        let said = self.0.client.post::<Message>(&self.0.settings.bot_token, POST, &place.chat, &body).await;
+        self.0.pace.posted(&place.chat);
+        if let Err(error) = said {
+            tracing::warn!(ask = %ask.id, %error, "a reminder could not be posted");
         }
     }
 

@@ -46,7 +46,8 @@ struct Envelope {
     #[serde(rename = "type")]
     kind: String,
     reason: Option<String>,
-    envelope_id: Option<String>,
+    #[serde(rename = "envelope_id")]
+    id: Option<String>,
     payload: Value,
 }
 
@@ -166,7 +167,7 @@ fn hear(desk: &Desk, text: &str, acks: &mpsc::Sender<String>) -> Option<String> 
     if envelope.kind == "disconnect" {
         return Some(envelope.reason.unwrap_or_else(|| "disconnect".to_owned()));
     }
-    let id = envelope.envelope_id?;
+    let id = envelope.id?;
     let Ok(place) = acks.clone().try_reserve_owned() else {
         tracing::warn!("too much comes from Slack at once; something was not taken");
         return None;

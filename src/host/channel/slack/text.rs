@@ -27,8 +27,13 @@ fn seen(text: &str) -> String {
             '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' if seen.ends_with("\n\n") => {}
             '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' => seen.push('\n'),
             '\t' => seen.push(' '),
-            '\r' | '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => {}
-            '\u{e0000}'..='\u{e007f}' => {}
+            '\r'
+            | '\u{ad}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}' => {}
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => seen.push(MARK),
             c if c.is_control() => seen.push(MARK),
             _ if marks > MOST_MARKS => {}
@@ -128,7 +133,7 @@ pub(super) fn pieces(safe: &str, most: usize) -> Vec<String> {
             rest = format!("{FENCE}\n{tail}");
         } else {
             pieces.push(head.to_owned());
-            rest = tail.to_owned();
+            rest = String::from(tail);
         }
     }
     if !rest.trim().is_empty() || pieces.is_empty() {
@@ -183,9 +188,9 @@ pub(super) fn typed(text: &str) -> String {
         };
         let (target, label) = form.split_once('|').map_or((form, None), |(target, label)| (target, Some(label)));
         match target.chars().next() {
-            Some('@') => plain.push_str(&format!("@{}", label.unwrap_or(&target[1..]))),
-            Some('#') => plain.push_str(&format!("#{}", label.unwrap_or(&target[1..]))),
-            Some('!') => plain.push_str(&format!("@{}", label.unwrap_or(&target[1..]).trim_start_matches('@'))),
+            Some('@') => plain.extend(["@", label.unwrap_or(&target[1..])]),
+            Some('#') => plain.extend(["#", label.unwrap_or(&target[1..])]),
+            Some('!') => plain.extend(["@", label.unwrap_or(&target[1..]).trim_start_matches('@')]),
             // A host name that Slack made a link of is what was typed; else the address is.
             _ => plain.push_str(label.filter(|label| target.ends_with(label)).unwrap_or(target)),
         }

@@ -51,12 +51,12 @@ pub(super) fn button(action_id: &str, label: &str, value: &str, primary: bool) -
     button
 }
 
-pub(super) fn actions(block_id: String, buttons: Vec<Value>) -> Value {
+pub(super) fn actions(block_id: &str, buttons: &[Value]) -> Value {
     json!({"type": "actions", "block_id": block_id, "elements": buttons})
 }
 
 /// An input; it sends nothing by itself. `optional`: Slack says so beside the label.
-pub(super) fn input(block_id: String, label: &str, element: Value, optional: bool) -> Value {
+pub(super) fn input(block_id: &str, label: &str, element: &Value, optional: bool) -> Value {
     json!({"type": "input", "block_id": block_id, "label": plain(label), "element": element, "optional": optional})
 }
 

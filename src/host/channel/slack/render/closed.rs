@@ -38,7 +38,7 @@ fn asked(ask: &Ask) -> Vec<Value> {
         texts.extend(told(&ask.content, index, question));
     }
     let one_message = super::card(&Sight::of(ask, 0, 1)).len() == 1;
-    if one_message && blocks.len() + texts.len() + 1 <= MAX_BLOCKS && total(&texts) <= COMFORTABLE {
+    if one_message && blocks.len() + texts.len() < MAX_BLOCKS && total(&texts) <= COMFORTABLE {
         blocks.extend(texts);
     } else {
         blocks.push(section(&wording::slack_above(None)));

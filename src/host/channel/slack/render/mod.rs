@@ -77,6 +77,13 @@ impl<'a> Sight<'a> {
     }
 }
 
+/// A nudge in a card's thread.
+pub(super) fn reminder(code: &str, until: Time) -> Message {
+    let line = crate::ask::wording::slack_reminder(code, &closed::date(until));
+    let text = text::top_level(crate::ask::wording::SLACK_REMINDER);
+    Message { text, blocks: vec![blocks::section(&line)] }
+}
+
 /// Whether one click answers a question that stands alone.
 fn one_click(question: &crate::ask::Question) -> bool {
     matches!(question.kind, crate::ask::Kind::Select | crate::ask::Kind::Confirm)

@@ -90,18 +90,18 @@ pub(super) fn told(content: &Content, index: usize, question: &Question) -> Vec<
     }
     if let Some(header) = &question.header {
         // A star in it would end the bold early.
-        told.push_str(&format!("*{}*\n", text::mrkdwn(&text::line(header)).replace('*', "∗")));
+        told.extend(["*", &text::mrkdwn(&text::line(header)).replace('*', "∗"), "*\n"]);
     }
     told.push_str(&text::mrkdwn(&question.text));
     if let Some(hint) = question.placeholder.as_deref().filter(|hint| text::units(&text::line(hint)) > MAX_PLACEHOLDER)
     {
-        told.push_str(&format!("\n_{}_", text::mrkdwn(&text::line(hint))));
+        told.extend(["\n_", &text::mrkdwn(&text::line(hint)), "_"]);
     }
     if needs_list(content, question) {
         for (index, choice) in question.choices.iter().enumerate() {
-            told.push_str(&format!("\n{}. {}", index + 1, text::mrkdwn(&text::line(&choice.label))));
+            told.extend(["\n", &(index + 1).to_string(), ". ", &text::mrkdwn(&text::line(&choice.label))]);
             if let Some(description) = &choice.description {
-                told.push_str(&format!(" - {}", text::mrkdwn(&text::line(description))));
+                told.extend([" - ", &text::mrkdwn(&text::line(description))]);
             }
         }
     }
@@ -150,19 +150,19 @@ fn asked(sight: &Sight<'_>, index: usize, question: &Question) -> Vec<Value> {
                     false,
                 )
             });
-            blocks.push(actions(named("q"), buttons.collect()));
+            blocks.push(actions(&named("q"), &buttons.collect::<Vec<_>>()));
         }
         _ => blocks.push(input(
-            named("q"),
+            &named("q"),
             wording::slack_choose(question.kind),
-            choices(sight, index, question),
+            &choices(sight, index, question),
             !question.required,
         )),
     }
     if question.takes_text() {
         let alone = question.kind == Kind::Text;
         let element = text_input(&format!("text:{index}"), question.placeholder.as_deref(), alone);
-        blocks.push(input(named("t"), wording::slack_type(alone), element, !(alone && question.required)));
+        blocks.push(input(&named("t"), wording::slack_type(alone), &element, !(alone && question.required)));
     }
     blocks
 }
@@ -205,7 +205,7 @@ fn last_row(sight: &Sight<'_>) -> Value {
         buttons.push(button("skip", wording::SLACK_SKIP, "skip", false));
     }
     buttons.push(button("dismiss", wording::SLACK_DISMISS, "dismiss", false));
-    actions(block_id(sight.id, "do", sight.attempt), buttons)
+    actions(&block_id(sight.id, "do", sight.attempt), &buttons)
 }
 
 /// More than one message: the texts first, then the form.
@@ -222,7 +222,7 @@ fn split(sight: &Sight<'_>, notice: &str) -> Vec<Message> {
         let one = std::slice::from_ref(&block);
         match packed.last_mut() {
             Some(last) if last.len() + 2 < MAX_BLOCKS && total(last) + total(one) + 200 <= COMFORTABLE => {
-                last.push(block)
+                last.push(block);
             }
             _ => packed.push(vec![block]),
         }

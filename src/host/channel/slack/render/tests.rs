@@ -35,6 +35,8 @@ fn ask(content: Content) -> Ask {
         render_timeout: Duration::from_secs(30),
         max_retries: 3,
         keep: Duration::from_secs(86_400),
+        remind_after: None,
+        escalate_after: None,
         routes: vec![route],
     };
     let waiter = Waiter {
@@ -345,7 +347,9 @@ fn nothing_in_an_agent_s_text_can_mention_link_or_pose() {
             let mut messages = drawn(&content, 1);
             messages.push(answered(content, given, injection));
             within_limits(&messages);
-            messages.iter().for_each(|message| harmless(injection, message));
+            for message in &messages {
+                harmless(injection, message);
+            }
         }
     }
 }
@@ -391,7 +395,7 @@ fn emphasis_and_code_stay_readable() {
     let content = content(None, None, vec![draft(text, "text", &[])]);
     let shown: Vec<String> = texts(&drawn(&content, 1)[0]).into_iter().map(|(_, text)| text).collect();
     let expected = text.replace('&', "&amp;").replace('<', "&lt;");
-    assert!(shown.iter().any(|shown| *shown == expected), "{shown:?}");
+    assert!(shown.contains(&expected), "{shown:?}");
 }
 
 #[test]

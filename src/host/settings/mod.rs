@@ -3,19 +3,24 @@
 //! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
 //! settings and secret files. Section 11 of the specification.
 
+mod slack;
+
+pub use slack::{SlackDoor, SlackSettings};
+
 use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
 use crate::ipc::files::Access;
 use crate::ipc::{NoDataDir, default_data_dir};
 use config::{Config, Environment, File, FileFormat};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer};
+use slack::{SlackShape, slack_is_there};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Every key with its default.
-pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
 /// Read if it is there and no file is named.
 pub const SYSTEM_FILE: &str = "/etc/askd/askd.toml";
 
@@ -61,30 +66,6 @@ pub struct Settings {
     pub keep_audit: Duration,
     groups: BTreeMap<String, GroupSettings>,
     defaults: GroupSettings,
-}
-
-/// `[slack]`, with everything that is needed.
-#[derive(Debug, Clone)]
-pub struct SlackSettings {
-    /// `xoxb-...`
-    pub bot_token: SecretString,
-    /// How what people do comes in.
-    pub door: SlackDoor,
-    /// Whose clicks are taken; empty: the bot's own team's.
-    pub team_ids: Vec<String>,
-    /// Without a slash at the end.
-    pub api_url: String,
-    /// Least time between two posts to one chat.
-    pub pace: Duration,
-}
-
-/// How what people do in Slack comes in.
-#[derive(Debug, Clone)]
-pub enum SlackDoor {
-    /// Slack posts to us, signed with this.
-    Webhooks(SecretString),
-    /// We connect to Slack with this token (`xapp-...`); nothing has to be reachable.
-    Socket(SecretString),
 }
 
 /// `[http]`.
@@ -139,6 +120,10 @@ pub struct GroupSettings {
     pub max_per_hour: u32,
     /// How long an outcome is kept.
     pub keep_settled: Duration,
+    /// When an open ask is brought to mind first.
+    pub remind_after: Option<Duration>,
+    /// When an unanswered ask is shown on the next route too.
+    pub escalate_after: Option<Duration>,
 }
 
 impl Settings {
@@ -169,6 +154,8 @@ impl Settings {
             max_open: 16,
             max_per_hour: 1000,
             keep_settled: Duration::from_secs(3600),
+            remind_after: None,
+            escalate_after: None,
         };
         Self {
             data_dir: data_dir.to_owned(),
@@ -186,6 +173,16 @@ impl Settings {
             groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
             defaults: asks,
         }
+    }
+
+    /// The same, with a further group that asks in a stand-in of Slack.
+    #[must_use]
+    pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
+        let route = Route { channel: Channel::Slack, chat: chat.to_owned(), responders: Responders::Anyone };
+        let settings = GroupSettings { routes: vec![route, web_route()], ..self.defaults.clone() };
+        self.groups.insert(group.to_owned(), settings);
+        self.slack = Some(slack);
+        self
     }
 
     /// What holds for this group; `None` if it is not served.
@@ -274,21 +271,6 @@ struct AsksShape {
     max_per_hour_per_group: Option<u32>,
     keep_settled: Option<String>,
     keep_audit: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SlackShape {
-    bot_token: Option<SecretString>,
-    bot_token_file: Option<PathBuf>,
-    signing_secret: Option<SecretString>,
-    signing_secret_file: Option<PathBuf>,
-    app_token: Option<SecretString>,
-    app_token_file: Option<PathBuf>,
-    #[serde(deserialize_with = "list")]
-    team_ids: Vec<String>,
-    api_url: String,
-    pace: String,
 }
 
 #[derive(Deserialize)]
@@ -419,60 +401,6 @@ impl HttpShape {
     }
 }
 
-impl SlackShape {
-    fn check(self) -> Result<Option<SlackSettings>, SettingsError> {
-        let bot_token = secret("slack.bot_token", self.bot_token, self.bot_token_file.as_deref())?;
-        let signing_secret = secret("slack.signing_secret", self.signing_secret, self.signing_secret_file.as_deref())?;
-        let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
-        let api_url = self.api_url.trim_end_matches('/').to_owned();
-        let loopback = is_loopback_url(&api_url);
-        if !loopback && !(api_url.starts_with("https://") && url_host(&api_url).is_some()) {
-            return Err(wrong(
-                "slack.api_url",
-                format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),
-            ));
-        }
-        let pace = duration("slack.pace", Some(&self.pace), Duration::ZERO)?;
-        if pace.is_zero() && !loopback {
-            return Err(wrong(
-                "slack.pace",
-                "\"0s\" is for tests with a loopback api_url; Slack allows one post a second",
-            ));
-        }
-        let Some(bot_token) = bot_token else { return Ok(None) };
-        let door = match (app_token, signing_secret) {
-            (Some(token), _) => SlackDoor::Socket(token),
-            (None, Some(secret)) => SlackDoor::Webhooks(secret),
-            (None, None) => {
-                return Err(wrong(
-                    "slack.signing_secret",
-                    "without it (Basic Information of the app) no click can be verified; or set slack.app_token for \
-                     Socket Mode",
-                ));
-            }
-        };
-        Ok(Some(SlackSettings { bot_token, door, team_ids: self.team_ids, api_url, pace }))
-    }
-}
-
-/// A route of Slack needs Slack.
-fn slack_is_there(at: &str, group: &GroupSettings, slack: Option<&SlackSettings>) -> Result<(), SettingsError> {
-    if slack.is_none() && group.routes.iter().any(|route| route.channel == Channel::Slack) {
-        return Err(wrong(
-            "slack.bot_token",
-            format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file"),
-        ));
-    }
-    Ok(())
-}
-
-/// Whether a URL is plain http to this very machine.
-fn is_loopback_url(url: &str) -> bool {
-    let Some(host) = url.strip_prefix("http://").and_then(|_| url_host(url)) else { return false };
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// Host and port of an http or https URL, as they stand in a `Host` header.
 #[must_use]
 pub fn url_host(url: &str) -> Option<&str> {
@@ -494,8 +422,6 @@ impl GroupSettings {
             ("pickup_timeout", &asks.pickup_timeout),
             ("answer_retention", &asks.answer_retention),
             ("late_answers", &asks.late_answers),
-            ("remind_after", &asks.remind_after),
-            ("escalate_after", &asks.escalate_after),
         ] {
             duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
         }
@@ -528,6 +454,8 @@ impl GroupSettings {
             max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
             max_per_hour: at_least_one(&key("max_per_hour_per_group"), asks.max_per_hour_per_group)?,
             keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
+            remind_after: or_off(&key("remind_after"), asks.remind_after.as_deref())?,
+            escalate_after: or_off(&key("escalate_after"), asks.escalate_after.as_deref())?,
         })
     }
 }
@@ -597,31 +525,6 @@ impl RouteShape {
     }
 }
 
-impl RouteShape {
-    fn slack(self, at: &str) -> Result<Route, SettingsError> {
-        let chat = self.chat.unwrap_or_default();
-        let is_id = chat.starts_with(['C', 'G', 'D'])
-            && chat.len() > 1
-            && chat.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-        if !is_id {
-            return Err(wrong(
-                format!("{at}.chat"),
-                format!(
-                    "{chat:?} is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)"
-                ),
-            ));
-        }
-        let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
-                      responders = \"anyone\" for everybody in the channel";
-        let responders = match self.responders {
-            Some(RespondersShape::Word(word)) if word == "anyone" => Responders::Anyone,
-            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => Responders::Only(ids),
-            _ => return Err(wrong(format!("{at}.responders"), people)),
-        };
-        Ok(Route { channel: Channel::Slack, chat, responders })
-    }
-}
-
 fn data_dir(text: &str) -> Result<PathBuf, SettingsError> {
     if text.is_empty() {
         return Ok(default_data_dir(|name| std::env::var(name).ok())?);
@@ -651,6 +554,12 @@ fn duration(key: &str, text: Option<&str>, least: Duration) -> Result<Duration, 
         return Err(wrong(key, format!("{text:?} is too short; at least {}", humantime::format_duration(least))));
     }
     Ok(duration)
+}
+
+/// A duration of a second at least, or off.
+fn or_off(key: &str, text: Option<&str>) -> Result<Option<Duration>, SettingsError> {
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| duration(key, Some(text), Duration::from_secs(1))).transpose()
 }
 
 fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> Result<Duration, SettingsError> {
@@ -732,6 +641,8 @@ mod tests {
             ("[asks]\ntimeout = \"soon\"", "asks.timeout"),
             ("[asks]\ntimeout = \"8d\"", "asks.timeout"),
             ("[asks]\nrender_timeout = \"1s\"", "asks.render_timeout"),
+            ("[asks]\nremind_after = \"0s\"", "asks.remind_after"),
+            ("[groups.a]\nescalate_after = \"never\"", "groups.a.escalate_after"),
             ("[asks]\nmax_open_per_group = 0", "asks.max_open_per_group"),
             ("[groups.a]\nmax_retries = 9", "groups.a.max_retries"),
             ("[groups.\"a b\"]\n", "groups.a b"),

@@ -80,7 +80,7 @@ impl Taken {
 /// One waiting call.
 #[derive(Debug)]
 pub struct Waiter {
-    folder: Arc<Folder>,
+    folder: Mutex<Arc<Folder>>,
     process: Arc<Process>,
     request_id: RequestId,
     clock: Clock,
@@ -100,7 +100,7 @@ struct Seen {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.process.end(&self.folder, &self.request_id);
+        self.process.end(&self.folder(), &self.request_id);
     }
 }
 
@@ -119,7 +119,7 @@ impl Waiter {
         asking.file.process = Some(process.name().to_owned());
         process.begin(&folder, &request_id);
         let waiter = Self {
-            folder,
+            folder: Mutex::new(folder),
             process: Arc::clone(process),
             request_id,
             clock,
@@ -129,7 +129,7 @@ impl Waiter {
             seen: Mutex::default(),
         };
         let bytes = serde_json::to_vec_pretty(&asking.file).unwrap_or_default();
-        waiter.folder.put(&waiter.request_name(), &bytes)?;
+        waiter.folder().put(&waiter.request_name(), &bytes)?;
         Ok(waiter)
     }
 
@@ -148,7 +148,7 @@ impl Waiter {
     /// When the daemon will give up, if it has said so.
     #[must_use]
     pub fn answer_by(&self) -> Option<Time> {
-        let (bytes, _) = self.folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
+        let (bytes, _) = self.folder().responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
         let status: StatusFile = serde_json::from_slice(&bytes).ok()?;
         time_from(&status.answer_by?)
     }
@@ -175,11 +175,35 @@ impl Waiter {
 
     /// Says that the process that waits for this lives.
     pub fn beat(&self) {
-        self.process.beat(&self.folder);
+        self.process.beat(&self.folder());
+    }
+
+    fn folder(&self) -> Arc<Folder> {
+        Arc::clone(&lock(&self.folder))
+    }
+
+    /// Whether the folder is still the one that was opened. One that was made anew under the same name is
+    /// gone over to, if the request was claimed before; else the request is gone with the old one.
+    fn follow(&self) -> Result<(), AgentError> {
+        let path = self.folder().path.clone();
+        let held = self.folder().responses.stamp().map_err(|error| self.error(RESPONSES, error))?;
+        let now = Folder::open(&path)?;
+        if now.responses.stamp().is_ok_and(|now| now.same_file(&held)) {
+            return Ok(());
+        }
+        if !self.is_claimed() {
+            let gone =
+                io::Error::new(io::ErrorKind::NotFound, "the folder was made anew, and the question went with it");
+            return Err(self.error(TASKS, gone));
+        }
+        self.process.watch(&now);
+        *lock(&self.folder) = Arc::new(now);
+        Ok(())
     }
 
     /// Looks into the folder, without taking anything but a request that nobody wants.
     pub fn look(&self) -> Result<Look, AgentError> {
+        self.follow()?;
         if self.read()?.is_some() {
             self.claimed();
             return Ok(Look::Ready);
@@ -231,25 +255,25 @@ impl Waiter {
 
     fn error(&self, folder: &str, error: io::Error) -> AgentError {
         AgentError::Folder {
-            path: self.folder.path.join(folder).display().to_string(),
+            path: self.folder().path.join(folder).display().to_string(),
             error,
             mend: "The folder has to be there, readable and writable".to_owned(),
         }
     }
 
     fn is_waiting_to_be_claimed(&self) -> Result<bool, AgentError> {
-        let there = self.folder.tasks.look(&self.request_name());
+        let there = self.folder().tasks.look(&self.request_name());
         there.map(|stamp| stamp.is_some()).map_err(|error| self.error(TASKS, error))
     }
 
     fn take_back(&self) -> Result<bool, AgentError> {
-        self.folder.tasks.remove(&self.request_name()).map_err(|error| self.error(TASKS, error))
+        self.folder().tasks.remove(&self.request_name()).map_err(|error| self.error(TASKS, error))
     }
 
     /// The response, if it is there and whole. A host that writes in place may be half-way: what is
     /// not whole is read again, never deleted.
     fn read(&self) -> Result<Option<ResponseFile>, AgentError> {
-        match self.folder.responses.read(&response_name(&self.request_id), MAX_RESPONSE_BYTES) {
+        match self.folder().responses.read(&response_name(&self.request_id), MAX_RESPONSE_BYTES) {
             Ok((bytes, _)) => Ok(serde_json::from_slice(&bytes).ok()),
             Err(ReadError::Gone) => Ok(None),
             Err(error) => Err(self.error(RESPONSES, io::Error::other(error))),
@@ -259,9 +283,9 @@ impl Waiter {
     /// Takes the response, if it is there: a name of our own first, so that nobody thinks it waits.
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
         let Some(response) = self.read()? else { return Ok(None) };
-        match self.folder.responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
+        match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
             Ok(()) => {
-                let (folder, request_id) = (Arc::clone(&self.folder), self.request_id.clone());
+                let (folder, request_id) = (self.folder(), self.request_id.clone());
                 Ok(Some(Taken { response, folder, request_id }))
             }
             // Withdrawn by the daemon in this very moment.
@@ -281,7 +305,7 @@ impl Waiter {
             ..RequestFile::default()
         };
         let bytes = serde_json::to_vec_pretty(&cancel).unwrap_or_default();
-        self.folder.put(&format!("cancel-{}.json", self.request_id), &bytes)?;
+        self.folder().put(&format!("cancel-{}.json", self.request_id), &bytes)?;
         Ok(false)
     }
 

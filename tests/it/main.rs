@@ -21,4 +21,6 @@ mod finding;
 mod harness;
 mod house;
 mod http;
+mod mcp;
+mod mcp_world;
 mod timing;

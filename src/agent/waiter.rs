@@ -5,7 +5,7 @@ use super::process::{Process, lock};
 use super::{AgentError, Folder};
 use crate::ask::{RequestId, Time};
 use crate::clock::Clock;
-use crate::ipc::files::ReadError;
+use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
@@ -94,6 +94,8 @@ pub struct Waiter {
 #[derive(Debug, Default)]
 struct Seen {
     claimed: Option<Instant>,
+    /// What `.status` said, and how it was left.
+    status: Option<(Stamp, Option<Time>)>,
     /// The daemon's deadline, and the moment at which it will have passed as it looked when first read.
     deadline: Option<(Time, Instant)>,
 }
@@ -145,12 +147,23 @@ impl Waiter {
         lock(&self.seen).claimed.is_some()
     }
 
-    /// When the daemon will give up, if it has said so.
+    /// When the daemon will give up, if it has said so. Its file is opened only when it has changed:
+    /// an opened file wakes whoever watches the folder.
     #[must_use]
     pub fn answer_by(&self) -> Option<Time> {
-        let (bytes, _) = self.folder().responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
-        let status: StatusFile = serde_json::from_slice(&bytes).ok()?;
-        time_from(&status.answer_by?)
+        let folder = self.folder();
+        let stamp = folder.responses.look(&status_name(&self.request_id)).ok()??;
+        let mut seen = lock(&self.seen);
+        if let Some((known, answer_by)) = seen.status
+            && known == stamp
+        {
+            return answer_by;
+        }
+        let (bytes, stamp) = folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
+        let status: Option<StatusFile> = serde_json::from_slice(&bytes).ok();
+        let answer_by = status.and_then(|status| status.answer_by).and_then(|text| time_from(&text));
+        seen.status = Some((stamp, answer_by));
+        answer_by
     }
 
     /// Waits for the outcome and takes it.
@@ -185,12 +198,12 @@ impl Waiter {
     /// Whether the folder is still the one that was opened. One that was made anew under the same name is
     /// gone over to, if the request was claimed before; else the request is gone with the old one.
     fn follow(&self) -> Result<(), AgentError> {
-        let path = self.folder().path.clone();
-        let held = self.folder().responses.stamp().map_err(|error| self.error(RESPONSES, error))?;
-        let now = Folder::open(&path)?;
-        if now.responses.stamp().is_ok_and(|now| now.same_file(&held)) {
+        let folder = self.folder();
+        let held = folder.responses.stamp().map_err(|error| self.error(RESPONSES, error))?;
+        if Stamp::at(&folder.path.join(RESPONSES)).is_ok_and(|now| now.same_file(&held)) {
             return Ok(());
         }
+        let now = Folder::open(&folder.path)?;
         if !self.is_claimed() {
             let gone =
                 io::Error::new(io::ErrorKind::NotFound, "the folder was made anew, and the question went with it");

@@ -129,7 +129,9 @@ pub enum Responders {
 }
 
 impl Responders {
-    fn allow(&self, id: &str) -> bool {
+    /// Whether a person of this id may answer.
+    #[must_use]
+    pub fn includes(&self, id: &str) -> bool {
         match self {
             Self::Anyone => true,
             Self::Only(ids) => ids.iter().any(|known| known == id),

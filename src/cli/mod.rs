@@ -7,6 +7,8 @@ mod asks;
 mod mcp;
 #[cfg(feature = "host")]
 mod serve;
+#[cfg(feature = "host")]
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -52,6 +54,10 @@ enum Command {
     /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
+    /// Run a stand-in of a chat platform alone, for checks.
+    #[cfg(feature = "host")]
+    #[command(hide = true, subcommand)]
+    Sim(sim::Sim),
 }
 
 /// Anything that went wrong and has no exit code of its own.
@@ -80,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Dismiss(dismiss) => dismiss.run(),
         #[cfg(feature = "host")]
         Command::Cancel(cancel) => cancel.run(),
+        #[cfg(feature = "host")]
+        Command::Sim(sim) => sim.run(),
     };
     match done {
         Ok(code) => code,

@@ -68,10 +68,18 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop`, and finishes what is in flight.
-pub async fn serve(listener: TcpListener, http: &Http, routes: Router, stop: CancellationToken) -> io::Result<()> {
+/// Serves until `stop`, and finishes what is in flight. `webhooks` are signed by whoever sends them: they need no
+/// guard of names, which a tunnel or proxy would only trip over.
+pub async fn serve(
+    listener: TcpListener,
+    http: &Http,
+    routes: Router,
+    webhooks: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
-    let app = guarded(routes, hosts).merge(Router::new().route("/healthz", get(|| async { "ok\n" })));
+    let health = Router::new().route("/healthz", get(|| async { "ok\n" }));
+    let app = guarded(routes, hosts).merge(webhooks).merge(health);
     // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await
@@ -127,6 +135,7 @@ mod tests {
     fn hosts(listen: &str, public_url: Option<&str>, allowed: &[&str]) -> Hosts {
         let http = Http {
             listen: listen.parse().unwrap(),
+            webhook_listen: None,
             public_url: public_url.map(str::to_owned),
             allowed_hosts: allowed.iter().map(|host| (*host).to_owned()).collect(),
         };

@@ -22,6 +22,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use broker::Broker;
 use channel::Channels;
+use channel::slack::Slack;
 use channel::web::{Inbox, token};
 use folders::Folders;
 use intake::Intake;
@@ -72,7 +73,9 @@ pub struct Daemon {
     folders: Folders,
     clock: Clock,
     token: SecretString,
+    slack: Option<Slack>,
     listener: TcpListener,
+    webhooks: Option<TcpListener>,
     address: SocketAddr,
 }
 
@@ -92,10 +95,16 @@ impl Daemon {
         };
         let listener = http::bind(settings.http.listen).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
+        let webhooks = match settings.http.webhook_listen {
+            Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
+            None => None,
+        };
+        let slack = settings.slack.clone().map(|slack| Slack::new(slack, clock.clone())).transpose();
+        let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
         let settings = Arc::new(settings);
-        let broker =
-            Broker::start(store, folders.clone(), audit, Channels::default(), clock.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, clock, token, listener, address })
+        let channels = Channels::new(slack.clone());
+        let broker = Broker::start(store, folders.clone(), audit, channels, clock.clone(), Arc::clone(&settings))?;
+        Ok(Self { settings, broker, folders, clock, token, slack, listener, webhooks, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -120,15 +129,31 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
         let routes = inbox.routes().merge(readiness(self.broker.clone(), stop.clone()));
+        let mut webhooks = Router::new();
+        if let Some(slack) = &self.slack {
+            slack.start(&self.broker);
+            webhooks = slack.routes(&self.broker).unwrap_or_default();
+        }
         let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
         let looking = tokio::spawn(intake.run(stop.clone()));
-        let served = http::serve(self.listener, &self.settings.http, routes, stop.clone()).await;
+        let http = &self.settings.http;
+        let served = match self.webhooks {
+            None => http::serve(self.listener, http, routes, webhooks, stop.clone()).await,
+            Some(apart) => {
+                let inbox = http::serve(self.listener, http, routes, Router::new(), stop.clone());
+                let webhooks = http::serve(apart, http, Router::new(), webhooks, stop.clone());
+                tokio::try_join!(inbox, webhooks).map(drop)
+            }
+        };
         // If serving failed, everything else stops too.
         stop.cancel();
         if let Err(panic) = looking.await {
             tracing::error!(%panic, "the intake ended badly");
         }
         self.broker.stop().await;
+        if let Some(slack) = &self.slack {
+            slack.stop().await;
+        }
         served.map_err(DaemonError::io("http"))
     }
 }

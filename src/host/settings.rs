@@ -51,6 +51,8 @@ pub struct Settings {
     pub access: Access,
     /// Where to listen, and under which names.
     pub http: Http,
+    /// How Slack is reached; `None`: nobody is asked there.
+    pub slack: Option<SlackSettings>,
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
     /// What is logged, and how.
@@ -61,11 +63,37 @@ pub struct Settings {
     defaults: GroupSettings,
 }
 
+/// `[slack]`, with everything that is needed.
+#[derive(Debug, Clone)]
+pub struct SlackSettings {
+    /// `xoxb-...`
+    pub bot_token: SecretString,
+    /// How what people do comes in.
+    pub door: SlackDoor,
+    /// Whose clicks are taken; empty: the bot's own team's.
+    pub team_ids: Vec<String>,
+    /// Without a slash at the end.
+    pub api_url: String,
+    /// Least time between two posts to one chat.
+    pub pace: Duration,
+}
+
+/// How what people do in Slack comes in.
+#[derive(Debug, Clone)]
+pub enum SlackDoor {
+    /// Slack posts to us, signed with this.
+    Webhooks(SecretString),
+    /// We connect to Slack with this token (`xapp-...`); nothing has to be reachable.
+    Socket(SecretString),
+}
+
 /// `[http]`.
 #[derive(Debug, Clone)]
 pub struct Http {
     /// Where the inbox and the API are.
     pub listen: SocketAddr,
+    /// Where the webhooks are, alone; `None`: beside the inbox.
+    pub webhook_listen: Option<SocketAddr>,
     /// How people reach it from elsewhere; no slash at the end.
     pub public_url: Option<String>,
     /// Further names.
@@ -145,7 +173,13 @@ impl Settings {
         Self {
             data_dir: data_dir.to_owned(),
             access: Access { dir_mode: 0o770, gid: None },
-            http: Http { listen: ([127, 0, 0, 1], 0).into(), public_url: None, allowed_hosts: Vec::new() },
+            http: Http {
+                listen: ([127, 0, 0, 1], 0).into(),
+                webhook_listen: None,
+                public_url: None,
+                allowed_hosts: Vec::new(),
+            },
+            slack: None,
             web_token: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
             keep_audit: Duration::from_secs(3600),
@@ -196,7 +230,7 @@ pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "slack and whatsapp are checked for their shape; the channels are not built yet")]
+#[expect(dead_code, reason = "whatsapp is checked for its shape; the channel is not built yet")]
 struct Shape {
     data_dir: String,
     dir_mode: String,
@@ -244,7 +278,6 @@ struct AsksShape {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
 struct SlackShape {
     bot_token: Option<SecretString>,
     bot_token_file: Option<PathBuf>,
@@ -291,7 +324,6 @@ struct RouteShape {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "checked for its shape; the channels that use it are not built yet")]
 enum RespondersShape {
     Word(String),
     Ids(Vec<String>),
@@ -337,13 +369,16 @@ impl Shape {
             Some(shape) => shape.check("defaults", &self.asks, &base)?,
             None => base,
         };
-        if !self.http.webhook_listen.is_empty() {
-            return Err(wrong("http.webhook_listen", "this version has no webhooks yet; leave it \"\""));
+        let slack = self.slack.check()?;
+        for (at, group) in groups.iter().map(|(name, group)| (format!("groups.{name}"), group)) {
+            slack_is_there(&at, group, slack.as_ref())?;
         }
+        slack_is_there("defaults", &defaults, slack.as_ref())?;
         Ok(Settings {
             data_dir: data_dir(&self.data_dir)?,
             access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
             http: self.http.check()?,
+            slack,
             web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
             log: self.log,
             keep_audit,
@@ -374,8 +409,68 @@ impl HttpShape {
                 ),
             ));
         }
-        Ok(Http { listen, public_url, allowed_hosts: self.allowed_hosts })
+        let webhook_listen = Some(self.webhook_listen).filter(|text| !text.is_empty());
+        let webhook_listen = webhook_listen.map(|text| {
+            text.parse().map_err(|_| {
+                wrong("http.webhook_listen", format!("{text:?} is neither \"\" nor an address like 0.0.0.0:8485"))
+            })
+        });
+        Ok(Http { listen, webhook_listen: webhook_listen.transpose()?, public_url, allowed_hosts: self.allowed_hosts })
     }
+}
+
+impl SlackShape {
+    fn check(self) -> Result<Option<SlackSettings>, SettingsError> {
+        let bot_token = secret("slack.bot_token", self.bot_token, self.bot_token_file.as_deref())?;
+        let signing_secret = secret("slack.signing_secret", self.signing_secret, self.signing_secret_file.as_deref())?;
+        let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
+        let api_url = self.api_url.trim_end_matches('/').to_owned();
+        let loopback = is_loopback_url(&api_url);
+        if !loopback && !(api_url.starts_with("https://") && url_host(&api_url).is_some()) {
+            return Err(wrong(
+                "slack.api_url",
+                format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),
+            ));
+        }
+        let pace = duration("slack.pace", Some(&self.pace), Duration::ZERO)?;
+        if pace.is_zero() && !loopback {
+            return Err(wrong(
+                "slack.pace",
+                "\"0s\" is for tests with a loopback api_url; Slack allows one post a second",
+            ));
+        }
+        let Some(bot_token) = bot_token else { return Ok(None) };
+        let door = match (app_token, signing_secret) {
+            (Some(token), _) => SlackDoor::Socket(token),
+            (None, Some(secret)) => SlackDoor::Webhooks(secret),
+            (None, None) => {
+                return Err(wrong(
+                    "slack.signing_secret",
+                    "without it (Basic Information of the app) no click can be verified; or set slack.app_token for \
+                     Socket Mode",
+                ));
+            }
+        };
+        Ok(Some(SlackSettings { bot_token, door, team_ids: self.team_ids, api_url, pace }))
+    }
+}
+
+/// A route of Slack needs Slack.
+fn slack_is_there(at: &str, group: &GroupSettings, slack: Option<&SlackSettings>) -> Result<(), SettingsError> {
+    if slack.is_none() && group.routes.iter().any(|route| route.channel == Channel::Slack) {
+        return Err(wrong(
+            "slack.bot_token",
+            format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a URL is plain http to this very machine.
+fn is_loopback_url(url: &str) -> bool {
+    let Some(host) = url.strip_prefix("http://").and_then(|_| url_host(url)) else { return false };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Host and port of an http or https URL, as they stand in a `Host` header.
@@ -493,11 +588,37 @@ impl RouteShape {
                 Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
             }
             "web" => Ok(web_route()),
-            "slack" | "whatsapp" => {
-                Err(wrong(format!("{at}.channel"), format!("this version cannot ask on {} yet; use web", self.channel)))
+            "slack" => self.slack(at),
+            "whatsapp" => {
+                Err(wrong(format!("{at}.channel"), "this version cannot ask on whatsapp yet; use slack or web"))
             }
             other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
         }
+    }
+}
+
+impl RouteShape {
+    fn slack(self, at: &str) -> Result<Route, SettingsError> {
+        let chat = self.chat.unwrap_or_default();
+        let is_id = chat.starts_with(['C', 'G', 'D'])
+            && chat.len() > 1
+            && chat.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+        if !is_id {
+            return Err(wrong(
+                format!("{at}.chat"),
+                format!(
+                    "{chat:?} is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)"
+                ),
+            ));
+        }
+        let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
+                      responders = \"anyone\" for everybody in the channel";
+        let responders = match self.responders {
+            Some(RespondersShape::Word(word)) if word == "anyone" => Responders::Anyone,
+            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => Responders::Only(ids),
+            _ => return Err(wrong(format!("{at}.responders"), people)),
+        };
+        Ok(Route { channel: Channel::Slack, chat, responders })
     }
 }
 
@@ -617,10 +738,51 @@ mod tests {
             ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
             ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
             ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
+            ("[http]\nwebhook_listen = \"8485\"", "http.webhook_listen"),
+            ("[slack]\nbot_token = \"xoxb\"", "slack.signing_secret"),
+            ("[slack]\napi_url = \"http://slack.example/api\"", "slack.api_url"),
+            ("[slack]\napi_url = \"http://127.0.0.1.evil.example/api\"", "slack.api_url"),
+            ("[slack]\npace = \"0s\"", "slack.pace"),
+            ("[slack]\nbot_token_file = \"/does/not/exist\"", "slack.bot_token_file"),
+            ("[slack]\nbot_tokn = \"x\"", "bot_tokn"),
+            (
+                "[defaults]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"anyone\" }]",
+                "slack.bot_token",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\" }]", "responders = [\"U0123ABCD\"]"),
+            (
+                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [] }]",
+                "groups.a.routes[0].responders",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"everybody\" }]", "responders"),
+            (
+                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"#agents\", responders = \"anyone\" }]",
+                "groups.a.routes[0].chat",
+            ),
         ] {
             assert!(error(text).contains(key), "{text}: {}", error(text));
         }
         assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
+    }
+
+    #[test]
+    fn slack_is_reached_by_webhooks_or_by_a_socket() {
+        let route = "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
+        let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"")).unwrap();
+        let slack = settings.slack.clone().unwrap();
+        assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
+        assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
+        let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+        assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
+        let settings = load(
+            "[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"\napp_token = \"xapp\"\n\
+             api_url = \"http://127.0.0.1:9/api/\"\npace = \"0s\"",
+        )
+        .unwrap();
+        let slack = settings.slack.clone().unwrap();
+        assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
+        assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
+        assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
     }
 
     #[test]

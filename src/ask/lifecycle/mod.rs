@@ -138,9 +138,10 @@ pub enum Phase {
     Unknown {
         /// When it was sent.
         at: Time,
-        /// How many looks into the history were begun.
+        /// 0: the first look into the history is under way; 1: it found nothing; 2: the second one is
+        /// under way.
         looks: u8,
-        /// When the next one is due.
+        /// When the second look is due, or the one under way is given up.
         look_at: Time,
     },
     /// The channel has it.
@@ -238,6 +239,13 @@ pub enum Event {
     Proof {
         /// The route.
         route: usize,
+    },
+    /// A message of ours turned up, whatever was known of it before: somebody used it.
+    Spotted {
+        /// The route.
+        route: usize,
+        /// The channel's id of the message.
+        message: String,
     },
     /// A person replied.
     Replied {
@@ -418,6 +426,7 @@ impl Ask {
             Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
+            Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
             Event::Replied { source, person, reply } => {
                 self.replied(source, person, reply, now, &mut effects)?;
                 true

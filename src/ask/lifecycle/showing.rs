@@ -8,8 +8,8 @@ use std::time::Duration;
 /// How long after a look that found nothing the next one follows: what a chat service may need
 /// until its history shows a message that it has taken.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Looks into the history before a post counts as lost.
-const LOOKS: u8 = 2;
+/// How long a look may take; a history that cannot be read for so long tells nothing any more.
+const LOOK_FOR: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
 
@@ -93,8 +93,10 @@ impl Ask {
         let render_timeout = self.rules.render_timeout;
         let settled = self.outcome().is_some();
         let widget = &mut self.widgets[route];
-        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
-        widget.messages.push(message);
+        if !widget.messages.contains(&message) {
+            effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+            widget.messages.push(message);
+        }
         if !matches!(widget.phase, Phase::Up { .. }) {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
@@ -104,7 +106,7 @@ impl Ask {
     }
 
     fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
-        self.widgets[route].phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
+        self.widgets[route].phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR };
         effects.push(Effect::Look { route });
     }
 
@@ -117,11 +119,37 @@ impl Ask {
                 self.prove(route, now, effects);
             }
             Found::CannotKnow => self.try_again(route, None, now, effects),
-            // After a restart a sent widget is looked for without having been reported lost.
-            Found::Absent if matches!(widget.phase, Phase::Sent { .. }) => {
-                widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
-            }
-            Found::Absent => return false,
+            Found::Absent => match widget.phase {
+                // After a restart a sent widget is looked for without having been reported lost.
+                Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {
+                    widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
+                }
+                // What a history did not show twice, seconds apart, is not there.
+                Phase::Unknown { looks: 2.., .. } => self.try_again(route, None, now, effects),
+                _ => return false,
+            },
+        }
+        true
+    }
+
+    /// A message of ours was used that may not have been known: it is up, and will be closed too.
+    pub(super) fn spotted(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let settled = self.outcome().is_some();
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        if widget.messages.contains(&message) {
+            return false;
+        }
+        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+        // The newest message stays the card that people use.
+        let at = widget.messages.len().saturating_sub(1);
+        widget.messages.insert(at, message);
+        if !matches!(widget.phase, Phase::Up { .. }) {
+            widget.phase = Phase::Up { at: now, proven: false, fall_back_at: None };
+        }
+        if settled {
+            effects.push(Effect::Close { route });
+        } else {
+            self.prove(route, now, effects);
         }
         true
     }
@@ -243,8 +271,8 @@ impl Ask {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
                     self.unknown(route, at, now, effects);
                 }
-                Phase::Unknown { at, looks, look_at } if look_at <= now && looks < LOOKS => {
-                    self.widgets[route].phase = Phase::Unknown { at, looks: looks + 1, look_at: now + LOOK_AGAIN };
+                Phase::Unknown { at, looks: 1, look_at } if look_at <= now => {
+                    self.widgets[route].phase = Phase::Unknown { at, looks: 2, look_at: now + LOOK_FOR };
                     effects.push(Effect::Look { route });
                 }
                 Phase::Unknown { look_at, .. } if look_at <= now => self.try_again(route, None, now, effects),

@@ -193,7 +193,11 @@ impl Broker {
                     }
                     self.act(&Arc::new(step.ask), step.effects);
                 }
-                Applied::Same(ask) => drop(done.map(|done| done.send(Ok(ask)))),
+                Applied::Same(ask) => {
+                    // A tick that came too early (the clock was set back) has to come again.
+                    self.index().update(&ask);
+                    drop(done.map(|done| done.send(Ok(ask))));
+                }
                 Applied::Refused(refusal, ask) => {
                     drop(done.map(|done| done.send(Err(Failure::Refused(refusal, ask)))));
                 }
@@ -255,6 +259,12 @@ impl Broker {
     #[must_use]
     pub fn knows(&self, group: &Group, request_id: &RequestId) -> bool {
         self.index().by_request(group, request_id).is_some()
+    }
+
+    /// The ask that a message of a chat belongs to, if it is one that was posted.
+    #[must_use]
+    pub fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
+        self.index().by_message(chat, message)
     }
 
     /// Keeps a copy of a request that could not be asked. Blocks on the disk.

@@ -1,0 +1,22 @@
+//! `askd sim`: the stand-ins of the chat platforms alone, for checks by other clients. Hidden: it is of no use to users.
+
+use super::{Exit, small_runtime};
+use crate::sim::{SlackArgs, run_slack};
+use anyhow::Context as _;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Run a stand-in of a chat platform alone, for checks.
+#[derive(Debug, Subcommand)]
+pub(super) enum Sim {
+    /// A stand-in of Slack; serves until standard input ends.
+    Slack(SlackArgs),
+}
+
+impl Sim {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        let Self::Slack(args) = self;
+        small_runtime()?.block_on(run_slack(args)).context("the stand-in of Slack").map_err(Exit::from)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

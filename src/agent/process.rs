@@ -130,7 +130,8 @@ impl Process {
         }
     }
 
-    fn watch(&self, folder: &Folder) {
+    /// Watches this folder from now on.
+    pub(super) fn watch(&self, folder: &Folder) {
         let mut watching = lock(&self.watching);
         let Watching { watch, on } = &mut *watching;
         let now = folder.responses.stamp().ok();

@@ -5,7 +5,7 @@ use super::process::{Process, lock};
 use super::{AgentError, Folder};
 use crate::ask::{RequestId, Time};
 use crate::clock::Clock;
-use crate::ipc::files::ReadError;
+use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
@@ -80,7 +80,7 @@ impl Taken {
 /// One waiting call.
 #[derive(Debug)]
 pub struct Waiter {
-    folder: Arc<Folder>,
+    folder: Mutex<Arc<Folder>>,
     process: Arc<Process>,
     request_id: RequestId,
     clock: Clock,
@@ -94,13 +94,15 @@ pub struct Waiter {
 #[derive(Debug, Default)]
 struct Seen {
     claimed: Option<Instant>,
+    /// What `.status` said, and how it was left.
+    status: Option<(Stamp, Option<Time>)>,
     /// The daemon's deadline, and the moment at which it will have passed as it looked when first read.
     deadline: Option<(Time, Instant)>,
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.process.end(&self.folder, &self.request_id);
+        self.process.end(&self.folder(), &self.request_id);
     }
 }
 
@@ -119,7 +121,7 @@ impl Waiter {
         asking.file.process = Some(process.name().to_owned());
         process.begin(&folder, &request_id);
         let waiter = Self {
-            folder,
+            folder: Mutex::new(folder),
             process: Arc::clone(process),
             request_id,
             clock,
@@ -129,7 +131,7 @@ impl Waiter {
             seen: Mutex::default(),
         };
         let bytes = serde_json::to_vec_pretty(&asking.file).unwrap_or_default();
-        waiter.folder.put(&waiter.request_name(), &bytes)?;
+        waiter.folder().put(&waiter.request_name(), &bytes)?;
         Ok(waiter)
     }
 
@@ -145,12 +147,23 @@ impl Waiter {
         lock(&self.seen).claimed.is_some()
     }
 
-    /// When the daemon will give up, if it has said so.
+    /// When the daemon will give up, if it has said so. Its file is opened only when it has changed:
+    /// an opened file wakes whoever watches the folder.
     #[must_use]
     pub fn answer_by(&self) -> Option<Time> {
-        let (bytes, _) = self.folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
-        let status: StatusFile = serde_json::from_slice(&bytes).ok()?;
-        time_from(&status.answer_by?)
+        let folder = self.folder();
+        let stamp = folder.responses.look(&status_name(&self.request_id)).ok()??;
+        let mut seen = lock(&self.seen);
+        if let Some((known, answer_by)) = seen.status
+            && known == stamp
+        {
+            return answer_by;
+        }
+        let (bytes, stamp) = folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
+        let status: Option<StatusFile> = serde_json::from_slice(&bytes).ok();
+        let answer_by = status.and_then(|status| status.answer_by).and_then(|text| time_from(&text));
+        seen.status = Some((stamp, answer_by));
+        answer_by
     }
 
     /// Waits for the outcome and takes it.
@@ -175,11 +188,35 @@ impl Waiter {
 
     /// Says that the process that waits for this lives.
     pub fn beat(&self) {
-        self.process.beat(&self.folder);
+        self.process.beat(&self.folder());
+    }
+
+    fn folder(&self) -> Arc<Folder> {
+        Arc::clone(&lock(&self.folder))
+    }
+
+    /// Whether the folder is still the one that was opened. One that was made anew under the same name is
+    /// gone over to, if the request was claimed before; else the request is gone with the old one.
+    fn follow(&self) -> Result<(), AgentError> {
+        let folder = self.folder();
+        let held = folder.responses.stamp().map_err(|error| self.error(RESPONSES, error))?;
+        if Stamp::at(&folder.path.join(RESPONSES)).is_ok_and(|now| now.same_file(&held)) {
+            return Ok(());
+        }
+        let now = Folder::open(&folder.path)?;
+        if !self.is_claimed() {
+            let gone =
+                io::Error::new(io::ErrorKind::NotFound, "the folder was made anew, and the question went with it");
+            return Err(self.error(TASKS, gone));
+        }
+        self.process.watch(&now);
+        *lock(&self.folder) = Arc::new(now);
+        Ok(())
     }
 
     /// Looks into the folder, without taking anything but a request that nobody wants.
     pub fn look(&self) -> Result<Look, AgentError> {
+        self.follow()?;
         if self.read()?.is_some() {
             self.claimed();
             return Ok(Look::Ready);
@@ -234,25 +271,25 @@ impl Waiter {
 
     fn error(&self, folder: &str, error: io::Error) -> AgentError {
         AgentError::Folder {
-            path: self.folder.path.join(folder).display().to_string(),
+            path: self.folder().path.join(folder).display().to_string(),
             error,
             mend: "The folder has to be there, readable and writable".to_owned(),
         }
     }
 
     fn is_waiting_to_be_claimed(&self) -> Result<bool, AgentError> {
-        let there = self.folder.tasks.look(&self.request_name());
+        let there = self.folder().tasks.look(&self.request_name());
         there.map(|stamp| stamp.is_some()).map_err(|error| self.error(TASKS, error))
     }
 
     fn take_back(&self) -> Result<bool, AgentError> {
-        self.folder.tasks.remove(&self.request_name()).map_err(|error| self.error(TASKS, error))
+        self.folder().tasks.remove(&self.request_name()).map_err(|error| self.error(TASKS, error))
     }
 
     /// The response, if it is there and whole. A host that writes in place may be half-way: what is
     /// not whole is read again, never deleted.
     fn read(&self) -> Result<Option<ResponseFile>, AgentError> {
-        match self.folder.responses.read(&response_name(&self.request_id), MAX_RESPONSE_BYTES) {
+        match self.folder().responses.read(&response_name(&self.request_id), MAX_RESPONSE_BYTES) {
             Ok((bytes, _)) => Ok(serde_json::from_slice(&bytes).ok()),
             Err(ReadError::Gone) => Ok(None),
             Err(error) => Err(self.error(RESPONSES, io::Error::other(error))),
@@ -262,9 +299,9 @@ impl Waiter {
     /// Takes the response, if it is there: a name of our own first, so that nobody thinks it waits.
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
         let Some(response) = self.read()? else { return Ok(None) };
-        match self.folder.responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
+        match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
             Ok(()) => {
-                let (folder, request_id) = (Arc::clone(&self.folder), self.request_id.clone());
+                let (folder, request_id) = (self.folder(), self.request_id.clone());
                 Ok(Some(Taken { response, folder, request_id }))
             }
             // Withdrawn by the daemon in this very moment.
@@ -284,7 +321,7 @@ impl Waiter {
             ..RequestFile::default()
         };
         let bytes = serde_json::to_vec_pretty(&cancel).unwrap_or_default();
-        self.folder.put(&format!("cancel-{}.json", self.request_id), &bytes)?;
+        self.folder().put(&format!("cancel-{}.json", self.request_id), &bytes)?;
         Ok(false)
     }
 

@@ -21,6 +21,8 @@ mod finding;
 mod harness;
 mod house;
 mod http;
+mod mcp;
+mod mcp_world;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -22,12 +22,16 @@ use tokio::time::Instant;
 
 /// How long after the reply an answer is kept for a client that says nothing more.
 const HANDED_OVER_AFTER: Duration = Duration::from_secs(10);
+/// How often the runtime's timer sorts what is more than this far away (64 slots of 1 ms).
+const WHEEL_TURN: Duration = Duration::from_millis(64);
 /// How many outcomes are kept for who asks again by id.
 const REMEMBERED: usize = 64;
 
 /// The questions of this process.
 #[derive(Debug)]
 pub(super) struct Calls {
+    /// The runtime's first moment.
+    origin: Instant,
     settings: Settings,
     process: Arc<Process>,
     clock: Clock,
@@ -81,8 +85,9 @@ struct Handing {
 }
 
 impl Calls {
-    pub(super) fn new(settings: Settings, clock: Clock) -> Result<Self, AgentError> {
+    pub(super) fn new(settings: Settings, clock: Clock, origin: Instant) -> Result<Self, AgentError> {
         Ok(Self {
+            origin,
             settings,
             process: Process::new()?,
             clock,
@@ -239,7 +244,8 @@ impl Calls {
         table.open.clear();
     }
 
-    /// Looks after all questions for ever.
+    /// Looks after all questions for ever. Regular looks fall on moments at which the runtime's timer turns
+    /// its wheel anyway: at any other moment it would wake twice for one look.
     pub(super) async fn look_after(self: Arc<Self>) {
         loop {
             match self.look_at_all() {
@@ -264,7 +270,7 @@ impl Calls {
             changed |= table.look(id);
             table.finish_withdrawn(id);
         }
-        let regular = now + self.process.look_every();
+        let regular = self.on_the_wheel(now + self.process.look_every());
         let next = table.open.values().filter_map(Open::give_up).fold(regular, Instant::min);
         let next = table.handing.values().filter_map(Handing::over).fold(next, Instant::min);
         table.beat();
@@ -272,6 +278,15 @@ impl Calls {
             self.changed.send_replace(());
         }
         (!table.open.is_empty() || !table.handing.is_empty()).then_some(next)
+    }
+}
+
+impl Calls {
+    /// The last turn of the wheel that is not after this moment.
+    fn on_the_wheel(&self, moment: Instant) -> Instant {
+        let since = moment.saturating_duration_since(self.origin).as_nanos();
+        let turns = u32::try_from(since / WHEEL_TURN.as_nanos()).unwrap_or(u32::MAX);
+        self.origin + WHEEL_TURN * turns
     }
 }
 

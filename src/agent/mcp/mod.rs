@@ -48,9 +48,15 @@ pub enum ServeError {
     Begin(String),
 }
 
-/// Serves one client on standard input and output, until it closes its end or `stop` comes.
-pub async fn serve(settings: Settings, clock: Clock, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-    let calls = Arc::new(Calls::new(settings, clock)?);
+/// Serves one client on standard input and output, until it closes its end or `stop` comes. `origin` is
+/// the moment just before the runtime was made: see [`Calls::look_after`].
+pub async fn serve(
+    settings: Settings,
+    clock: Clock,
+    origin: Instant,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let calls = Arc::new(Calls::new(settings, clock, origin)?);
     let looking = tokio::spawn(Arc::clone(&calls).look_after());
     let (input, output) = stdio_pipes();
     let transport = Witness::new(AsyncRwTransport::new_server(input, output), Arc::clone(&calls));

@@ -214,7 +214,9 @@ fn question() -> Value {
 /// Kept wide where a newer daemon may say more.
 fn output() -> Value {
     let text = |says: &str| json!({"type": "string", "description": says});
-    let maybe = |says: &str| json!({"type": ["string", "null"], "description": says});
+    // Two branches and no list of types: some clients know one type for each schema only.
+    let or_null = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
+    let maybe = |says: &str| json!({"anyOf": [{"type": "string"}, {"type": "null"}], "description": says});
     let flag = |says: &str| json!({"type": "boolean", "description": says});
     json!({
         "type": "object",
@@ -243,21 +245,21 @@ fn output() -> Value {
                         "id": {"type": "string"},
                         "question": {"type": "string"},
                         "selected": {"type": "array", "items": {"type": "string"}},
-                        "text": {"type": ["string", "null"]},
+                        "text": or_null(json!({"type": "string"})),
                     },
                     "required": ["id", "question", "selected", "text"],
                 },
             },
-            "answered_by": {
-                "type": ["object", "null"],
+            "answered_by": or_null(json!({
+                "type": "object",
                 "properties": {
-                    "channel": {"type": "string"}, "id": {"type": "string"}, "name": {"type": ["string", "null"]},
+                    "channel": {"type": "string"}, "id": {"type": "string"}, "name": or_null(json!({"type": "string"})),
                 },
-            },
+            })),
             "answered_at": maybe("when, RFC 3339"),
             "request_id": text("the id of this call's request; empty if nothing was asked"),
             "question_id": maybe("what ask_user_wait and ask_user_cancel take"),
-            "opCode": {"type": ["string", "null"]},
+            "opCode": or_null(json!({"type": "string"})),
             "error": maybe("whatever is not an answer, in one sentence"),
             "note": text("what was done otherwise than asked for"),
         },

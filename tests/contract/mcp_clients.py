@@ -1,0 +1,235 @@
+"""askd mcp against the official clients, with a real daemon and a person who is HTTP.
+
+Run by mcp_run. Each check prints a line; the first that fails ends it with its traceback.
+"""
+
+import asyncio
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import jsonschema
+from mcp import Client, StdioServerParameters
+
+ASKD = os.environ["ASKD_BIN"]
+INSPECTOR = os.environ["MCP_INSPECTOR"]
+TIMED_OUT = "ask_user timeout: no response. Please decide whether to retry when the user sends a new message."
+PENDING = (
+    "⏳ Waiting for user confirmation... The question is still open. Retry this exact call, or call ask_user_wait "
+    "with this question_id; if the user already answered, it returns at once."
+)
+
+
+class World:
+    """A daemon on a temporary folder, and the person at its API."""
+
+    def __init__(self, folder):
+        self.data = pathlib.Path(folder) / "data"
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("ASKD", "ASK_USER", "RUST_LOG"))}
+        env = clean | {"ASKD__DATA_DIR": str(self.data), "ASKD__HTTP__LISTEN": "127.0.0.1:0"}
+        log = open(pathlib.Path(folder) / "log", "w")
+        self.daemon = subprocess.Popen([ASKD, "serve"], env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.url = "http://" + self.daemon.stdout.readline().split("/")[2]
+        self.token = (self.data / "state/web_token").read_text().strip()
+        self.groups = 0
+
+    def folder(self):
+        """A new group's folder, so that checks do not meet."""
+        self.groups += 1
+        path = self.data / f"ipc/g{self.groups}"
+        for name in ("tasks", "responses"):
+            (path / name).mkdir(parents=True)
+        return path
+
+    def call(self, method, path, body=None):
+        request = urllib.request.Request(self.url + "/api/v1" + path, method=method)
+        request.add_header("authorization", "Bearer " + self.token)
+        data = None if body is None else json.dumps(body).encode()
+        if data:
+            request.add_header("content-type", "application/json")
+        with urllib.request.urlopen(request, data, timeout=10) as response:
+            return json.load(response)
+
+    def open(self, group):
+        asks = self.call("GET", "/asks?state=open")["asks"]
+        return [ask for ask in asks if ask["group"] == group.name]
+
+    async def one_open(self, group):
+        for _ in range(1000):
+            if asks := self.open(group):
+                return asks[0]
+            await asyncio.sleep(0.01)
+        raise AssertionError("no ask is open")
+
+    def answer(self, ask, answers):
+        self.call("POST", f"/asks/{ask['id']}/answer", {"answers": answers})
+
+
+def server(folder, **env):
+    env = {"ASKD_IPC_DIR": str(folder), "ASKD_MIN_TIMEOUT": "10s", "RUST_LOG": "warn"} | env
+    return StdioServerParameters(command=ASKD, args=["mcp"], env=env)
+
+
+def go(**more):
+    return {"questions": [{"question": "Go?", "options": ["yes", "no"]}]} | more
+
+
+def text(result):
+    assert len(result.content) == 1, result
+    return result.content[0].text
+
+
+async def fits(client, result):
+    tools = (await client.list_tools()).tools
+    jsonschema.Draft202012Validator(tools[0].output_schema).validate(result.structured_content)
+    return result
+
+
+async def listed(world, mode):
+    async with Client(server(world.folder()), mode=mode) as client:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == ["ask_user", "ask_user_wait", "ask_user_cancel"]
+        for tool in tools:
+            for schema in (tool.input_schema, tool.output_schema):
+                jsonschema.Draft202012Validator.check_schema(schema)
+        questions = tools[0].input_schema["properties"]["questions"]
+        assert (questions["minItems"], questions["maxItems"]) == (1, 10)
+        return f"protocol {client.protocol_version}"
+
+
+async def answered(world, mode):
+    folder = world.folder()
+    async with Client(server(folder), mode=mode) as client:
+        call = asyncio.create_task(client.call_tool("ask_user", go(title="Release")))
+        world.answer(await world.one_open(folder), {"Go?": "yes"})
+        result = await fits(client, await call)
+        assert not result.is_error and json.loads(text(result))["answers"] == {"Go?": "yes"}, result
+        assert result.structured_content["answered_by"]["id"] == "operator"
+        assert not list((folder / "responses").iterdir())
+
+
+async def progress(world, mode):
+    heard = []
+
+    async def hear(sofar, total, message):
+        heard.append((sofar, message))
+
+    async with Client(server(world.folder()), mode=mode) as client:
+        result = await client.call_tool("ask_user", go(waitMs=11_000), progress_callback=hear)
+        assert text(result) == PENDING and not result.is_error
+        assert len(heard) == 1 and 9 < heard[0][0] < 11, heard
+        await fits(client, result)
+
+
+async def cut_then_called_again(world, mode):
+    folder = world.folder()
+    async with Client(server(folder, ASKD_MAX_WAIT="0"), mode=mode) as client:
+        try:
+            await client.call_tool("ask_user", go(), read_timeout_seconds=1.5)
+            raise AssertionError("the client was to lose patience")
+        except AssertionError:
+            raise
+        except Exception as error:
+            assert "imed out" in str(error) or "imeout" in str(error), error
+        ask = await world.one_open(folder)
+        await asyncio.sleep(0.3)
+        assert len(world.open(folder)) == 1, "out of patience is not withdrawn"
+        world.answer(ask, {"Go?": "no"})
+        result = await client.call_tool("ask_user", go(), read_timeout_seconds=5)
+        assert json.loads(text(result))["answers"] == {"Go?": "no"}
+
+
+async def cancelled_stays_open(world, mode):
+    folder = world.folder()
+    async with Client(server(folder, ASKD_MAX_WAIT="0"), mode=mode) as client:
+        call = asyncio.create_task(client.call_tool("ask_user", go()))
+        ask = await world.one_open(folder)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await client.list_tools()
+        assert len(world.open(folder)) == 1
+        withdrawn = await client.call_tool("ask_user_cancel", {"question_id": ask["request_id"]})
+        assert not withdrawn.is_error and withdrawn.structured_content["status"] == "cancelled", withdrawn
+        assert not world.open(folder)
+
+
+async def timed_out(world, mode):
+    async with Client(server(world.folder()), mode=mode) as client:
+        result = await client.call_tool("ask_user", go(timeoutMs=10_000))
+        assert result.is_error and text(result) == TIMED_OUT, result
+        assert result.structured_content["timedOut"] and not result.structured_content["answered"]
+        await fits(client, result)
+
+
+async def wrong_arguments(world, mode):
+    async with Client(server(world.folder()), mode=mode) as client:
+        for arguments, says in (
+            ({"questions": []}, "Error: No questions provided"),
+            ({"questions": "Go?"}, 'Error: questions: invalid type: string "Go?", expected a sequence.'),
+            (go(maxRetries=9), "Error: maxRetries is 9; it has to be from 0 to 5."),
+        ):
+            result = await client.call_tool("ask_user", arguments)
+            assert result.is_error and text(result) == says, result
+            await fits(client, result)
+
+
+async def inspector(world):
+    folder = world.folder()
+
+    def run(*arguments):
+        # The whole command of the server first, or its arguments are taken for the inspector's.
+        command = [INSPECTOR, "--cli", ASKD, "mcp", "-e", f"ASKD_IPC_DIR={folder}", "-e", "RUST_LOG=warn", *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    listed, said = (child := run("--method", "tools/list", "--strict")).communicate(timeout=60)
+    assert child.returncode == 0, said
+    assert "warning" not in said.lower().replace("npm warn", ""), said
+    tools = json.loads(listed)["tools"]
+    assert [tool["name"] for tool in tools] == ["ask_user", "ask_user_wait", "ask_user_cancel"]
+
+    questions = json.dumps(go()["questions"])
+    call = run("--method", "tools/call", "--tool-name", "ask_user", "--tool-arg", f"questions={questions}")
+    ask = await world.one_open(folder)
+    world.answer(ask, {"Go?": "yes"})
+    printed, said = call.communicate(timeout=60)
+    assert call.returncode == 0, (printed, said)
+    result = json.loads(printed)
+    assert result["structuredContent"]["answers"] == {"Go?": "yes"}, result
+    jsonschema.Draft202012Validator(tools[0]["outputSchema"]).validate(result["structuredContent"])
+    for _ in range(200):
+        if not list((folder / "responses").iterdir()):
+            break
+        time.sleep(0.05)
+    assert not list((folder / "responses").iterdir()), "a client that has read its answer and goes leaves nothing"
+
+    printed, said = run(
+        "--method", "tools/call", "--tool-name", "ask_user", "--tool-arg", "questions=[]"
+    ).communicate(timeout=60)
+    assert "Error: No questions provided" in printed + said, (printed, said)
+
+
+async def main():
+    checks = (listed, answered, progress, cut_then_called_again, cancelled_stays_open, timed_out, wrong_arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(folder)
+        try:
+            for mode in ("legacy", "2026-07-28", "auto"):
+                for check in checks if mode != "auto" else checks[:2]:
+                    begun = time.monotonic()
+                    more = await check(world, mode)
+                    more = f" ({more})" if more else ""
+                    print(f"ok  python {mode:10} {check.__name__}{more}  {time.monotonic() - begun:.1f} s", flush=True)
+            begun = time.monotonic()
+            await inspector(world)
+            print(f"ok  inspector: tools/list --strict, tools/call  {time.monotonic() - begun:.1f} s", flush=True)
+        finally:
+            world.daemon.terminate()
+            world.daemon.wait()
+    print("All MCP clients agree.")
+
+
+asyncio.run(main())

@@ -1,0 +1,64 @@
+//! The phone: static files and a stream that says "look again". What is clicked goes to `/control`.
+//!
+//! CSP-clean (no inline script or style, nothing from elsewhere). Called by `mod`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::routing::get;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::state::Hub;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) fn routes() -> Router<Arc<Hub>> {
+    Router::new()
+        .route("/", get(async || asset("text/html; charset=utf-8", include_str!("page/phone.html"))))
+        .route("/phone.js", get(async || asset("text/javascript; charset=utf-8", include_str!("page/phone.js"))))
+        .route("/markup.js", get(async || asset("text/javascript; charset=utf-8", include_str!("page/markup.js"))))
+        .route("/phone.css", get(async || asset("text/css; charset=utf-8", include_str!("page/phone.css"))))
+        .route("/live", get(live))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers, text)
+}
+
+/// One event per change, at most about twenty a second, until the stand-in stops or the page is closed.
+async fn live(State(hub): State<Arc<Hub>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let (to_page, events) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut changed = hub.changed.subscribe();
+        loop {
+            let number = *changed.borrow_and_update();
+            if to_page.send(Ok(Event::default().data(number.to_string()))).await.is_err()
+                || hub.pause(50).await.is_none()
+            {
+                return;
+            }
+            tokio::select! {
+                seen = changed.changed() => if seen.is_err() { return },
+                () = hub.stop.cancelled() => return,
+                () = to_page.closed() => return,
+            }
+        }
+    });
+    Sse::new(ReceiverStream::new(events)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+}

@@ -26,7 +26,11 @@ struct Business {
 impl Business {
     async fn listen(&self) -> String {
         let app = axum::Router::new()
-            .route("/hook", axum::routing::get(Self::verify).post(Self::take))
+            .route(
+                "/hook",
+                axum::routing::get(async |query| Self::verify(&query))
+                    .post(async |State(me), headers, body| Self::take(&me, &headers, &body)),
+            )
             .with_state(self.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -34,7 +38,7 @@ impl Business {
         url
     }
 
-    async fn verify(Query(query): Query<Vec<(String, String)>>) -> (StatusCode, String) {
+    fn verify(Query(query): &Query<Vec<(String, String)>>) -> (StatusCode, String) {
         let get = |key: &str| query.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone()).unwrap_or_default();
         if get("hub.mode") == "subscribe" && get("hub.verify_token") == "sim-verify-token" {
             (StatusCode::OK, get("hub.challenge"))
@@ -43,7 +47,7 @@ impl Business {
         }
     }
 
-    async fn take(State(me): State<Self>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    fn take(me: &Self, headers: &HeaderMap, body: &Bytes) -> StatusCode {
         let mut refuse = me.refuse.lock().unwrap();
         if *refuse > 0 {
             *refuse -= 1;

@@ -195,6 +195,7 @@ async fn chats(State(hub): State<Arc<Hub>>) -> Json<Value> {
             let last = c.messages.last();
             let unread = c.messages.iter().filter(|m| m.outgoing && m.stage == Stage::Delivered).count();
             json!({"person": c.person, "phone_on": c.phone_on, "typing": c.typing_until > now, "unread": unread,
+                "window_open": c.window_open(now, hub.config.window_ms),
                 "window_until": c.last_inbound.map(|at| at + hub.config.window_ms), "last": last})
         })
         .collect();

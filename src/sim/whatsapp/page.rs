@@ -27,6 +27,7 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .route("/phone.js", get(async || asset("text/javascript; charset=utf-8", include_str!("page/phone.js"))))
         .route("/markup.js", get(async || asset("text/javascript; charset=utf-8", include_str!("page/markup.js"))))
         .route("/phone.css", get(async || asset("text/css; charset=utf-8", include_str!("page/phone.css"))))
+        .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("page/icon.svg"))))
         .route("/live", get(live))
 }
 

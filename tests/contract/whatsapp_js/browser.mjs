@@ -70,5 +70,6 @@ export async function open(url, binary) {
     },
   };
   await page.goto(url);
+  await page.until(`location.href.startsWith(${JSON.stringify(url)}) && document.readyState === "complete"`);
   return page;
 }

@@ -428,3 +428,98 @@ async fn a_doctor_can_look_things_up() {
     assert_eq!((&got["data"][0]["name"], &got["data"][0]["status"]), (&json!("t"), &json!("APPROVED")));
     assert_eq!(code(&get("404".into()).await), 100);
 }
+
+#[tokio::test]
+async fn last_weeks_duplicate_is_the_same_to_the_byte() {
+    let (sim, business) = world(Config::default()).await;
+    let said = sim.person_says(ADA, "2");
+    sim.person_says(ADA, "and more");
+    assert!(sim.wait_until(|s| s.webhooks().len() == 2, SOON).await);
+    sim.advance(Duration::from_secs(7 * 24 * 3600));
+    assert_eq!(sim.message_again(&said).await, Some(200));
+    let got = business.got.lock().unwrap().clone();
+    assert_eq!(got[0], got[2]);
+    assert_eq!(sim.message_again("wamid.never").await, None);
+}
+
+#[tokio::test]
+async fn a_sender_who_hangs_up_is_in_the_log_and_the_message_on_the_phone() {
+    let (sim, _business) = world(Config { stall_ms: 300, ..Config::default() }).await;
+    sim.person_says(ADA, "hi");
+    sim.fault(Fault::StallAfter, 1);
+    let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_millis(50)).build().unwrap();
+    assert!(http.post(url).bearer_auth("sim-token").json(&text(ADA, "gone")).send().await.is_err());
+    shown(&sim, "gone").await;
+    assert!(sim.wait_until(|s| s.calls().len() == 1, SOON).await);
+    assert_eq!(sim.calls()[0].fault, Some(Fault::StallAfter));
+}
+
+#[tokio::test]
+async fn page_and_orders_want_this_machines_name_and_the_port_closes_on_drop() {
+    let (sim, _business) = world(Config::default()).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let page = http.get(sim.url()).send().await.unwrap();
+    assert!(page.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    for path in ["/", "/control/messages", "/control/calls", "/live"] {
+        let answer = http.get(format!("{}{path}", sim.url())).header("host", "evil.example").send().await.unwrap();
+        assert_eq!(answer.status(), 403, "{path}");
+    }
+    let url = sim.url();
+    let mut live = http.get(format!("{url}/live")).send().await.unwrap();
+    assert!(live.chunk().await.unwrap().is_some());
+    drop(sim);
+    while let Ok(Some(_)) = live.chunk().await {}
+    let fresh = reqwest::Client::builder().no_proxy().build().unwrap();
+    assert!(fresh.get(&url).send().await.is_err());
+}
+
+/// A thousand messages to two hundred people, three in ten calls spoilt: what the stand-in took is
+/// exactly what its people see, and every delivery is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_with_faults() {
+    let kinds = vec![
+        Fault::Code(131_016),
+        Fault::Http(502),
+        Fault::ResetBefore,
+        Fault::ResetAfter,
+        Fault::TruncatedBody,
+        Fault::WrongJson,
+    ];
+    let faults = FaultMix { share: 0.3, kinds };
+    let traffic = Traffic { gather_ms: 5, batch: 20, shuffle: true, duplicate: 0.2, lanes: 4, ..Traffic::default() };
+    let (sim, business) = world(Config { faults, traffic, throughput: 0, ..Config::default() }).await;
+    let sim = Arc::new(sim);
+    for i in 0..200 {
+        sim.person_says(&format!("1555100{i:04}"), "hi");
+    }
+    let senders = (0..200).map(|i| {
+        let sim = Arc::clone(&sim);
+        tokio::spawn(async move {
+            let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
+            let http = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
+            for n in 0..5 {
+                let body = text(&format!("1555100{i:04}"), &format!("{i}/{n}"));
+                let _ = http.post(&url).bearer_auth("sim-token").json(&body).send().await;
+            }
+        })
+    });
+    for sender in senders.collect::<Vec<_>>() {
+        sender.await.unwrap();
+    }
+    let calls = sim.calls();
+    assert_eq!(calls.len(), 1000);
+    let taken = calls.iter().filter(|c| c.message.is_some()).count();
+    let spoilt = calls.iter().filter(|c| c.fault.is_some()).count();
+    assert!((230..370).contains(&spoilt), "{spoilt}");
+    let on_phones = |s: &Whatsapp| -> usize {
+        (0..200).map(|i| s.messages_to(&format!("1555100{i:04}")).iter().filter(|m| m.stage.shown()).count()).sum()
+    };
+    assert!(sim.wait_until(|s| on_phones(s) == taken, SOON).await, "{} of {taken}", on_phones(&sim));
+    let delivered = |b: &Business| -> usize {
+        let all = b.all("statuses");
+        let ids = all.iter().filter(|s| s["status"] == "delivered").map(|s| s["id"].as_str().unwrap().to_owned());
+        ids.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert!(sim.wait_until(|_| delivered(&business) == taken, SOON).await);
+}

@@ -40,6 +40,10 @@ enum Order {
     Again {
         back: usize,
     },
+    /// Post the webhook again that carried this id.
+    AgainWith {
+        id: String,
+    },
     Person(Person),
     Template(Template),
     Says {
@@ -137,6 +141,10 @@ async fn carry_out(hub: &Hub, order: Order) -> Result<Value, String> {
         }
         Order::Again { back } => {
             let status = hub.again(back).await;
+            return Ok(json!({"status": status}));
+        }
+        Order::AgainWith { id } => {
+            let status = hub.again_with(&id).await;
             return Ok(json!({"status": status}));
         }
         Order::Template(template) => hub.lock().templates.push(template),

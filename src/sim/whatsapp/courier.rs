@@ -106,6 +106,13 @@ impl Hub {
         let old = self.lock().posted.iter().rev().nth(back).cloned()?;
         attempt(self, old.body.as_bytes(), Some(old.signature), old.attempt + 1).await
     }
+
+    /// As `again`, for the first webhook that carries this id as a message's.
+    pub(super) async fn again_with(&self, id: &str) -> Option<u16> {
+        let carried = format!("\"id\":\"{}\"", id.replace('/', "\\/"));
+        let old = self.lock().posted.iter().find(|p| p.body.contains(&carried)).cloned()?;
+        attempt(self, old.body.as_bytes(), Some(old.signature), old.attempt + 1).await
+    }
 }
 
 /// The verification handshake: asks the webhook to echo a challenge. `Err` says what came instead.

@@ -44,23 +44,27 @@ async fn messages(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let mut call = Call {
-        at_ms: hub.uptime_ms(),
-        clock: hub.clock.now(),
-        request: format!("POST /{version}/{id}/messages"),
-        to: None,
-        status: 0,
-        code: None,
-        message: None,
-        fault: None,
-        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    };
-    let response = answer(&hub, &cut, &version, &id, &headers, &body, &mut call).await;
-    let reset = matches!(call.fault, Some(Fault::ResetBefore | Fault::ResetAfter));
-    call.status = if reset { 0 } else { response.status().as_u16() };
-    hub.lock().calls.push(call);
-    hub.bump();
-    response
+    // A task of its own: a sender who hangs up while the answer stalls must still be in the log.
+    let answering = tokio::spawn(async move {
+        let mut call = Call {
+            at_ms: hub.uptime_ms(),
+            clock: hub.clock.now(),
+            request: format!("POST /{version}/{id}/messages"),
+            to: None,
+            status: 0,
+            code: None,
+            message: None,
+            fault: None,
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        };
+        let response = answer(&hub, &cut, &version, &id, &headers, &body, &mut call).await;
+        let reset = matches!(call.fault, Some(Fault::ResetBefore | Fault::ResetAfter));
+        call.status = if reset { 0 } else { response.status().as_u16() };
+        hub.lock().calls.push(call);
+        hub.bump();
+        response
+    });
+    answering.await.unwrap_or_else(|_| html(500))
 }
 
 async fn answer(

@@ -75,7 +75,8 @@ impl Whatsapp {
         let (events, coming) = mpsc::unbounded_channel();
         let hub = Arc::new(Hub::new(config, http, events));
         tokio::spawn(courier::run(Arc::clone(&hub), coming));
-        let app: Router<Arc<Hub>> = graph::routes().merge(control::routes()).merge(page::routes());
+        let ours = control::routes().merge(page::routes()).layer(axum::middleware::from_fn(page::local_only));
+        let app: Router<Arc<Hub>> = graph::routes().merge(ours);
         let service = app.with_state(Arc::clone(&hub)).into_make_service_with_connect_info::<door::Cut>();
         let stop = hub.stop.clone().cancelled_owned();
         tokio::spawn(async move { axum::serve(door::Door(listener), service).with_graceful_shutdown(stop).await });
@@ -216,6 +217,12 @@ impl Whatsapp {
     /// Posts an old webhook again, byte for byte; 0 is the last one. The receiver's HTTP status.
     pub async fn webhook_again(&self, back: usize) -> Option<u16> {
         self.hub.again(back).await
+    }
+
+    /// Posts the webhook that brought this message of a person again, byte for byte: last week's
+    /// duplicate. The receiver's HTTP status; `None`: it was never posted.
+    pub async fn message_again(&self, message: &str) -> Option<u16> {
+        self.hub.again_with(message).await
     }
 
     /// Posts any bytes to the webhook, signed well (`None`) or as given. The receiver's HTTP status.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -29,6 +30,18 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .route("/phone.css", get(async || asset("text/css; charset=utf-8", include_str!("page/phone.css"))))
         .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("page/icon.svg"))))
         .route("/live", get(live))
+}
+
+/// Refuses a request that came under another name than this machine's: a page elsewhere that had its own
+/// name resolve to 127.0.0.1 could otherwise read chats and give orders. Laid over page and control.
+pub(super) async fn local_only(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if ["127.0.0.1", "localhost"].contains(&name) {
+        next.run(request).await
+    } else {
+        (StatusCode::FORBIDDEN, "this stand-in answers on 127.0.0.1 only").into_response()
+    }
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {

@@ -9,3 +9,5 @@ pub mod host;
 pub mod ipc;
 pub mod random;
 pub mod sabotage;
+#[cfg(feature = "host")]
+pub mod sim;

@@ -6,6 +6,8 @@ mod ask;
 mod asks;
 #[cfg(feature = "host")]
 mod serve;
+#[cfg(feature = "host")]
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -49,6 +51,10 @@ enum Command {
     /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
+    /// Run a stand-in of a chat platform, on 127.0.0.1: for tests and for trying things.
+    #[cfg(feature = "host")]
+    #[command(subcommand, hide = true)]
+    Sim(sim::Sim),
 }
 
 /// Anything that went wrong and has no exit code of its own.
@@ -76,6 +82,8 @@ pub fn main() -> ExitCode {
         Command::Dismiss(dismiss) => dismiss.run(),
         #[cfg(feature = "host")]
         Command::Cancel(cancel) => cancel.run(),
+        #[cfg(feature = "host")]
+        Command::Sim(sim) => sim.run(),
     };
     match done {
         Ok(code) => code,

@@ -13,8 +13,8 @@ mod time;
 pub mod wording;
 
 pub use lifecycle::{
-    Accepted, Cause, Effect, Event, Fact, Found, Outcome, Phase, Posted, Response, SoFar, Source, Stage, Step, Waiter,
-    Widget,
+    Accepted, Cause, Effect, Event, Fact, Fate, Found, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
+    Step, Waiter, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -54,6 +54,8 @@ pub struct Ask {
     pub confirmed: bool,
     /// Where it is in its life.
     pub stage: Stage,
+    /// When, unanswered, the next route is shown too.
+    pub escalate_at: Option<Time>,
     /// When the request was accepted.
     pub created_at: Time,
 }
@@ -81,6 +83,8 @@ pub struct Rules {
     pub max_retries: u8,
     /// How long the outcome is kept for late clicks and repeated calls.
     pub keep: Duration,
+    /// How long it stays unanswered before the next route is shown too.
+    pub escalate_after: Option<Duration>,
     /// Where it is asked first, and then next; never empty.
     pub routes: Vec<Route>,
 }
@@ -129,7 +133,9 @@ pub enum Responders {
 }
 
 impl Responders {
-    fn allow(&self, id: &str) -> bool {
+    /// Whether the person of that id is one of them.
+    #[must_use]
+    pub fn allow(&self, id: &str) -> bool {
         match self {
             Self::Anyone => true,
             Self::Only(ids) => ids.iter().any(|known| known == id),

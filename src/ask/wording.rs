@@ -135,6 +135,9 @@ pub fn rejection(rejection: &Rejection) -> String {
     }
 }
 
+/// Why a question that waited for a person to write was given up.
+pub const HELD_TOO_LONG: &str = "the person was asked on WhatsApp to write first, and did not";
+
 /// What the agent's side says when nobody takes its request. *Exact* but for the counts.
 #[must_use]
 pub fn not_claimed(attempt: u32, retries: u8) -> String {

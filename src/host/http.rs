@@ -127,6 +127,7 @@ mod tests {
     fn hosts(listen: &str, public_url: Option<&str>, allowed: &[&str]) -> Hosts {
         let http = Http {
             listen: listen.parse().unwrap(),
+            webhook_listen: None,
             public_url: public_url.map(str::to_owned),
             allowed_hosts: allowed.iter().map(|host| (*host).to_owned()).collect(),
         };

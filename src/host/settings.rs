@@ -4,6 +4,7 @@
 //! settings and secret files. Section 11 of the specification.
 
 use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
+use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::files::Access;
 use crate::ipc::{NoDataDir, default_data_dir};
 use config::{Config, Environment, File, FileFormat};
@@ -38,7 +39,7 @@ pub enum SettingsError {
     NoDataDir(#[from] NoDataDir),
 }
 
-fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
+pub(crate) fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
     SettingsError::Value { key: key.into(), why: why.into() }
 }
 
@@ -53,6 +54,8 @@ pub struct Settings {
     pub http: Http,
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
+    /// What is needed to ask on WhatsApp; `None`: it is not set up.
+    pub whatsapp: Option<Whatsapp>,
     /// What is logged, and how.
     pub log: Log,
     /// How long audit lines are kept.
@@ -66,6 +69,8 @@ pub struct Settings {
 pub struct Http {
     /// Where the inbox and the API are.
     pub listen: SocketAddr,
+    /// Where the webhooks are, alone; `None`: beside the inbox.
+    pub webhook_listen: Option<SocketAddr>,
     /// How people reach it from elsewhere; no slash at the end.
     pub public_url: Option<String>,
     /// Further names.
@@ -111,6 +116,8 @@ pub struct GroupSettings {
     pub max_per_hour: u32,
     /// How long an outcome is kept.
     pub keep_settled: Duration,
+    /// How long an ask stays unanswered before the next route is shown too.
+    pub escalate_after: Option<Duration>,
 }
 
 impl Settings {
@@ -141,12 +148,14 @@ impl Settings {
             max_open: 16,
             max_per_hour: 1000,
             keep_settled: Duration::from_secs(3600),
+            escalate_after: None,
         };
         Self {
             data_dir: data_dir.to_owned(),
             access: Access { dir_mode: 0o770, gid: None },
-            http: Http { listen: ([127, 0, 0, 1], 0).into(), public_url: None, allowed_hosts: Vec::new() },
+            http: Http { listen: ([127, 0, 0, 1], 0).into(), webhook_listen: None, public_url: None, allowed_hosts: Vec::new() },
             web_token: None,
+            whatsapp: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
             keep_audit: Duration::from_secs(3600),
             groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
@@ -164,6 +173,14 @@ impl Settings {
     /// The groups that are named in the settings.
     pub fn configured(&self) -> impl Iterator<Item = Group> {
         self.groups.keys().filter_map(|name| name.parse().ok())
+    }
+
+    /// Whether more than one group may ask in a chat, so that each says who asks.
+    #[must_use]
+    pub fn shares(&self, channel: Channel, chat: &str) -> bool {
+        let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
+        // Any number of folders may use the defaults.
+        there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
     }
 
     /// Where the inbox is, for a link: the public address if there is one.
@@ -196,7 +213,7 @@ pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "slack and whatsapp are checked for their shape; the channels are not built yet")]
+#[expect(dead_code, reason = "slack is checked for its shape; the channel is not built yet")]
 struct Shape {
     data_dir: String,
     dir_mode: String,
@@ -204,7 +221,7 @@ struct Shape {
     http: HttpShape,
     asks: AsksShape,
     slack: SlackShape,
-    whatsapp: WhatsappShape,
+    whatsapp: whatsapp::Shape,
     web: WebShape,
     log: Log,
     defaults: Option<GroupShape>,
@@ -260,22 +277,6 @@ struct SlackShape {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
-struct WhatsappShape {
-    access_token: Option<SecretString>,
-    access_token_file: Option<PathBuf>,
-    app_secret: Option<SecretString>,
-    app_secret_file: Option<PathBuf>,
-    verify_token: Option<SecretString>,
-    verify_token_file: Option<PathBuf>,
-    phone_number_id: String,
-    template: String,
-    template_language: String,
-    api_url: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct WebShape {
     token: Option<SecretString>,
     token_file: Option<PathBuf>,
@@ -291,7 +292,6 @@ struct RouteShape {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "checked for its shape; the channels that use it are not built yet")]
 enum RespondersShape {
     Word(String),
     Ids(Vec<String>),
@@ -337,13 +337,22 @@ impl Shape {
             Some(shape) => shape.check("defaults", &self.asks, &base)?,
             None => base,
         };
-        if !self.http.webhook_listen.is_empty() {
-            return Err(wrong("http.webhook_listen", "this version has no webhooks yet; leave it \"\""));
+        let whatsapp = self.whatsapp.check()?;
+        let all = groups.iter().map(|(name, group)| (format!("groups.{name}"), group));
+        for (at, group) in all.chain([("defaults".to_owned(), &defaults)]) {
+            if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
+                return Err(wrong(
+                    format!("{at}.routes"),
+                    "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
+                     (docs/whatsapp.md says where they come from)",
+                ));
+            }
         }
         Ok(Settings {
             data_dir: data_dir(&self.data_dir)?,
             access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
             http: self.http.check()?,
+            whatsapp,
             web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
             log: self.log,
             keep_audit,
@@ -374,7 +383,13 @@ impl HttpShape {
                 ),
             ));
         }
-        Ok(Http { listen, public_url, allowed_hosts: self.allowed_hosts })
+        let webhook_listen = match self.webhook_listen.as_str() {
+            "" => None,
+            text => Some(text.parse().map_err(|_| {
+                wrong("http.webhook_listen", format!("{text:?} is not an address like 0.0.0.0:8485"))
+            })?),
+        };
+        Ok(Http { listen, webhook_listen, public_url, allowed_hosts: self.allowed_hosts })
     }
 }
 
@@ -400,7 +415,6 @@ impl GroupSettings {
             ("answer_retention", &asks.answer_retention),
             ("late_answers", &asks.late_answers),
             ("remind_after", &asks.remind_after),
-            ("escalate_after", &asks.escalate_after),
         ] {
             duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
         }
@@ -433,6 +447,7 @@ impl GroupSettings {
             max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
             max_per_hour: at_least_one(&key("max_per_hour_per_group"), asks.max_per_hour_per_group)?,
             keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
+            escalate_after: off_or(&key("escalate_after"), asks.escalate_after.as_deref())?,
         })
     }
 }
@@ -493,11 +508,26 @@ impl RouteShape {
                 Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
             }
             "web" => Ok(web_route()),
-            "slack" | "whatsapp" => {
+            "whatsapp" => whatsapp::route(at, self.chat, responders(at, self.responders)?),
+            "slack" => {
                 Err(wrong(format!("{at}.channel"), format!("this version cannot ask on {} yet; use web", self.channel)))
             }
             other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
         }
+    }
+}
+
+fn responders(at: &str, shape: Option<RespondersShape>) -> Result<Option<Responders>, SettingsError> {
+    match shape {
+        None => Ok(None),
+        Some(RespondersShape::Word(word)) if word == "anyone" => Ok(Some(Responders::Anyone)),
+        Some(RespondersShape::Word(word)) => {
+            Err(wrong(format!("{at}.responders"), format!("{word:?} is neither \"anyone\" nor a list of ids")))
+        }
+        Some(RespondersShape::Ids(ids)) if ids.is_empty() => {
+            Err(wrong(format!("{at}.responders"), "the list is empty, so nobody could answer; name somebody"))
+        }
+        Some(RespondersShape::Ids(ids)) => Ok(Some(Responders::Only(ids))),
     }
 }
 
@@ -532,6 +562,12 @@ fn duration(key: &str, text: Option<&str>, least: Duration) -> Result<Duration, 
     Ok(duration)
 }
 
+/// A duration; `""` and nothing mean never.
+fn off_or(key: &str, text: Option<&str>) -> Result<Option<Duration>, SettingsError> {
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| duration(key, Some(text), Duration::from_secs(1))).transpose()
+}
+
 fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> Result<Duration, SettingsError> {
     let duration = duration(key, text, Duration::from_secs(least))?;
     let most = Duration::from_secs(most);
@@ -545,7 +581,7 @@ fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
     value.filter(|value| *value > 0).ok_or_else(|| wrong(key, "has to be at least 1"))
 }
 
-fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
+pub(crate) fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
     let Some(file) = file else { return Ok(value.filter(|value| !value.expose_secret().is_empty())) };
     let text = std::fs::read_to_string(file)
         .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;

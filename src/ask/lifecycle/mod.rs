@@ -4,6 +4,7 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod parts;
 mod settling;
 mod showing;
 
@@ -115,6 +116,27 @@ pub struct Widget {
     pub phase: Phase,
     /// The channel's ids of what was posted; the last one is the card people use.
     pub messages: Vec<String>,
+    /// Where several questions are asked one after the other: how far that is.
+    pub parts: Parts,
+}
+
+/// How far a widget is that asks one question after the other, and what it went through.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parts {
+    /// Which question is shown now, or is on its way.
+    pub index: usize,
+    /// The try with which it began; earlier ones belong to the questions before it.
+    pub first_attempt: u8,
+    /// Who is asked, if not the chat of the route: somebody else is answering.
+    pub to: Option<String>,
+    /// Which question each of the widget's messages asked; `0` for those it does not say.
+    pub of: Vec<usize>,
+    /// Sent a second time because nobody knew what came of the first.
+    pub repeated: bool,
+    /// Failed late because the chat was closed for us; happens to a question once.
+    pub lapsed: bool,
+    /// Something of it was displayed.
+    pub seen: bool,
 }
 
 /// How far a widget is.
@@ -138,9 +160,10 @@ pub enum Phase {
     Unknown {
         /// When it was sent.
         at: Time,
-        /// How many looks into the history were begun.
+        /// 0: the first look into the history is under way; 1: it found nothing; 2: the second one is
+        /// under way.
         looks: u8,
-        /// When the next one is due.
+        /// When the second look is due, or the one under way is given up.
         look_at: Time,
     },
     /// The channel has it.
@@ -150,6 +173,15 @@ pub enum Phase {
         /// Whether there is proof that it was displayed.
         proven: bool,
         /// When, without proof, the next route is shown too; `None` once that is done.
+        fall_back_at: Option<Time>,
+    },
+    /// The person has to write first; was asked to.
+    Held {
+        /// Since when.
+        at: Time,
+        /// When waiting is given up.
+        until: Time,
+        /// When the next route is shown too; `None` once that is done.
         fall_back_at: Option<Time>,
     },
     /// Could not be posted; nothing is up.
@@ -170,6 +202,8 @@ pub struct SoFar {
     pub person: Person,
     /// One entry per question; `None`: not dealt with yet.
     pub given: Vec<Option<Given>>,
+    /// The channel's ids of the messages that said so.
+    pub messages: Vec<String>,
 }
 
 /// All that makes an ask.
@@ -239,6 +273,24 @@ pub enum Event {
         /// The route.
         route: usize,
     },
+    /// The channel tells later what became of a message it had taken.
+    Fate {
+        /// The route.
+        route: usize,
+        /// The try the message belongs to.
+        attempt: u8,
+        /// The question it asks.
+        part: usize,
+        /// The channel's id of it.
+        message: String,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// The person has written: what was held can be posted.
+    Opened {
+        /// The route.
+        route: usize,
+    },
     /// A person replied.
     Replied {
         /// On which widget, or with the token.
@@ -264,8 +316,10 @@ pub enum Event {
 pub enum Posted {
     /// Up, and that is proof enough that people can see it; the channel's id of the message.
     Shown(String),
-    /// Taken by the channel, not proven to be displayed; the channel's id of the message.
-    Accepted(String),
+    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages.
+    Accepted(Vec<String>),
+    /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
+    Held(String),
     /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
     NotPosted {
         /// What the channel asked for (`Retry-After`).
@@ -275,6 +329,24 @@ pub enum Posted {
     Unknown,
     /// Certainly not posted, and no retry will mend it.
     Never(String),
+}
+
+/// What became of a message that a channel had taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It is the channel's; where a question needs several messages, all but the last say only this.
+    Known,
+    /// The channel has it, and with it the whole question.
+    Taken,
+    /// It is on the person's screen.
+    Displayed,
+    /// It never will be.
+    Failed {
+        /// Because the person has to write first.
+        window: bool,
+        /// In words.
+        why: String,
+    },
 }
 
 /// What a look into a channel's history found.
@@ -309,6 +381,13 @@ pub enum Effect {
     Look {
         /// The route.
         route: usize,
+    },
+    /// Wait until the person has written; comes back as [`Event::Opened`].
+    Await {
+        /// The route.
+        route: usize,
+        /// Not longer than this.
+        until: Time,
     },
     /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
     Close {
@@ -394,6 +473,7 @@ impl Ask {
             so_far: Vec::new(),
             confirmed: false,
             stage: Stage::Posting,
+            escalate_at: None,
             created_at: now,
         };
         let mut effects = vec![Effect::Note(Fact::Asked)];
@@ -418,10 +498,11 @@ impl Ask {
             Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
-            Event::Replied { source, person, reply } => {
-                self.replied(source, person, reply, now, &mut effects)?;
-                true
+            Event::Fate { route, attempt, part, message, fate } => {
+                self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }
+            Event::Opened { route } => self.opened(route, now, &mut effects),
+            Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
             Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
             Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
             Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
@@ -434,7 +515,10 @@ impl Ask {
     pub fn deadline(&self) -> Time {
         match &self.stage {
             Stage::Settled { at, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*at + self.rules.keep),
-            Stage::Open { answer_by, .. } => self.widget_deadline().unwrap_or(Time::MAX).min(*answer_by),
+            Stage::Open { answer_by, .. } => {
+                let escalation = self.escalate_at.unwrap_or(Time::MAX);
+                self.widget_deadline().unwrap_or(Time::MAX).min(*answer_by).min(escalation)
+            }
             Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
         }
     }
@@ -448,6 +532,7 @@ impl Ask {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
                 Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
+                Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
                 Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
                 Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }

@@ -134,6 +134,7 @@ impl Broker {
             render_timeout: request.render_timeout.unwrap_or(settings.render_timeout),
             max_retries: request.max_retries.unwrap_or(settings.max_retries),
             keep: settings.keep_settled,
+            escalate_after: settings.escalate_after,
             routes: settings.routes.clone(),
         };
         Ok(Admitted { rules, waiter })

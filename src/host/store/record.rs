@@ -4,7 +4,7 @@
 //! people and tools that look into the folder; they are written and never read.
 
 use crate::ask::{
-    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Person, Phase, Questions, Responders,
+    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions, Responders,
     Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text};
@@ -49,6 +49,8 @@ struct Record {
     message_id: Option<String>,
     timestamp: String,
     stage: StageRecord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    escalate_at: Option<String>,
     attempt: u8,
     shown_at: Option<String>,
     answer_by: Option<String>,
@@ -118,6 +120,8 @@ struct RulesRecord {
     render_timeout_ms: u64,
     max_retries: u8,
     keep_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    escalate_after_ms: Option<u64>,
     routes: Vec<RouteRecord>,
 }
 
@@ -144,8 +148,23 @@ struct WaiterRecord {
 struct WidgetRecord {
     attempt: u8,
     messages: Vec<String>,
+    #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
+    parts: PartsRecord,
     #[serde(flatten)]
     phase: PhaseRecord,
+}
+
+/// Left out where a widget shows the whole ask at once.
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+#[serde(default)]
+struct PartsRecord {
+    index: usize,
+    first_attempt: u8,
+    to: Option<String>,
+    of: Vec<usize>,
+    repeated: bool,
+    lapsed: bool,
+    seen: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -155,6 +174,7 @@ enum PhaseRecord {
     Sent { at: String, render_by: String },
     Unknown { at: String, looks: u8, look_at: String },
     Up { at: String, proven: bool, fall_back_at: Option<String> },
+    Held { at: String, until: String, fall_back_at: Option<String> },
     Failed { never: Option<String> },
     Closed,
 }
@@ -164,6 +184,8 @@ struct SoFarRecord {
     route: usize,
     person: PersonRecord,
     given: Vec<Option<GivenRecord>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<String>,
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -230,6 +252,7 @@ impl Record {
             message_id: ask.widgets.last().and_then(|widget| widget.messages.last().cloned()),
             timestamp: text(ask.created_at),
             stage: StageRecord::of(&ask.stage),
+            escalate_at: ask.escalate_at.map(text),
             attempt: ask.widgets.last().map_or(0, |widget| widget.attempt),
             shown_at: ask.shown_at().map(text),
             answer_by,
@@ -259,6 +282,7 @@ impl Record {
             so_far: self.so_far.into_iter().map(SoFarRecord::so_far).collect::<Result<_, _>>()?,
             confirmed: self.render_confirmed,
             stage,
+            escalate_at: self.escalate_at.map(|text| time(&text, "escalate_at")).transpose()?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
         if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
@@ -396,6 +420,7 @@ impl RulesRecord {
             render_timeout_ms: millis(rules.render_timeout),
             max_retries: rules.max_retries,
             keep_ms: millis(rules.keep),
+            escalate_after_ms: rules.escalate_after.map(millis),
             routes: rules.routes.iter().map(route).collect(),
         }
     }
@@ -410,6 +435,7 @@ impl RulesRecord {
             render_timeout: Duration::from_millis(self.render_timeout_ms),
             max_retries: self.max_retries,
             keep: Duration::from_millis(self.keep_ms),
+            escalate_after: self.escalate_after_ms.map(Duration::from_millis),
             routes: self.routes.into_iter().map(route).collect::<Result<_, BadRecord>>()?,
         })
     }
@@ -463,10 +489,13 @@ impl WidgetRecord {
             Phase::Up { at, proven, fall_back_at } => {
                 PhaseRecord::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
             }
+            Phase::Held { at, until, fall_back_at } => {
+                PhaseRecord::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
+            }
             Phase::Failed { never } => PhaseRecord::Failed { never: never.clone() },
             Phase::Closed => PhaseRecord::Closed,
         };
-        Self { attempt: widget.attempt, messages: widget.messages.clone(), phase }
+        Self { attempt: widget.attempt, messages: widget.messages.clone(), parts: PartsRecord::of(&widget.parts), phase }
     }
 
     fn widget(self) -> Result<Widget, BadRecord> {
@@ -483,10 +512,30 @@ impl WidgetRecord {
                 let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
                 Phase::Up { at: at(&up)?, proven, fall_back_at }
             }
+            PhaseRecord::Held { at: held, until, fall_back_at } => {
+                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
+                Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
+            }
             PhaseRecord::Failed { never } => Phase::Failed { never },
             PhaseRecord::Closed => Phase::Closed,
         };
-        Ok(Widget { attempt: self.attempt, messages: self.messages, phase })
+        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts() })
+    }
+}
+
+impl PartsRecord {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of(parts: &Parts) -> Self {
+        let Parts { index, first_attempt, to, of, repeated, lapsed, seen } = parts.clone();
+        Self { index, first_attempt, to, of, repeated, lapsed, seen }
+    }
+
+    fn parts(self) -> Parts {
+        let Self { index, first_attempt, to, of, repeated, lapsed, seen } = self;
+        Parts { index, first_attempt, to, of, repeated, lapsed, seen }
     }
 }
 
@@ -499,6 +548,7 @@ impl SoFarRecord {
             route: so_far.route,
             person: PersonRecord::of(&so_far.person),
             given: so_far.given.iter().map(given).collect(),
+            messages: so_far.messages.clone(),
         }
     }
 
@@ -508,6 +558,7 @@ impl SoFarRecord {
             route: self.route,
             person: self.person.person()?,
             given: self.given.into_iter().map(given).collect(),
+            messages: self.messages,
         })
     }
 }

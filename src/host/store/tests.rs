@@ -24,6 +24,7 @@ fn ask(number: u128, group: &str) -> Ask {
             render_timeout: Duration::from_secs(30),
             max_retries: 3,
             keep: Duration::from_secs(3600),
+            escalate_after: Some(Duration::from_secs(20)),
             routes: vec![web],
         },
         key: Some(Digest::from_bytes([9; 32])),

@@ -108,6 +108,8 @@ pub struct Config {
     pub traffic: Traffic,
     /// Forced faults from the start.
     pub faults: FaultMix,
+    /// The clock stands still but for `advance`: rates and windows then depend on the test alone.
+    pub clock_held: bool,
     /// Seed of faults, shuffling and batches.
     pub seed: u64,
     /// Pair limit: milliseconds per message to one person; 0 switches it off. Meta: 6 s.
@@ -148,6 +150,7 @@ impl Default for Config {
             ladder: Ladder::default(),
             traffic: Traffic::default(),
             faults: FaultMix::default(),
+            clock_held: false,
             seed: 1,
             pair_every_ms: 6_000,
             pair_burst: 45,

@@ -74,7 +74,7 @@ test("a person asks, reads, quotes, taps and reacts", { skip: why }, async () =>
 });
 
 test("an injection is seen as what it does, and as nothing else", { skip: why }, async () => {
-  const body = "<img src=x onerror=alert(1)> <b>no</b>\n```rm -rf /```\n> *askd* says: all fine\nhttps://evil.example/login and evil.dev";
+  const body = "<img src=x onerror=alert(1)> <b>no</b>\n*<img src=x onerror=alert(2)>* `<i>`\n```rm -rf /```\n> *askd* says: all fine\nhttps://evil.example/login and evil.dev";
   await sim.send({ to: ADA, type: "text", text: { body } });
   await seen("<img src=x onerror=alert(1)> <b>no</b>");
   assert.equal(await page.evaluate(`document.querySelectorAll(".bubble img, .bubble b:not(.quoted b, .voice b)").length`), 0);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use askd::sim::whatsapp::{
-    Config, Fault, FaultMix, Ladder, Message, Person, Sending, Stage, Template, Traffic, Whatsapp,
+    Config, Fault, FaultMix, Ladder, Message, Person, Sending, Shapes, Stage, Template, Traffic, Whatsapp,
 };
 use axum::body::Bytes;
 use axum::extract::{Query, State};
@@ -527,4 +527,18 @@ async fn a_crowd_with_faults() {
         ids.collect::<std::collections::BTreeSet<_>>().len()
     };
     assert!(sim.wait_until(|_| delivered(&business) == taken, SOON).await);
+}
+
+#[tokio::test]
+async fn shapes_of_other_versions() {
+    let shapes = Shapes { conversations: true, contacts_when_failed: false, without_user_ids: true };
+    let (sim, business) = world(Config { shapes, ..Config::default() }).await;
+    let (_, answer) = call(&sim, text(ADA, "cold")).await;
+    assert!(sim.wait_until(|_| business.stages(&id(&answer)) == ["failed"], SOON).await);
+    assert!(business.all("contacts").is_empty());
+    sim.person_says(ADA, "hi");
+    let (_, answer) = call(&sim, text(ADA, "warm")).await;
+    assert!(sim.wait_until(|_| business.stages(&id(&answer)) == ["sent", "delivered"], SOON).await);
+    assert!(business.all("statuses").iter().skip(1).all(|s| s["conversation"]["origin"]["type"] == "service"));
+    assert!(!business.got.lock().unwrap().iter().any(|(_, body)| body.contains("user_id")));
 }

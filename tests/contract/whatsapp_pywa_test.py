@@ -227,6 +227,8 @@ class Webhooks(Base):
 class Sending(Base):
     """pywa's client writes, and reads what becomes of it."""
 
+    config = {"clock_held": True}
+
     def setUp(self):
         super().setUp()
         self.sim.tell("says", who=ADA, text="the window is open")

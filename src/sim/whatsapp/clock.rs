@@ -1,4 +1,5 @@
-//! The stand-in's clock: the machine's time plus an offset that a test moves forward.
+//! The stand-in's clock: the machine's time plus an offset that a test moves forward; held, it stands
+//! still but for that offset.
 //!
 //! It never goes backwards and does not speed up the timers of the status ladder or of webhook
 //! retries (those are real delays, set in milliseconds). Read by everything that dates a message,
@@ -14,6 +15,7 @@ pub(super) struct Clock {
     started: Instant,
     started_unix_ms: UnixMs,
     offset_ms: AtomicI64,
+    held: bool,
 }
 
 impl Clock {
@@ -21,9 +23,9 @@ impl Clock {
         clippy::disallowed_methods,
         reason = "the stand-in's one look at the machine's clock; the daemon's is not to be shared"
     )]
-    pub(super) fn start() -> Self {
+    pub(super) fn start(held: bool) -> Self {
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_unix_ms: millis(since_epoch), offset_ms: AtomicI64::new(0) }
+        Self { started: Instant::now(), started_unix_ms: millis(since_epoch), offset_ms: AtomicI64::new(0), held }
     }
 
     /// Real time since the start, untouched by `advance`.
@@ -32,7 +34,8 @@ impl Clock {
     }
 
     pub(super) fn now(&self) -> UnixMs {
-        self.started_unix_ms + millis(self.uptime()) + self.offset_ms.load(Ordering::SeqCst)
+        let passed = if self.held { 0 } else { millis(self.uptime()) };
+        self.started_unix_ms + passed + self.offset_ms.load(Ordering::SeqCst)
     }
 
     pub(super) fn advance(&self, by: Duration) {

@@ -73,6 +73,24 @@ impl Default for Traffic {
     }
 }
 
+/// Variants of webhook shapes that a receiver should live with.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shapes {
+    /// `conversation` in statuses, as before v24.0.
+    pub conversations: bool,
+    /// `contacts` beside `failed` statuses. Client libraries disagree on whether Meta sends them.
+    pub contacts_when_failed: bool,
+    /// A shape of webhook from before April 2026: no business-scoped ids at all.
+    pub without_user_ids: bool,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self { conversations: false, contacts_when_failed: true, without_user_ids: false }
+    }
+}
+
 /// The business behind the stand-in, its people and its limits. One business number each; start two
 /// stand-ins for two numbers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -108,6 +126,8 @@ pub struct Config {
     pub traffic: Traffic,
     /// Forced faults from the start.
     pub faults: FaultMix,
+    /// The clock stands still but for `advance`: rates and windows then depend on the test alone.
+    pub clock_held: bool,
     /// Seed of faults, shuffling and batches.
     pub seed: u64,
     /// Pair limit: milliseconds per message to one person; 0 switches it off. Meta: 6 s.
@@ -122,12 +142,8 @@ pub struct Config {
     pub stall_ms: u64,
     /// How long a person's message keeps the window open. Meta: 24 h.
     pub window_ms: i64,
-    /// `conversation` in statuses, as before v24.0.
-    pub conversations: bool,
-    /// `contacts` beside `failed` statuses. Client libraries disagree on whether Meta sends them.
-    pub contacts_when_failed: bool,
-    /// A shape of webhook from before April 2026: no business-scoped ids at all.
-    pub without_user_ids: bool,
+    /// Where readings of Meta's webhook shapes differ.
+    pub shapes: Shapes,
 }
 
 impl Default for Config {
@@ -148,6 +164,7 @@ impl Default for Config {
             ladder: Ladder::default(),
             traffic: Traffic::default(),
             faults: FaultMix::default(),
+            clock_held: false,
             seed: 1,
             pair_every_ms: 6_000,
             pair_burst: 45,
@@ -155,9 +172,7 @@ impl Default for Config {
             throttle_status: 400,
             stall_ms: 60_000,
             window_ms: 24 * 60 * 60 * 1000,
-            conversations: false,
-            contacts_when_failed: true,
-            without_user_ids: false,
+            shapes: Shapes::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Sources: Meta's messages webhook reference (status, sticker, audio, image, reaction, interactive,
 //! button, unsupported; 2026), the page on business-scoped user ids (2026-05-28) and `pywa` 4.5, which
 //! reads what is sent here in `tests/contract`. Not certain: `contacts` beside a `failed` status (see
-//! `Config`), and the exact keys of `pricing`. Called by `state` (one event) and `courier` (bodies).
+//! `Shapes`), and the exact keys of `pricing`. Called by `state` (one event) and `courier` (bodies).
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(super) fn contact(config: &Config, person: &Person, with_username: bool, num
     if number_known || !person.number_hidden {
         contact["wa_id"] = json!(person.wa_id);
     }
-    if !config.without_user_ids {
+    if !config.shapes.without_user_ids {
         contact["user_id"] = json!(person.user_id);
     }
     contact
@@ -70,7 +70,7 @@ pub(super) fn message(config: &Config, person: &Person, m: &Message, sending: &S
     if !person.number_hidden {
         message["from"] = json!(person.wa_id);
     }
-    if !config.without_user_ids {
+    if !config.shapes.without_user_ids {
         message["from_user_id"] = json!(person.user_id);
     }
     if let Some(quoted) = &m.quotes {
@@ -141,7 +141,7 @@ pub(super) fn status(config: &Config, person: &Person, m: &Message, stage: Stage
     }
     let failed = stage == Stage::Failed;
     // Somebody without WhatsApp has no business-scoped id.
-    let has_user_id = !config.without_user_ids && code != Some(131_026);
+    let has_user_id = !config.shapes.without_user_ids && code != Some(131_026);
     if has_user_id {
         status["recipient_user_id"] = json!(person.user_id);
     }
@@ -155,7 +155,7 @@ pub(super) fn status(config: &Config, person: &Person, m: &Message, stage: Stage
         let free = if m.kind == "template" { "regular" } else { "free_customer_service" };
         let billable = m.kind == "template";
         status["pricing"] = json!({"billable": billable, "pricing_model": "PMP", "category": category, "type": free});
-        if config.conversations {
+        if config.shapes.conversations {
             let expires = seconds(at + config.window_ms);
             status["conversation"] =
                 json!({"id": "6f5cb1b0a4c1d1e9", "expiration_timestamp": expires, "origin": {"type": category}});
@@ -165,7 +165,7 @@ pub(super) fn status(config: &Config, person: &Person, m: &Message, stage: Stage
     if !has_user_id && let Some(map) = contact.as_object_mut() {
         map.remove("user_id");
     }
-    Event::Status { contact: (!failed || config.contacts_when_failed).then_some(contact), status }
+    Event::Status { contact: (!failed || config.shapes.contacts_when_failed).then_some(contact), status }
 }
 
 fn seconds(ms: i64) -> String {

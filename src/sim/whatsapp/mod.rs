@@ -39,7 +39,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-pub use config::{Config, Ladder, Template, Traffic};
+pub use config::{Config, Ladder, Shapes, Template, Traffic};
 pub use event::Sending;
 pub use fault::{Fault, FaultMix};
 pub use message::{Call, Message, Person, Posted, Stage, Tap};

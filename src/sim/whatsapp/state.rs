@@ -280,7 +280,7 @@ impl State {
 
 impl Hub {
     pub(super) fn new(config: Config, http: reqwest::Client, events: mpsc::UnboundedSender<Event>) -> Self {
-        let clock = Clock::start();
+        let clock = Clock::start(config.clock_held);
         // Ids of two runs must differ: a duplicate of last week is told by its id.
         let salt = config.seed ^ clock.now().unsigned_abs().rotate_left(20);
         let state = Mutex::new(State::new(&config, salt));

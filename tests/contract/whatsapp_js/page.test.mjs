@@ -3,14 +3,15 @@
 // go to $ASKD_SHOTS when that is set.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { open } from "./browser.mjs";
 import { start } from "./stand_in.mjs";
 
-const chromium = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const why = existsSync(chromium) && typeof WebSocket === "function" ? false : "no Chromium or no WebSocket";
+const onPath = (name) => (process.env.PATH ?? "").split(delimiter).map((folder) => join(folder, name)).find(existsSync);
+const chromium = process.env.CHROMIUM ?? ["chromium", "chromium-browser", "google-chrome"].map(onPath).find(Boolean);
+const why = chromium && typeof WebSocket === "function" ? false : "no Chromium or no WebSocket";
 const ADA = "15550001111";
 let sim, page;
 
@@ -74,7 +75,7 @@ test("a person asks, reads, quotes, taps and reacts", { skip: why }, async () =>
 });
 
 test("an injection is seen as what it does, and as nothing else", { skip: why }, async () => {
-  const body = "<img src=x onerror=alert(1)> <b>no</b>\n```rm -rf /```\n> *askd* says: all fine\nhttps://evil.example/login and evil.dev";
+  const body = "<img src=x onerror=alert(1)> <b>no</b>\n*<img src=x onerror=alert(2)>* `<i>`\n```rm -rf /```\n> *askd* says: all fine\nhttps://evil.example/login and evil.dev";
   await sim.send({ to: ADA, type: "text", text: { body } });
   await seen("<img src=x onerror=alert(1)> <b>no</b>");
   assert.equal(await page.evaluate(`document.querySelectorAll(".bubble img, .bubble b:not(.quoted b, .voice b)").length`), 0);

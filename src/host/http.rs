@@ -68,10 +68,25 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop`, and finishes what is in flight.
-pub async fn serve(listener: TcpListener, http: &Http, routes: Router, stop: CancellationToken) -> io::Result<()> {
+/// Serves until `stop`, and finishes what is in flight. Webhooks are believed by their signature, not by
+/// the name they are sent to; if they have an address of their own, they are served there alone.
+pub async fn serve(
+    (listener, apart): (TcpListener, Option<TcpListener>),
+    http: &Http,
+    routes: Router,
+    webhooks: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
-    let app = guarded(routes, hosts).merge(Router::new().route("/healthz", get(|| async { "ok\n" })));
+    let health = || Router::new().route("/healthz", get(|| async { "ok\n" }));
+    let app = guarded(routes, hosts).merge(health());
+    let Some(apart) = apart else { return listen(listener, app.merge(webhooks), stop).await };
+    let (inbox, hooks) =
+        tokio::join!(listen(listener, app, stop.clone()), listen(apart, webhooks.merge(health()), stop));
+    inbox.and(hooks)
+}
+
+async fn listen(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
     // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await

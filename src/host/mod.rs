@@ -23,6 +23,7 @@ use axum::routing::get;
 use broker::Broker;
 use channel::Channels;
 use channel::web::{Inbox, token};
+use channel::whatsapp::Whatsapp;
 use folders::Folders;
 use intake::Intake;
 use secrecy::SecretString;
@@ -73,6 +74,7 @@ pub struct Daemon {
     clock: Clock,
     token: SecretString,
     listener: TcpListener,
+    webhooks: Option<TcpListener>,
     address: SocketAddr,
 }
 
@@ -92,10 +94,15 @@ impl Daemon {
         };
         let listener = http::bind(settings.http.listen).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
+        let webhooks = match settings.http.webhook_listen {
+            Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
+            None => None,
+        };
+        let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, clock.clone()));
+        let channels = Channels { whatsapp: whatsapp.transpose().map_err(DaemonError::io("whatsapp"))? };
         let settings = Arc::new(settings);
-        let broker =
-            Broker::start(store, folders.clone(), audit, Channels::default(), clock.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, clock, token, listener, address })
+        let broker = Broker::start(store, folders.clone(), audit, channels, clock.clone(), Arc::clone(&settings))?;
+        Ok(Self { settings, broker, folders, clock, token, listener, webhooks, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -120,9 +127,11 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
         let routes = inbox.routes().merge(readiness(self.broker.clone(), stop.clone()));
+        let webhooks = self.broker.webhooks();
         let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
         let looking = tokio::spawn(intake.run(stop.clone()));
-        let served = http::serve(self.listener, &self.settings.http, routes, stop.clone()).await;
+        let listeners = (self.listener, self.webhooks);
+        let served = http::serve(listeners, &self.settings.http, routes, webhooks, stop.clone()).await;
         // If serving failed, everything else stops too.
         stop.cancel();
         if let Err(panic) = looking.await {

@@ -153,7 +153,12 @@ impl Settings {
         Self {
             data_dir: data_dir.to_owned(),
             access: Access { dir_mode: 0o770, gid: None },
-            http: Http { listen: ([127, 0, 0, 1], 0).into(), webhook_listen: None, public_url: None, allowed_hosts: Vec::new() },
+            http: Http {
+                listen: ([127, 0, 0, 1], 0).into(),
+                webhook_listen: None,
+                public_url: None,
+                allowed_hosts: Vec::new(),
+            },
             web_token: None,
             whatsapp: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
@@ -181,6 +186,16 @@ impl Settings {
         let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
         // Any number of folders may use the defaults.
         there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
+    }
+
+    /// Whether somebody with one of these ids is asked on WhatsApp by some group.
+    #[must_use]
+    pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
+        let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
+        all.filter(|route| route.channel == Channel::Whatsapp).any(|route| {
+            let listed = matches!(&route.responders, Responders::Only(_));
+            ids.iter().any(|id| *id == route.chat || (listed && route.responders.allow(id)))
+        })
     }
 
     /// Where the inbox is, for a link: the public address if there is one.
@@ -383,12 +398,13 @@ impl HttpShape {
                 ),
             ));
         }
-        let webhook_listen = match self.webhook_listen.as_str() {
-            "" => None,
-            text => Some(text.parse().map_err(|_| {
-                wrong("http.webhook_listen", format!("{text:?} is not an address like 0.0.0.0:8485"))
-            })?),
-        };
+        let webhook_listen =
+            match self.webhook_listen.as_str() {
+                "" => None,
+                text => Some(text.parse().map_err(|_| {
+                    wrong("http.webhook_listen", format!("{text:?} is not an address like 0.0.0.0:8485"))
+                })?),
+            };
         Ok(Http { listen, webhook_listen, public_url, allowed_hosts: self.allowed_hosts })
     }
 }
@@ -581,7 +597,11 @@ fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
     value.filter(|value| *value > 0).ok_or_else(|| wrong(key, "has to be at least 1"))
 }
 
-pub(crate) fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
+pub(crate) fn secret(
+    key: &str,
+    value: Option<SecretString>,
+    file: Option<&Path>,
+) -> Result<Option<SecretString>, SettingsError> {
     let Some(file) = file else { return Ok(value.filter(|value| !value.expose_secret().is_empty())) };
     let text = std::fs::read_to_string(file)
         .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;

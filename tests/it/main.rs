@@ -2,3 +2,7 @@
 
 #[cfg(test)]
 mod sim_whatsapp;
+#[cfg(test)]
+mod whatsapp_trips;
+#[cfg(test)]
+mod whatsapp_world;

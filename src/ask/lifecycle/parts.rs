@@ -105,7 +105,8 @@ impl Ask {
     ) -> bool {
         let settled = self.outcome().is_some();
         let render_timeout = self.rules.render_timeout;
-        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let posts = self.rules.routes.get(route).is_some_and(|route| route.channel != Channel::Web);
+        let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
         let mut changed = widget.remember(message, part);
         let this_part = attempt >= widget.parts.first_attempt && attempt <= widget.attempt;
         match fate {
@@ -140,10 +141,7 @@ impl Ask {
     fn undone(&mut self, route: usize, window: bool, why: String, now: Time, effects: &mut Vec<Effect>) -> bool {
         let until = now + self.rules.timeout;
         let widget = &mut self.widgets[route];
-        if !matches!(
-            widget.phase,
-            Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Held { .. }
-        ) {
+        if !matches!(widget.phase, Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Held { .. }) {
             return false;
         }
         if window && !widget.parts.lapsed {

@@ -242,7 +242,8 @@ fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     for route in 0..routes {
         let rounds = seen.rounds.iter().filter(|(r, _)| *r == route).count();
         let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
-        let allowed = if ask.rules.routes[route].channel == Channel::Web { 0 } else { (usize::from(retries) + 1) * rounds };
+        let allowed =
+            if ask.rules.routes[route].channel == Channel::Web { 0 } else { (usize::from(retries) + 1) * rounds };
         assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
     }
 }

@@ -174,7 +174,9 @@ impl Ask {
                 Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.phase = Phase::Closed,
                 Phase::Up { .. } => effects.push(Effect::Close { route }),
                 // People know of it: a question that went before, or a message that asked them to write.
-                Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => widget.close_too(route, now, effects),
+                Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => {
+                    widget.close_too(route, now, effects)
+                }
                 Phase::Held { .. } => widget.close_too(route, now, effects),
                 Phase::Queued { .. } => widget.phase = Phase::Closed,
                 // What is on its way is closed when its fate is known.

@@ -154,7 +154,13 @@ impl Ask {
     }
 
     /// Certainly not up: post again, or give the route up.
-    pub(super) fn try_again(&mut self, route: usize, retry_after: Option<Duration>, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn try_again(
+        &mut self,
+        route: usize,
+        retry_after: Option<Duration>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
         let timeout = self.rules.timeout;
         let max_retries = self.rules.max_retries;
         let settled = self.outcome().is_some();

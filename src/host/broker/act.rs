@@ -28,6 +28,7 @@ impl Broker {
                 Effect::Queue { route, not_before } => self.queue(ask, route, not_before),
                 Effect::Send { route, attempt } => self.send(ask, route, attempt),
                 Effect::Look { route } => self.look(ask, route),
+                Effect::Await { route, until } => self.wait_for_person(ask, route, until),
                 Effect::Close { route } => self.close(ask, route),
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire | Effect::Forget => {}
@@ -117,6 +118,16 @@ impl Broker {
         self.0.tasks.spawn(async move {
             let found = broker.0.channels.find(&ask, route).await;
             broker.tell(ask.id, Event::Looked { route, found });
+        });
+    }
+
+    /// What is held goes on when the person has written.
+    fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            if broker.0.channels.opened(&ask, route, until).await {
+                broker.tell(ask.id, Event::Opened { route });
+            }
         });
     }
 

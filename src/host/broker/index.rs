@@ -2,6 +2,7 @@
 //! every start; decides nothing.
 
 use super::Job;
+use super::chats::Chats;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -25,6 +26,7 @@ pub(super) struct Index {
     /// The same for the keys of open asks.
     keys: HashMap<u64, AskId>,
     hash: RandomState,
+    chats: Chats,
 }
 
 #[derive(Debug)]
@@ -61,6 +63,7 @@ impl Index {
         let deadline = ask.deadline();
         self.deadlines.insert((deadline, ask.id));
         self.asks.insert(ask.id, Entry { group, deadline, settled });
+        self.chats.note(ask);
         if !settled {
             self.shorts.insert(ask.short_id.clone(), ask.id);
             if let Some(key) = ask.key {
@@ -86,6 +89,7 @@ impl Index {
         if settled_now {
             self.close(ask);
         }
+        self.chats.note(ask);
         self.add_requests(ask);
     }
 
@@ -108,6 +112,7 @@ impl Index {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
+        self.chats.remove(ask);
         if !entry.settled {
             self.close(ask);
         }
@@ -117,6 +122,11 @@ impl Index {
                 self.requests.remove(&hash);
             }
         }
+    }
+
+    /// What is known of chats.
+    pub(super) fn chats(&self) -> &Chats {
+        &self.chats
     }
 
     /// Whose an ask is.

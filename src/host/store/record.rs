@@ -4,8 +4,8 @@
 //! people and tools that look into the folder; they are written and never read.
 
 use crate::ask::{
-    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions, Responders,
-    Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
+    Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text};
 use serde::{Deserialize, Serialize};
@@ -495,7 +495,12 @@ impl WidgetRecord {
             Phase::Failed { never } => PhaseRecord::Failed { never: never.clone() },
             Phase::Closed => PhaseRecord::Closed,
         };
-        Self { attempt: widget.attempt, messages: widget.messages.clone(), parts: PartsRecord::of(&widget.parts), phase }
+        Self {
+            attempt: widget.attempt,
+            messages: widget.messages.clone(),
+            parts: PartsRecord::of(&widget.parts),
+            phase,
+        }
     }
 
     fn widget(self) -> Result<Widget, BadRecord> {

@@ -58,7 +58,8 @@ impl Shape {
             missing("phone_number_id", "write the id of the number (WhatsApp > API Setup), such as \"106540352242922\"")
         })?;
         if !phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
-            let why = format!("{phone_number_id:?} is not an id of digits like \"106540352242922\" (not the number itself)");
+            let why =
+                format!("{phone_number_id:?} is not an id of digits like \"106540352242922\" (not the number itself)");
             return Err(wrong("whatsapp.phone_number_id", why));
         }
         Ok(Some(Whatsapp {
@@ -66,11 +67,17 @@ impl Shape {
                 missing("access_token", "write the token of a system user, or access_token_file = \"/run/secrets/...\"")
             })?,
             app_secret: app_secret.ok_or_else(|| {
-                missing("app_secret", "write the app secret (App settings > Basic), or app_secret_file; without it \
-                                       nobody could tell a true webhook from a forged one")
+                missing(
+                    "app_secret",
+                    "write the app secret (App settings > Basic), or app_secret_file; without it \
+                                       nobody could tell a true webhook from a forged one",
+                )
             })?,
             verify_token: verify_token.ok_or_else(|| {
-                missing("verify_token", "make up a word, write it here (or verify_token_file) and where the webhook is set up")
+                missing(
+                    "verify_token",
+                    "make up a word, write it here (or verify_token_file) and where the webhook is set up",
+                )
             })?,
             phone_number_id,
             template: Some(self.template).filter(|name| !name.is_empty()),
@@ -87,14 +94,19 @@ fn api_url(url: String) -> Result<String, SettingsError> {
     match host {
         Some(_) if url.starts_with("https://") || loopback => Ok(url),
         Some(_) => Err(wrong("whatsapp.api_url", format!("{url:?} would send the token in the clear; use https"))),
-        None => Err(wrong("whatsapp.api_url", format!("{url:?} is not a URL like \"https://graph.facebook.com/v25.0\""))),
+        None => {
+            Err(wrong("whatsapp.api_url", format!("{url:?} is not a URL like \"https://graph.facebook.com/v25.0\"")))
+        }
     }
 }
 
 /// A route to a person on WhatsApp.
 pub(crate) fn route(at: &str, chat: Option<String>, responders: Option<Responders>) -> Result<Route, SettingsError> {
     let chat = chat.filter(|chat| !chat.is_empty()).ok_or_else(|| {
-        wrong(format!("{at}.chat"), "missing: write the person's number with country code, digits only, such as \"15551234567\"")
+        wrong(
+            format!("{at}.chat"),
+            "missing: write the person's number with country code, digits only, such as \"15551234567\"",
+        )
     })?;
     let chat = person(&format!("{at}.chat"), &chat)?;
     let responders = match responders {
@@ -124,6 +136,8 @@ fn person(key: &str, text: &str) -> Result<String, SettingsError> {
     if spelled && (7..=15).contains(&digits.len()) {
         return Ok(digits);
     }
-    let why = format!("{text:?} is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\"");
+    let why = format!(
+        "{text:?} is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\""
+    );
     Err(wrong(key, why))
 }

@@ -157,11 +157,11 @@ async fn two_open_asks_are_told_apart() {
     let first = world.shown(ADA, "First thing?").await;
     world.ask("r2", select("Second thing?", &["c", "d"]));
     let second = world.shown(ADA, "Second thing?").await;
-    let before = world.records();
+    let before = world.quiet(2).await;
     world.writes(ADA, "2").await;
     let which = world.shown(ADA, "Which question do you mean?").await;
     assert!(which.text.contains("First thing?") && which.text.contains("Second thing?"));
-    assert_eq!(before, world.records(), "a bare number consumes nothing");
+    assert!(before == world.records(), "a bare number consumes nothing");
     let code = |text: &str| {
         let line = which.text.lines().find(|line| line.contains(text)).unwrap();
         line.split(':').next().unwrap().to_owned()

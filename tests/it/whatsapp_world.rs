@@ -174,14 +174,30 @@ impl World {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// The records of asks, once nothing is on its way any more.
+    pub(crate) async fn quiet(&self, open: usize) -> Vec<(PathBuf, String)> {
+        let started = Instant::now();
+        loop {
+            let asks = self.open().await;
+            let confirmed = |ask: &Value| ask["render_confirmed"] == json!(true);
+            let records = self.records();
+            let posted = records.iter().all(|(_, record)| !record.contains("\"phase\": \"sent\""));
+            if asks.len() == open && asks.iter().all(confirmed) && posted {
+                return records;
+            }
+            assert!(started.elapsed() < SOON, "never quiet: {asks:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// The records of asks, byte for byte.
-    pub(crate) fn records(&self) -> Vec<(PathBuf, Vec<u8>)> {
+    pub(crate) fn records(&self) -> Vec<(PathBuf, String)> {
         let mut records = Vec::new();
         for kind in ["pending_questions", "settled"] {
             let folder = self.folder.path().join("state").join(kind).join("research");
             for entry in fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
-                records.push((path.clone(), fs::read(path).unwrap()));
+                records.push((path.clone(), fs::read_to_string(path).unwrap()));
             }
         }
         records.sort();
@@ -200,7 +216,7 @@ impl World {
     }
 }
 
-fn serve(folder: &Path) -> (Child, String) {
+pub(crate) fn serve(folder: &Path) -> (Child, String) {
     let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_askd"))
         .args(["serve", "--config"])

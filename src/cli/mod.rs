@@ -5,6 +5,8 @@ mod ask;
 #[cfg(feature = "host")]
 mod asks;
 #[cfg(feature = "host")]
+mod phone;
+#[cfg(feature = "host")]
 mod serve;
 #[cfg(feature = "host")]
 mod sim;

@@ -4,6 +4,7 @@
 use crate::agent::{Asking, Folder, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
+use crate::host::channel::whatsapp::settings as whatsapp;
 use crate::host::client::Client;
 use crate::host::settings::Settings;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
@@ -12,7 +13,9 @@ use anyhow::{Context as _, bail, ensure};
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -34,15 +37,42 @@ impl Drop for Temporary {
     }
 }
 
+/// Something that ends some time.
+type Later = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+
+/// Waits for a question and replies to it.
+type Replying = Box<dyn Fn(&str, &str) -> Later + Send + Sync>;
+
+/// A phone with a stand-in of WhatsApp behind it. The command line makes it: the daemon knows no stand-ins.
+pub struct Phone {
+    /// What the daemon is to be set up with.
+    pub settings: whatsapp::Whatsapp,
+    /// Whose phone it is.
+    pub chat: String,
+    /// Where it can be seen and used.
+    pub page: String,
+    /// Told where the webhook is, once the daemon listens.
+    pub connect: Box<dyn Fn(&str) + Send + Sync>,
+    /// Waits until a question is on the screen, and replies.
+    pub reply: Replying,
+}
+
+/// The group whose agent asks on the phone.
+const ON_THE_PHONE: &str = "whatsapp";
+
 /// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
-pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
+pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
     let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
-    let daemon = Daemon::open(Settings::for_demo(&folder.0), Clock::system()).await?;
+    let mut settings = Settings::for_demo(&folder.0);
+    settings.whatsapp = Some(phone.settings.clone());
+    settings.add_group(ON_THE_PHONE, vec![whatsapp::route("demo", Some(phone.chat.clone()), None)?]);
+    let daemon = Daemon::open(settings, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
     let client = Client::new(&url, daemon.token().clone())?;
     say(&format!("A daemon runs in {} for as long as this demo does.", folder.0.display()));
     say("");
     say(&format!("  Open the inbox:  {url}/#token={}", daemon.token().expose_secret()));
+    say(&format!("  Open the phone:  {}", phone.page));
     say("");
     let ipc = folder.0.join("ipc/research");
     let stopping = stop.clone();
@@ -54,8 +84,10 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
         }
         anyhow::Ok(())
     };
+    let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
     let played = tokio::select! {
-        played = script => played,
+        played = script => played.map(|_| ()),
+        () = stopping.cancelled() if auto => Err(anyhow::anyhow!("stopped before everything was tried")),
         () = stopping.cancelled() => Ok(()),
     };
     if !auto && played.is_ok() && !stop.is_cancelled() {
@@ -142,6 +174,41 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&st
     }
 }
 
+/// The same on the phone, one question after the other.
+async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let ipc = data.join("ipc").join(ON_THE_PHONE);
+    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the phone's folders")?;
+    (phone.connect)(&format!("{url}/whatsapp/webhook"));
+    let label = |text: &str| DraftChoice::Label(text.to_owned());
+    let questions = vec![
+        Draft {
+            options: Some(vec![label("JWT tokens"), label("Session cookies"), label("OAuth 2.0")]),
+            ..question("Which auth strategy?")
+        },
+        Draft { kind: Some("confirm".to_owned()), ..question("Shall I open a pull request?") },
+    ];
+    let asked: Vec<String> = questions.iter().map(|draft| draft.question.clone()).collect();
+    say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
+    let file = RequestFile { questions, ..RequestFile::default() };
+    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let waiter = Waiter::ask(Folder::open(&ipc)?, asking, Clock::system())?;
+    let answering = async {
+        if auto {
+            for (question, reply) in asked.iter().zip(["2", "yes"]) {
+                (phone.reply)(question, reply).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let (answered, end) = tokio::join!(answering, waiter.wait());
+    answered?;
+    match end? {
+        Waited::Taken(taken) => tell(*taken, say),
+        Waited::NotClaimed => bail!("nobody took the question"),
+        Waited::HostSilent => bail!("the daemon fell silent"),
+    }
+}
+
 fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let result = &taken.response.result;
     if result.answered {
@@ -164,7 +231,8 @@ async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::
     let open = tokio::time::timeout(PATIENCE, async {
         loop {
             let list = client.call(Method::GET, "/asks?state=open", None).await?;
-            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.first()) {
+            let ours = |ask: &&Value| ask["questions"][0]["question"] == *asked[0];
+            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.iter().find(ours)) {
                 return anyhow::Ok(ask.clone());
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -168,6 +168,11 @@ impl Settings {
         }
     }
 
+    /// One more group, with the rules of all.
+    pub fn add_group(&mut self, name: &str, routes: Vec<Route>) {
+        self.groups.insert(name.to_owned(), GroupSettings { routes, ..self.defaults.clone() });
+    }
+
     /// What holds for this group; `None` if it is not served.
     #[must_use]
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod sim_whatsapp;
 #[cfg(test)]
+mod whatsapp_faults;
+#[cfg(test)]
 mod whatsapp_refusals;
 #[cfg(test)]
 mod whatsapp_trips;

@@ -4,7 +4,7 @@
 use askd::sim::whatsapp::{Config, Message, Person, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl World {
             sim.config().phone_number_id,
             sim.api_url()
         );
-        fs::write(folder.path().join("askd.toml"), text).unwrap();
+        put(&folder.path().join("askd.toml"), &text);
         let (daemon, url) = serve(folder.path());
         sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
         sim.handshake().await.unwrap();
@@ -95,33 +95,42 @@ impl World {
         assert!(self.sim.wait_until(taken, SOON).await, "a message was not taken");
     }
 
-    fn ipc(&self) -> PathBuf {
-        self.folder.path().join("ipc/research")
+    fn ipc(&self, group: &str) -> PathBuf {
+        self.folder.path().join("ipc").join(group)
     }
 
     /// The agent asks.
-    pub(crate) fn ask(&self, id: &str, mut request: Value) {
+    pub(crate) fn ask(&self, id: &str, request: Value) {
+        self.ask_as("research", id, request);
+    }
+
+    /// An agent of another group asks.
+    pub(crate) fn ask_as(&self, group: &str, id: &str, mut request: Value) {
         request["type"] = json!("ask_user:ask");
         request["request_id"] = json!(id);
-        let tasks = self.ipc().join("tasks");
+        let tasks = self.ipc(group).join("tasks");
         let started = Instant::now();
         while !tasks.is_dir() {
             assert!(started.elapsed() < SOON, "no folder of the group");
             std::thread::yield_now();
         }
-        fs::write(tasks.join(format!(".tmp-{id}")), request.to_string()).unwrap();
+        put(&tasks.join(format!(".tmp-{id}")), &request.to_string());
         fs::rename(tasks.join(format!(".tmp-{id}")), tasks.join(format!("{id}.json"))).unwrap();
     }
 
     pub(crate) fn cancel(&self, id: &str) {
         let request = json!({"type": "ask_user:cancel", "request_id": id});
-        let tasks = self.ipc().join("tasks");
-        fs::write(tasks.join(".tmp-cancel"), request.to_string()).unwrap();
+        let tasks = self.ipc("research").join("tasks");
+        put(&tasks.join(".tmp-cancel"), &request.to_string());
         fs::rename(tasks.join(".tmp-cancel"), tasks.join(format!("cancel-{id}.json"))).unwrap();
     }
 
     pub(crate) fn response_now(&self, id: &str) -> Option<Value> {
-        let bytes = fs::read(self.ipc().join("responses").join(format!("{id}.json"))).ok()?;
+        self.response_as("research", id)
+    }
+
+    pub(crate) fn response_as(&self, group: &str, id: &str) -> Option<Value> {
+        let bytes = fs::read(self.ipc(group).join("responses").join(format!("{id}.json"))).ok()?;
         Some(serde_json::from_slice::<Value>(&bytes).unwrap())
     }
 
@@ -143,8 +152,12 @@ impl World {
 
     /// The shown message of that person that says this.
     pub(crate) async fn shown(&self, who: &str, says: &str) -> Message {
+        self.shown_within(who, says, SOON).await
+    }
+
+    pub(crate) async fn shown_within(&self, who: &str, says: &str, patience: Duration) -> Message {
         let there = |m: &Message| m.wa_id == who && m.stage.shown() && m.text.contains(says);
-        let found = self.sim.wait_for_message(there, SOON).await;
+        let found = self.sim.wait_for_message(there, patience).await;
         found.unwrap_or_else(|| panic!("nothing says {says:?}; there is {:#?}", self.said_to(who)))
     }
 
@@ -192,9 +205,13 @@ impl World {
 
     /// The records of asks, byte for byte.
     pub(crate) fn records(&self) -> Vec<(PathBuf, String)> {
+        self.records_of("research")
+    }
+
+    pub(crate) fn records_of(&self, group: &str) -> Vec<(PathBuf, String)> {
         let mut records = Vec::new();
         for kind in ["pending_questions", "settled"] {
-            let folder = self.folder.path().join("state").join(kind).join("research");
+            let folder = self.folder.path().join("state").join(kind).join(group);
             for entry in fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 records.push((path.clone(), fs::read_to_string(path).unwrap()));
@@ -202,6 +219,16 @@ impl World {
         }
         records.sort();
         records
+    }
+
+    /// The audit log, a line each.
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let mut lines = Vec::new();
+        for entry in fs::read_dir(self.folder.path().join("state/audit")).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
+        lines
     }
 
     /// No call was refused for being too fast, unless the stand-in was told to.
@@ -243,4 +270,9 @@ pub(crate) fn select(text: &str, labels: &[&str]) -> Value {
 
 pub(crate) fn result(response: &Value) -> (&str, &str) {
     (response["result"]["status"].as_str().unwrap(), response["result"]["reason"].as_str().unwrap())
+}
+
+/// Writes a file; nobody looks at it before it has its name.
+pub(crate) fn put(path: &Path, text: &str) {
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }

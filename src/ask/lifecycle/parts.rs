@@ -90,7 +90,11 @@ impl Ask {
         let widget = &mut self.widgets[route];
         let before = attempt < widget.parts.first_attempt;
         let part = widget.parts.index.saturating_sub(usize::from(before));
-        messages.iter().fold(false, |changed, message| widget.remember(message.clone(), part) || changed)
+        let mut changed = false;
+        for message in messages {
+            changed |= widget.remember(message.clone(), part);
+        }
+        changed
     }
 
     /// The channel tells what became of a message.

@@ -175,7 +175,7 @@ impl Ask {
                 Phase::Up { .. } => effects.push(Effect::Close { route }),
                 // People know of it: a question that went before, or a message that asked them to write.
                 Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => {
-                    widget.close_too(route, now, effects)
+                    widget.close_too(route, now, effects);
                 }
                 Phase::Held { .. } => widget.close_too(route, now, effects),
                 Phase::Queued { .. } => widget.phase = Phase::Closed,

@@ -255,7 +255,6 @@ impl Broker {
     }
 
     /// Where the channels are told what people do.
-    #[must_use]
     pub fn webhooks(&self) -> axum::Router {
         self.0.channels.routes()
     }

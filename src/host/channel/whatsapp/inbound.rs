@@ -23,6 +23,8 @@ struct Asked {
     person: String,
     /// Somebody has seen its question.
     posted: bool,
+    /// It was sent, and its message's id is not known yet.
+    nameless: bool,
 }
 
 /// A message, and who sent it.
@@ -132,6 +134,12 @@ impl Whatsapp {
         let on = on.or_else(|| {
             let subject = quoted.and_then(|quoted| self.0.memory.subject(quoted))?;
             asked.iter().position(|a| a.ask.id == subject)
+        });
+        // Nothing has told yet what our own message is called: it is the one that is quoted.
+        let on = on.or_else(|| {
+            quoted.filter(|quoted| broker.by_message(quoted).is_none())?;
+            let mut nameless = asked.iter().enumerate().filter(|(_, asked)| asked.nameless).map(|(at, _)| at);
+            nameless.next().filter(|_| nameless.next().is_none())
         });
         match &message.said {
             Said::Tap | Said::Nothing | Said::Reaction(false) => Ok(()),
@@ -324,5 +332,6 @@ fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
         // The question before this one is answered, and this one is not on its way yet.
         Phase::Queued { .. } | Phase::Held { .. } | Phase::Failed { .. } | Phase::Closed => false,
     };
-    Some(Asked { ask, route, person, posted })
+    let nameless = matches!(ask.widgets[route].phase, Phase::Sent { .. } | Phase::Unknown { .. });
+    Some(Asked { ask, route, person, posted, nameless })
 }

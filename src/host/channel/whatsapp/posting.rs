@@ -172,10 +172,7 @@ impl Whatsapp {
 
     /// Whether the person of that chat ended the ask here.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let by = match ask.outcome() {
-            Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) => by,
-            _ => return false,
-        };
+        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }
 

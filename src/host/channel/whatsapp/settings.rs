@@ -48,7 +48,7 @@ impl Shape {
         let access_token = secret("whatsapp.access_token", self.access_token, self.access_token_file.as_deref())?;
         let app_secret = secret("whatsapp.app_secret", self.app_secret, self.app_secret_file.as_deref())?;
         let verify_token = secret("whatsapp.verify_token", self.verify_token, self.verify_token_file.as_deref())?;
-        let api_url = api_url(self.api_url)?;
+        let api_url = api_url(&self.api_url)?;
         let number = Some(self.phone_number_id).filter(|id| !id.is_empty());
         if access_token.is_none() && app_secret.is_none() && verify_token.is_none() && number.is_none() {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Shape {
     }
 }
 
-fn api_url(url: String) -> Result<String, SettingsError> {
+fn api_url(url: &str) -> Result<String, SettingsError> {
     let url = url.trim_end_matches('/').to_owned();
     let host = url_host(&url).map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name));
     let loopback = host.is_some_and(|name| matches!(name, "127.0.0.1" | "localhost" | "[::1]"));

@@ -95,11 +95,8 @@ pub(super) fn tame(text: &str) -> String {
         }
         let before = at.checked_sub(1).and_then(|at| visible.get(at)).copied();
         let after = visible.get(at + 1).copied();
-        if opens_format(before, c, after) {
-            out.extend([c, APART]);
-        } else if c == '.' && links(&visible, at) {
-            out.extend([c, APART]);
-        } else if c == '@' || (c == ':' && after == Some('/')) {
+        let link = c == '@' || (c == ':' && after == Some('/')) || (c == '.' && links(&visible, at));
+        if link || opens_format(before, c, after) {
             out.extend([c, APART]);
         } else {
             out.push(c);
@@ -114,8 +111,14 @@ fn visible(c: char) -> Option<char> {
         '\n' => Some(c),
         '\t' => Some(' '),
         '\u{2028}' | '\u{2029}' => Some('\n'),
-        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2060}'..='\u{2069}' | '\u{202a}'..='\u{202e}' => None,
-        '\u{feff}' | '\u{e0000}'..='\u{e007f}' => None,
+        '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{061c}'
+        | '\u{2060}'..='\u{2069}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => None,
         _ if c.is_control() => None,
         _ => Some(c),
     }

@@ -87,8 +87,7 @@ pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn
     let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
     let played = tokio::select! {
         played = script => played.map(|_| ()),
-        () = stopping.cancelled() if auto => Err(anyhow::anyhow!("stopped before everything was tried")),
-        () = stopping.cancelled() => Ok(()),
+        () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
     if !auto && played.is_ok() && !stop.is_cancelled() {
         say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");

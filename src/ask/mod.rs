@@ -1,8 +1,8 @@
 //! The pure core: what an ask is and what may happen to it.
 //!
 //! No I/O, no clock, no async, no randomness: times and ids are arguments, so that every life an
-//! ask can have is tested here without a disk or a network. Formats live at the boundary
-//! ([`crate::ipc`] and the daemon's store); nothing here can be serialised.
+//! ask can have is tested here without a disk or a network. Formats live at the boundary (the
+//! files' shapes and the daemon's store); nothing here can be serialised.
 
 mod lifecycle;
 mod names;
@@ -18,8 +18,8 @@ pub use lifecycle::{
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
-    Choice, Draft, Kind, MAX_CHOICES, MAX_CONTEXT, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER, MAX_QUESTION_ID,
-    MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions,
+    Choice, Draft, Kind, MAX_CHOICES, MAX_CONTEXT, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
+    MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions,
 };
 pub use rejection::Rejection;
 pub use reply::{Answer, Answers, Given, Refusal, Reply};
@@ -133,9 +133,9 @@ pub enum Responders {
 }
 
 impl Responders {
-    /// Whether the person of that id is one of them.
+    /// Whether a person of this id may answer.
     #[must_use]
-    pub fn allow(&self, id: &str) -> bool {
+    pub fn includes(&self, id: &str) -> bool {
         match self {
             Self::Anyone => true,
             Self::Only(ids) => ids.iter().any(|known| known == id),

@@ -21,7 +21,7 @@ pub const MAX_CHOICES: usize = 10;
 /// Characters of a label: what a Slack button holds.
 pub const MAX_LABEL: usize = 75;
 /// Characters of a description.
-pub(super) const MAX_DESCRIPTION: usize = 300;
+pub const MAX_DESCRIPTION: usize = 300;
 /// Characters of a placeholder: what a Slack input holds.
 pub const MAX_PLACEHOLDER: usize = 150;
 /// Characters of a question's id.

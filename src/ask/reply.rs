@@ -283,6 +283,9 @@ mod tests {
         assert_eq!(understood("text", &[&"x".repeat(3001)]).unwrap_err().code(), "too_long");
         let stray = Given { picks: vec![2], text: None };
         assert_eq!(questions(&[("select", true)]).answer(&[(0, stray)]).unwrap_err().code(), "not_offered");
+        // Channels hand picks and texts over as they came: what a question does not take is not taken.
+        let typed = Given { picks: vec![], text: Some("maybe".to_owned()) };
+        assert_eq!(questions(&[("confirm", true)]).answer(&[(0, typed)]).unwrap_err().code(), "not_offered");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `askd ask`: a question from a script or a terminal.
 
 use super::{Exit, FAILED, USAGE, say};
-use crate::agent::{Asking, Taken, Waited, Waiter, find, question};
+use crate::agent::{Asking, Process, Taken, Waited, Waiter, find, question};
 use crate::ask::{self, RequestId, TimeoutPolicy, wording};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
@@ -11,6 +11,7 @@ use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -85,7 +86,9 @@ impl AskCommand {
         runtime.block_on(async {
             let place = folder.path().display().to_string();
             let clock = Clock::system();
-            let waiter = Waiter::ask(folder, asking, clock.clone()).map_err(|error| Exit::new(FAILED, error))?;
+            let process = Process::new().map_err(|error| Exit::new(FAILED, error))?;
+            let waiter = Waiter::ask(Arc::new(folder), asking, clock.clone(), &process);
+            let waiter = waiter.map_err(|error| Exit::new(FAILED, error))?;
             match self.wait(&waiter, &clock).await? {
                 Ended::Waited(Waited::Taken(taken)) => self.tell(*taken),
                 Ended::Waited(Waited::NotClaimed) => Err(Exit::new(
@@ -96,10 +99,11 @@ impl AskCommand {
                     ),
                 )),
                 Ended::Waited(Waited::HostSilent) => Err(Exit::new(FAILED, wording::HOST_SILENT)),
-                Ended::Interrupted if self.keep => Err(Exit::new(
-                    FAILED,
-                    format!("interrupted; the question stays open (request {})", waiter.request_id()),
-                )),
+                Ended::Interrupted if self.keep => {
+                    waiter.leave();
+                    let stays = format!("interrupted; the question stays open (request {})", waiter.request_id());
+                    Err(Exit::new(FAILED, stays))
+                }
                 Ended::Interrupted => self.withdraw(&waiter, &clock).await,
             }
         })

@@ -101,9 +101,12 @@ fn short(duration: Duration) -> String {
     humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }
 
-/// Control characters could move the cursor and write over other lines.
+/// Control characters could move the cursor and write over other lines, and marks of direction turn
+/// askd's own words around.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let turns =
+        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn row(ask: &Value, now: Time) -> String {

@@ -4,6 +4,7 @@
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
+mod mcp;
 #[cfg(feature = "host")]
 mod phone;
 #[cfg(feature = "host")]
@@ -38,6 +39,8 @@ enum Command {
     Demo(serve::Demo),
     /// Ask a person and wait for the answer.
     Ask(ask::AskCommand),
+    /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
+    Mcp(mcp::Mcp),
     /// List what waits for an answer.
     #[cfg(feature = "host")]
     List(asks::List),
@@ -53,9 +56,9 @@ enum Command {
     /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
-    /// Run a stand-in of a chat platform, on 127.0.0.1: for tests and for trying things.
+    /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
-    #[command(subcommand, hide = true)]
+    #[command(hide = true, subcommand)]
     Sim(sim::Sim),
 }
 
@@ -74,6 +77,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "host")]
         Command::Demo(demo) => demo.run(),
         Command::Ask(ask) => ask.run(),
+        Command::Mcp(mcp) => mcp.run(),
         #[cfg(feature = "host")]
         Command::List(list) => list.run(),
         #[cfg(feature = "host")]

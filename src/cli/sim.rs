@@ -1,23 +1,28 @@
-//! `askd sim`: the stand-ins of chat platforms as processes of their own.
+//! `askd sim`: the stand-ins of the chat platforms alone, for checks by other clients. Hidden: it is of no use to users.
 
-use super::Exit;
+use super::{Exit, small_runtime};
+use crate::sim::{SlackArgs, run_slack, whatsapp};
 use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Run a stand-in of a chat platform, on 127.0.0.1: for tests and for trying things.
+/// Run a stand-in of a chat platform alone, for checks.
 #[derive(Debug, Subcommand)]
 pub(super) enum Sim {
-    /// The WhatsApp Cloud API, with a page that looks like the person's phone.
-    Whatsapp(crate::sim::whatsapp::Args),
+    /// A stand-in of Slack; serves until standard input ends.
+    Slack(SlackArgs),
+    /// A stand-in of the WhatsApp Cloud API, with a page that looks like the person's phone; serves until standard input ends.
+    Whatsapp(whatsapp::Args),
 }
 
 impl Sim {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
+        let runtime = small_runtime()?;
         match self {
-            Self::Whatsapp(args) => runtime.block_on(crate::sim::whatsapp::run(args)).context("the stand-in")?,
+            Self::Slack(args) => runtime.block_on(run_slack(args)).context("the stand-in of Slack"),
+            Self::Whatsapp(args) => runtime.block_on(whatsapp::run(args)).context("the stand-in of WhatsApp"),
         }
+        .map_err(Exit::from)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,7 +1,7 @@
 //! The whole loop with no account and no configuration: a daemon, its inbox, and a scripted agent
 //! that asks through real files. Everything in it is the real thing but the agent.
 
-use crate::agent::{Asking, Folder, Taken, Waited, Waiter, question};
+use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::channel::whatsapp::settings as whatsapp;
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -157,7 +158,7 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<&Client>, say: &impl Fn(&st
     let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
     say(&format!("The agent asks: {}", asked.join(" / ")));
     let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Folder::open(ipc)?, asking, Clock::system())?;
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, Clock::system(), &Process::new()?)?;
     let answering = async {
         match auto {
             Some(client) => answer(client, &asked, &scene.answer).await,
@@ -190,7 +191,7 @@ async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &i
     say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
     let file = RequestFile { questions, ..RequestFile::default() };
     let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Folder::open(&ipc)?, asking, Clock::system())?;
+    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, Clock::system(), &Process::new()?)?;
     let answering = async {
         if auto {
             for (question, reply) in asked.iter().zip(["2", "yes"]) {

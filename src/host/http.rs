@@ -68,25 +68,18 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop`, and finishes what is in flight. Webhooks are believed by their signature, not by
-/// the name they are sent to; if they have an address of their own, they are served there alone.
+/// Serves until `stop`, and finishes what is in flight. `webhooks` are signed by whoever sends them: they need no
+/// guard of names, which a tunnel or proxy would only trip over.
 pub async fn serve(
-    (listener, apart): (TcpListener, Option<TcpListener>),
+    listener: TcpListener,
     http: &Http,
     routes: Router,
     webhooks: Router,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
-    let health = || Router::new().route("/healthz", get(|| async { "ok\n" }));
-    let app = guarded(routes, hosts).merge(health());
-    let Some(apart) = apart else { return listen(listener, app.merge(webhooks), stop).await };
-    let (inbox, hooks) =
-        tokio::join!(listen(listener, app, stop.clone()), listen(apart, webhooks.merge(health()), stop));
-    inbox.and(hooks)
-}
-
-async fn listen(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
+    let health = Router::new().route("/healthz", get(|| async { "ok\n" }));
+    let app = guarded(routes, hosts).merge(webhooks).merge(health);
     // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await }).await
@@ -101,7 +94,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
         .layer(set(header::CONTENT_SECURITY_POLICY, POLICY))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(set(header::X_FRAME_OPTIONS, "DENY"))
-        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(header::REFERRER_POLICY, "same-origin"))
         .layer(set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
         .layer(set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
@@ -109,7 +102,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
 
 /// Nothing from elsewhere, nothing inline: text that gets into the page cannot do anything.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let headers = request.headers();

@@ -22,6 +22,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use broker::Broker;
 use channel::Channels;
+use channel::slack::Slack;
 use channel::web::{Inbox, token};
 use channel::whatsapp::Whatsapp;
 use folders::Folders;
@@ -73,6 +74,8 @@ pub struct Daemon {
     folders: Folders,
     clock: Clock,
     token: SecretString,
+    slack: Option<Slack>,
+    whatsapp: Option<Whatsapp>,
     listener: TcpListener,
     webhooks: Option<TcpListener>,
     address: SocketAddr,
@@ -98,11 +101,14 @@ impl Daemon {
             Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
             None => None,
         };
+        let slack = settings.slack.clone().map(|slack| Slack::new(slack, clock.clone())).transpose();
+        let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
         let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, clock.clone()));
-        let channels = Channels { whatsapp: whatsapp.transpose().map_err(DaemonError::io("whatsapp"))? };
+        let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
         let settings = Arc::new(settings);
+        let channels = Channels::new(slack.clone(), whatsapp.clone());
         let broker = Broker::start(store, folders.clone(), audit, channels, clock.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, clock, token, listener, webhooks, address })
+        Ok(Self { settings, broker, folders, clock, token, slack, whatsapp, listener, webhooks, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -127,17 +133,34 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
         let routes = inbox.routes().merge(readiness(self.broker.clone(), stop.clone()));
-        let webhooks = self.broker.webhooks();
+        let mut webhooks = Router::new();
+        if let Some(slack) = &self.slack {
+            slack.start(&self.broker);
+            webhooks = slack.routes(&self.broker).unwrap_or_default();
+        }
+        if let Some(whatsapp) = &self.whatsapp {
+            webhooks = webhooks.merge(whatsapp.routes());
+        }
         let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
         let looking = tokio::spawn(intake.run(stop.clone()));
-        let listeners = (self.listener, self.webhooks);
-        let served = http::serve(listeners, &self.settings.http, routes, webhooks, stop.clone()).await;
+        let http = &self.settings.http;
+        let served = match self.webhooks {
+            None => http::serve(self.listener, http, routes, webhooks, stop.clone()).await,
+            Some(apart) => {
+                let inbox = http::serve(self.listener, http, routes, Router::new(), stop.clone());
+                let webhooks = http::serve(apart, http, Router::new(), webhooks, stop.clone());
+                tokio::try_join!(inbox, webhooks).map(drop)
+            }
+        };
         // If serving failed, everything else stops too.
         stop.cancel();
         if let Err(panic) = looking.await {
             tracing::error!(%panic, "the intake ended badly");
         }
         self.broker.stop().await;
+        if let Some(slack) = &self.slack {
+            slack.stop().await;
+        }
         served.map_err(DaemonError::io("http"))
     }
 }

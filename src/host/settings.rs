@@ -52,6 +52,8 @@ pub struct Settings {
     pub access: Access,
     /// Where to listen, and under which names.
     pub http: Http,
+    /// How Slack is reached; `None`: nobody is asked there.
+    pub slack: Option<SlackSettings>,
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
     /// What is needed to ask on WhatsApp; `None`: it is not set up.
@@ -62,6 +64,30 @@ pub struct Settings {
     pub keep_audit: Duration,
     groups: BTreeMap<String, GroupSettings>,
     defaults: GroupSettings,
+}
+
+/// `[slack]`, with everything that is needed.
+#[derive(Debug, Clone)]
+pub struct SlackSettings {
+    /// `xoxb-...`
+    pub bot_token: SecretString,
+    /// How what people do comes in.
+    pub door: SlackDoor,
+    /// Whose clicks are taken; empty: the bot's own team's.
+    pub team_ids: Vec<String>,
+    /// Without a slash at the end.
+    pub api_url: String,
+    /// Least time between two posts to one chat.
+    pub pace: Duration,
+}
+
+/// How what people do in Slack comes in.
+#[derive(Debug, Clone)]
+pub enum SlackDoor {
+    /// Slack posts to us, signed with this.
+    Webhooks(SecretString),
+    /// We connect to Slack with this token (`xapp-...`); nothing has to be reachable.
+    Socket(SecretString),
 }
 
 /// `[http]`.
@@ -159,6 +185,7 @@ impl Settings {
                 public_url: None,
                 allowed_hosts: Vec::new(),
             },
+            slack: None,
             web_token: None,
             whatsapp: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
@@ -199,7 +226,7 @@ impl Settings {
         let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
         all.filter(|route| route.channel == Channel::Whatsapp).any(|route| {
             let listed = matches!(&route.responders, Responders::Only(_));
-            ids.iter().any(|id| *id == route.chat || (listed && route.responders.allow(id)))
+            ids.iter().any(|id| *id == route.chat || (listed && route.responders.includes(id)))
         })
     }
 
@@ -233,7 +260,6 @@ pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "slack is checked for its shape; the channel is not built yet")]
 struct Shape {
     data_dir: String,
     dir_mode: String,
@@ -281,7 +307,6 @@ struct AsksShape {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
 struct SlackShape {
     bot_token: Option<SecretString>,
     bot_token_file: Option<PathBuf>,
@@ -358,20 +383,18 @@ impl Shape {
             None => base,
         };
         let whatsapp = self.whatsapp.check()?;
-        let all = groups.iter().map(|(name, group)| (format!("groups.{name}"), group));
-        for (at, group) in all.chain([("defaults".to_owned(), &defaults)]) {
-            if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
-                return Err(wrong(
-                    format!("{at}.routes"),
-                    "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
-                     (docs/whatsapp.md says where they come from)",
-                ));
-            }
+        let slack = self.slack.check()?;
+        for (at, group) in groups.iter().map(|(name, group)| (format!("groups.{name}"), group)) {
+            slack_is_there(&at, group, slack.as_ref())?;
+            whatsapp_is_there(&at, group, whatsapp.as_ref())?;
         }
+        slack_is_there("defaults", &defaults, slack.as_ref())?;
+        whatsapp_is_there("defaults", &defaults, whatsapp.as_ref())?;
         Ok(Settings {
             data_dir: data_dir(&self.data_dir)?,
             access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
             http: self.http.check()?,
+            slack,
             whatsapp,
             web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
             log: self.log,
@@ -403,15 +426,80 @@ impl HttpShape {
                 ),
             ));
         }
-        let webhook_listen =
-            match self.webhook_listen.as_str() {
-                "" => None,
-                text => Some(text.parse().map_err(|_| {
-                    wrong("http.webhook_listen", format!("{text:?} is not an address like 0.0.0.0:8485"))
-                })?),
-            };
-        Ok(Http { listen, webhook_listen, public_url, allowed_hosts: self.allowed_hosts })
+        let webhook_listen = Some(self.webhook_listen).filter(|text| !text.is_empty());
+        let webhook_listen = webhook_listen.map(|text| {
+            text.parse().map_err(|_| {
+                wrong("http.webhook_listen", format!("{text:?} is neither \"\" nor an address like 0.0.0.0:8485"))
+            })
+        });
+        Ok(Http { listen, webhook_listen: webhook_listen.transpose()?, public_url, allowed_hosts: self.allowed_hosts })
     }
+}
+
+impl SlackShape {
+    fn check(self) -> Result<Option<SlackSettings>, SettingsError> {
+        let bot_token = secret("slack.bot_token", self.bot_token, self.bot_token_file.as_deref())?;
+        let signing_secret = secret("slack.signing_secret", self.signing_secret, self.signing_secret_file.as_deref())?;
+        let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
+        let api_url = self.api_url.trim_end_matches('/').to_owned();
+        let loopback = is_loopback_url(&api_url);
+        if !loopback && !(api_url.starts_with("https://") && url_host(&api_url).is_some()) {
+            return Err(wrong(
+                "slack.api_url",
+                format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),
+            ));
+        }
+        let pace = duration("slack.pace", Some(&self.pace), Duration::ZERO)?;
+        if pace.is_zero() && !loopback {
+            return Err(wrong(
+                "slack.pace",
+                "\"0s\" is for tests with a loopback api_url; Slack allows one post a second",
+            ));
+        }
+        let Some(bot_token) = bot_token else { return Ok(None) };
+        let door = match (app_token, signing_secret) {
+            (Some(token), _) => SlackDoor::Socket(token),
+            (None, Some(secret)) => SlackDoor::Webhooks(secret),
+            (None, None) => {
+                return Err(wrong(
+                    "slack.signing_secret",
+                    "without it (Basic Information of the app) no click can be verified; or set slack.app_token for \
+                     Socket Mode",
+                ));
+            }
+        };
+        Ok(Some(SlackSettings { bot_token, door, team_ids: self.team_ids, api_url, pace }))
+    }
+}
+
+/// A route of Slack needs Slack.
+fn slack_is_there(at: &str, group: &GroupSettings, slack: Option<&SlackSettings>) -> Result<(), SettingsError> {
+    if slack.is_none() && group.routes.iter().any(|route| route.channel == Channel::Slack) {
+        return Err(wrong(
+            "slack.bot_token",
+            format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file"),
+        ));
+    }
+    Ok(())
+}
+
+/// The same of WhatsApp.
+fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
+    if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
+        return Err(wrong(
+            format!("{at}.routes"),
+            "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
+             (docs/whatsapp.md says where they come from)",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a URL is plain http to this very machine.
+fn is_loopback_url(url: &str) -> bool {
+    let Some(host) = url.strip_prefix("http://").and_then(|_| url_host(url)) else { return false };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Host and port of an http or https URL, as they stand in a `Host` header.
@@ -529,10 +617,8 @@ impl RouteShape {
                 Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
             }
             "web" => Ok(web_route()),
+            "slack" => self.slack(at),
             "whatsapp" => whatsapp::route(at, self.chat, responders(at, self.responders)?),
-            "slack" => {
-                Err(wrong(format!("{at}.channel"), format!("this version cannot ask on {} yet; use web", self.channel)))
-            }
             other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
         }
     }
@@ -549,6 +635,31 @@ fn responders(at: &str, shape: Option<RespondersShape>) -> Result<Option<Respond
             Err(wrong(format!("{at}.responders"), "the list is empty, so nobody could answer; name somebody"))
         }
         Some(RespondersShape::Ids(ids)) => Ok(Some(Responders::Only(ids))),
+    }
+}
+
+impl RouteShape {
+    fn slack(self, at: &str) -> Result<Route, SettingsError> {
+        let chat = self.chat.unwrap_or_default();
+        let is_id = chat.starts_with(['C', 'G', 'D'])
+            && chat.len() > 1
+            && chat.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+        if !is_id {
+            return Err(wrong(
+                format!("{at}.chat"),
+                format!(
+                    "{chat:?} is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)"
+                ),
+            ));
+        }
+        let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
+                      responders = \"anyone\" for everybody in the channel";
+        let responders = match self.responders {
+            Some(RespondersShape::Word(word)) if word == "anyone" => Responders::Anyone,
+            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => Responders::Only(ids),
+            _ => return Err(wrong(format!("{at}.responders"), people)),
+        };
+        Ok(Route { channel: Channel::Slack, chat, responders })
     }
 }
 
@@ -678,10 +789,51 @@ mod tests {
             ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
             ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
             ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
+            ("[http]\nwebhook_listen = \"8485\"", "http.webhook_listen"),
+            ("[slack]\nbot_token = \"xoxb\"", "slack.signing_secret"),
+            ("[slack]\napi_url = \"http://slack.example/api\"", "slack.api_url"),
+            ("[slack]\napi_url = \"http://127.0.0.1.evil.example/api\"", "slack.api_url"),
+            ("[slack]\npace = \"0s\"", "slack.pace"),
+            ("[slack]\nbot_token_file = \"/does/not/exist\"", "slack.bot_token_file"),
+            ("[slack]\nbot_tokn = \"x\"", "bot_tokn"),
+            (
+                "[defaults]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"anyone\" }]",
+                "slack.bot_token",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\" }]", "responders = [\"U0123ABCD\"]"),
+            (
+                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [] }]",
+                "groups.a.routes[0].responders",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"everybody\" }]", "responders"),
+            (
+                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"#agents\", responders = \"anyone\" }]",
+                "groups.a.routes[0].chat",
+            ),
         ] {
             assert!(error(text).contains(key), "{text}: {}", error(text));
         }
         assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
+    }
+
+    #[test]
+    fn slack_is_reached_by_webhooks_or_by_a_socket() {
+        let route = "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
+        let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"")).unwrap();
+        let slack = settings.slack.clone().unwrap();
+        assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
+        assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
+        let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+        assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
+        let settings = load(
+            "[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"\napp_token = \"xapp\"\n\
+             api_url = \"http://127.0.0.1:9/api/\"\npace = \"0s\"",
+        )
+        .unwrap();
+        let slack = settings.slack.clone().unwrap();
+        assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
+        assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
+        assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! daemon's own state use it. It knows no shapes.
 
 use rustix::fs::{
-    self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, fchmod, fchown, fstat, fsync,
-    mkdirat, openat2, renameat, renameat_with, statat, unlinkat,
+    self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+    fchmod, fchown, fstat, fsync, mkdirat, openat2, renameat, renameat_with, statat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -17,6 +17,9 @@ use std::path::Path;
 
 /// How often an interrupted look-up (a rename racing with it) is begun again.
 const TRIES: usize = 16;
+
+/// The present time, told by the kernel.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
 /// A folder, held open.
 #[derive(Debug)]
@@ -242,6 +245,20 @@ impl Dir {
         written
     }
 
+    /// Gives a file the present time, and makes an empty one if there is none. Nothing is synced: it says
+    /// that somebody lives, and after a crash nobody does.
+    pub fn touch(&self, name: &str, access: Access) -> io::Result<()> {
+        let now = Timestamps { last_access: NOW, last_modification: NOW };
+        match utimensat(&self.0, plain(name)?, &now, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW;
+                let fd = open(&self.0, name, flags, Mode::from_raw_mode(0o600), ResolveFlags::NO_XDEV)?;
+                access.give(&fd, access.file_mode())
+            }
+            other => Ok(other?),
+        }
+    }
+
     /// Gives a synced file its name and syncs the folder. Whatever has that name is replaced: links
     /// are not followed. `Ok(true)` if something was.
     pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
@@ -402,5 +419,17 @@ mod tests {
         dir.replace(".tmp", "a", b"2", SHARED).unwrap();
         assert_ne!(dir.look("a").unwrap(), Some(first));
         assert_eq!(dir.look("none").unwrap(), None);
+    }
+
+    #[test]
+    fn a_touch_makes_a_file_and_changes_it_each_time() {
+        let (temp, dir) = folder();
+        dir.touch(".alive-p", SHARED).unwrap();
+        let first = dir.look(".alive-p").unwrap().unwrap();
+        assert_eq!(first.bytes(), 0);
+        std::fs::File::open(temp.path().join(".alive-p")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        dir.touch(".alive-p", SHARED).unwrap();
+        let second = dir.look(".alive-p").unwrap().unwrap();
+        assert!(first.same_file(&second) && second.modified() >= first.modified());
     }
 }

@@ -46,6 +46,12 @@ pub fn status_name(request_id: &RequestId) -> String {
     format!("{request_id}.status")
 }
 
+/// The name of the file whose changes say that a waiting process lives.
+#[must_use]
+pub fn alive_name(process: &str) -> String {
+    format!(".alive-{process}")
+}
+
 /// Whether a name is that of a whole JSON file: everything else is somebody's temporary file.
 #[must_use]
 pub fn is_json_file(name: &str) -> bool {

@@ -59,12 +59,14 @@ impl Watch {
         self.0.is_some()
     }
 
-    /// Watches this folder too.
-    pub fn add(&mut self, folder: &Path) {
-        let Some(watcher) = &mut self.0 else { return };
+    /// Watches this folder too; `false` if no events can be expected from it.
+    pub fn add(&mut self, folder: &Path) -> bool {
+        let Some(watcher) = &mut self.0 else { return false };
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
             tracing::warn!(folder = %folder.display(), %error, "cannot watch a folder (see fs.inotify.max_user_watches); looking every few seconds instead");
+            return false;
         }
+        true
     }
 
     /// Does not watch this folder any more.

@@ -1,14 +1,39 @@
-//! Integration tests: one binary, one file per story.
+//! Stories about the whole of askd: the real binary, real files, real HTTP. One file a story,
+//! `harness.rs` holds the world they play in.
+#![cfg(feature = "host")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::too_many_lines,
+    reason = "a story stops at the first thing that is not as it should be, and is read from top to bottom"
+)]
 
-#[cfg(test)]
+mod accepting;
+mod answering;
+mod bad_input;
+mod broken_on_purpose;
+mod command_line;
+mod crashes;
+mod documents;
+mod finding;
+mod harness;
+mod house;
+mod http;
+mod sim_slack;
+mod sim_slack_app;
+mod sim_slack_faults;
+mod sim_slack_sockets;
 mod sim_whatsapp;
-#[cfg(test)]
+mod slack_faults;
+mod slack_forms;
+mod slack_refusals;
+mod slack_round;
+mod slack_world;
+mod timing;
 mod whatsapp_faults;
-#[cfg(test)]
 mod whatsapp_refusals;
-#[cfg(test)]
 mod whatsapp_trips;
-#[cfg(test)]
 mod whatsapp_window;
-#[cfg(test)]
 mod whatsapp_world;

@@ -291,6 +291,13 @@ pub enum Event {
         /// The route.
         route: usize,
     },
+    /// A message of ours turned up, whatever was known of it before: somebody used it.
+    Spotted {
+        /// The route.
+        route: usize,
+        /// The channel's id of the message.
+        message: String,
+    },
     /// A person replied.
     Replied {
         /// On which widget, or with the token.
@@ -498,6 +505,7 @@ impl Ask {
             Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
+            Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
             Event::Fate { route, attempt, part, message, fate } => {
                 self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }

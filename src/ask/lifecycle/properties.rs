@@ -130,6 +130,7 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
             Some(Event::Fate { route, attempt, part, message, fate })
         }),
         1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
+        1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(Event::Spotted { route, message })),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
             Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
         }),
@@ -185,6 +186,18 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
             _ => {}
         }
+    }
+    for widget in &ask.widgets {
+        let mut messages = widget.messages.clone();
+        messages.sort();
+        messages.dedup();
+        assert_eq!(messages.len(), widget.messages.len(), "a message is known once");
+    }
+    if let Some(Event::Spotted { route, message }) = event {
+        let widget = &ask.widgets[*route];
+        assert!(widget.messages.contains(message), "what was spotted is known, so that it is closed");
+        let close = Effect::Close { route: *route };
+        assert!(ask.outcome().is_none() || step.effects.contains(&close), "spotted too late: closed at once");
     }
     if let Stage::Open { shown_at, answer_by } = ask.stage {
         assert_eq!(answer_by, shown_at + ask.rules.timeout);
@@ -342,6 +355,44 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
     }
     assert_eq!(waits, [1, 4, 16]);
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+}
+
+#[test]
+fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
+    let after = |seconds| START + Duration::from_secs(seconds);
+    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown };
+    let step = ask.step(unknown, after(10)).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Look { route: 0 }));
+    let absent = || Event::Looked { route: 0, found: Found::Absent };
+    let once = step.ask.clone().step(absent(), after(11)).unwrap().unwrap().ask;
+    assert_eq!(once.clone().step(absent(), after(12)).unwrap(), None, "the second look is not due yet");
+    let again = once.step(Event::Tick, after(21)).unwrap().unwrap();
+    assert!(again.effects.contains(&Effect::Look { route: 0 }));
+    let posted = again.ask.clone().step(absent(), after(22)).unwrap().unwrap().ask;
+    assert!(matches!(posted.widgets[0], Widget { attempt: 2, phase: Phase::Queued { .. }, .. }));
+    // A history that cannot be read does not lead to a second card for a minute.
+    assert_eq!(step.ask.deadline(), after(70));
+    let found = again.ask.step(Event::Looked { route: 0, found: Found::Widget("m1".to_owned()) }, after(23));
+    let found = found.unwrap().unwrap().ask;
+    assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
+}
+
+#[test]
+fn a_card_that_turns_up_late_is_closed_too() {
+    let spotted = |message: &str| Event::Spotted { route: 0, message: message.to_owned() };
+    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let lost = Event::Posted { route: 0, attempt: 1, posted: Posted::NotPosted { retry_after_millis: None } };
+    let queued = ask.step(lost, START).unwrap().unwrap().ask;
+    let up = queued.step(spotted("m1"), START).unwrap().unwrap().ask;
+    assert!(up.confirmed && up.shown_at() == Some(START));
+    assert_eq!(up.clone().step(Event::Turn { route: 0 }, START).unwrap(), None, "no second card");
+    assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
+    let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
+    let closed = settled.step(Event::WidgetClosed { route: 0 }, START).unwrap().unwrap().ask;
+    let step = closed.step(spotted("m2"), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }));
+    assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");
 }
 
 #[test]

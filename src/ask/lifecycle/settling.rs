@@ -129,7 +129,7 @@ impl Ask {
                     (route.channel, person.via),
                     (Channel::Slack, Via::Slack) | (Channel::Whatsapp, Via::Whatsapp)
                 );
-                same_channel && route.responders.allow(&person.id)
+                same_channel && route.responders.includes(&person.id)
             }),
         };
         if allowed { Ok(()) } else { Err(Refusal::NotResponder { id: person.id.clone() }) }

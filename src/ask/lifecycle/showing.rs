@@ -95,10 +95,13 @@ impl Ask {
         let render_timeout = self.rules.render_timeout;
         let settled = self.outcome().is_some();
         let widget = &mut self.widgets[route];
-        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+        let part = widget.parts.index;
+        let mut new = false;
         for message in messages {
-            let part = widget.parts.index;
-            widget.remember(message, part);
+            new |= widget.remember(message, part);
+        }
+        if new {
+            effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
         }
         if !matches!(widget.phase, Phase::Up { .. }) {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
@@ -131,6 +134,31 @@ impl Ask {
                 Phase::Unknown { looks: 2.., .. } => self.try_again(route, None, now, effects),
                 _ => return false,
             },
+        }
+        true
+    }
+
+    /// A message of ours was used that may not have been known: it is up, and will be closed too.
+    pub(super) fn spotted(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let settled = self.outcome().is_some();
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        if widget.messages.contains(&message) {
+            return false;
+        }
+        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+        // The newest message stays the card that people use.
+        let at = widget.messages.len().saturating_sub(1);
+        widget.messages.insert(at, message);
+        let part = widget.parts.index;
+        widget.parts.of.resize(widget.messages.len() - 1, part);
+        widget.parts.of.insert(at, part);
+        if !matches!(widget.phase, Phase::Up { .. }) {
+            widget.phase = Phase::Up { at: now, proven: false, fall_back_at: None };
+        }
+        if settled {
+            effects.push(Effect::Close { route });
+        } else {
+            self.prove(route, now, effects);
         }
         true
     }

@@ -73,7 +73,7 @@ impl Chats {
     }
 
     /// The ask that may have posted that message.
-    pub(super) fn by_message(&self, message: &str) -> Option<AskId> {
+    pub(super) fn of_message(&self, message: &str) -> Option<AskId> {
         self.messages.get(&self.hash.hash_one(message)).copied()
     }
 

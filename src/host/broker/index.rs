@@ -23,7 +23,9 @@ pub(super) struct Index {
     shorts: HashMap<ShortId, AskId>,
     /// By hash of group and request id; whoever finds one has to look whether it is the one.
     requests: HashMap<u64, AskId>,
-    /// The same for the keys of open asks.
+    /// What was posted, by hash of chat and message id.
+    messages: HashMap<u64, AskId>,
+    /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
     hash: RandomState,
     chats: Chats,
@@ -70,10 +72,15 @@ impl Index {
                 self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
             }
         }
-        self.add_requests(ask);
+        self.add_names(ask);
     }
 
-    fn add_requests(&mut self, ask: &Ask) {
+    fn add_names(&mut self, ask: &Ask) {
+        for (route, widget) in ask.rules.routes.iter().zip(&ask.widgets) {
+            for message in &widget.messages {
+                self.messages.insert(self.hash.hash_one((&route.chat, message)), ask.id);
+            }
+        }
         for waiter in &ask.waiters {
             self.requests.insert(self.hash.hash_one((&ask.group, &waiter.request_id)), ask.id);
         }
@@ -90,7 +97,7 @@ impl Index {
             self.close(ask);
         }
         self.chats.note(ask);
-        self.add_requests(ask);
+        self.add_names(ask);
     }
 
     /// An ask is not open any more.
@@ -122,6 +129,7 @@ impl Index {
                 self.requests.remove(&hash);
             }
         }
+        self.messages.retain(|_, id| *id != ask.id);
     }
 
     /// What is known of chats.
@@ -142,6 +150,11 @@ impl Index {
     /// The ask that may be that request's.
     pub(super) fn by_request(&self, group: &Group, request_id: &RequestId) -> Option<AskId> {
         self.requests.get(&self.hash.hash_one((group, request_id))).copied()
+    }
+
+    /// The ask of which that message is a widget.
+    pub(super) fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
+        self.messages.get(&self.hash.hash_one((chat, message))).copied()
     }
 
     /// The open ask that may have that key.

@@ -119,6 +119,7 @@ impl Broker {
         let unknown = || Rejection::UnknownGroup { group: group.to_string() };
         let settings = settings.group(group).ok_or_else(unknown)?;
         let waiter = waiter(request, settings)?;
+        self.0.channels.fit(&settings.routes, group, &request.content)?;
         let now = self.0.clock.now();
         let (open, asked) = self.index().load(group, now);
         let limited =

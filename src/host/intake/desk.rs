@@ -102,7 +102,8 @@ impl Desk {
                     }
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Said with how to mend it by whoever looks after the folders.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
             Err(error) => tracing::error!(group = %self.group, %error, "cannot read a tasks folder"),
         }
     }

@@ -7,7 +7,7 @@ mod response;
 pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Peek, Request, RequestFile, peek, read};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details,
-    of, refused, status,
+    of, refused, status, unanswered,
 };
 
 use crate::ask::{Digest, Time};

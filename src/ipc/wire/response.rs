@@ -215,26 +215,32 @@ pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     })
 }
 
+/// A result without answers: for what never became an ask, and for what only the agent's side knows.
+#[must_use]
+pub fn unanswered(request_id: &str, op_code: Option<String>, status: &str, reason: &str) -> ResponseResult {
+    ResponseResult {
+        answers: Pairs::default(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        answered: false,
+        cancelled: status == "cancelled",
+        timed_out: status == "timeout",
+        should_retry: false,
+        retry_reason: None,
+        render_confirmed: false,
+        details: Vec::new(),
+        answered_by: None,
+        request_id: request_id.to_owned(),
+        op_code,
+        answered_at: None,
+    }
+}
+
 /// What the sender of a request is told that never became an ask.
 #[must_use]
 pub fn refused(request_id: &RequestId, op_code: Option<String>, rejection: &Rejection) -> ResponseFile {
     ResponseFile {
-        result: ResponseResult {
-            answers: Pairs::default(),
-            status: "rejected".to_owned(),
-            reason: "system".to_owned(),
-            answered: false,
-            cancelled: false,
-            timed_out: false,
-            should_retry: false,
-            retry_reason: None,
-            render_confirmed: false,
-            details: Vec::new(),
-            answered_by: None,
-            request_id: request_id.to_string(),
-            op_code,
-            answered_at: None,
-        },
+        result: unanswered(request_id.as_str(), op_code, "rejected", "system"),
         error: Some(wording::rejection(rejection)),
     }
 }

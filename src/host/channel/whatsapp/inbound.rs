@@ -107,7 +107,7 @@ impl Whatsapp {
     /// Somebody nobody knows: gets nothing, and changes nothing. A try at an ask is noted.
     async fn stranger(&self, broker: &Broker, message: &Message, ids: &[String]) -> Result<(), NotStored> {
         let Said::Text(said) = &message.said else { return Ok(()) };
-        let quoted = message.quotes.as_deref().and_then(|quoted| broker.by_message(quoted));
+        let quoted = message.quotes.as_deref().and_then(|quoted| broker.of_message(quoted));
         let code = || match broker.named(&reading::first_word(said)) {
             Named::One(id) if reading::first_word(said).parse::<ShortId>().is_ok() => Some(id),
             _ => None,
@@ -137,7 +137,7 @@ impl Whatsapp {
         });
         // Nothing has told yet what our own message is called: it is the one that is quoted.
         let on = on.or_else(|| {
-            quoted.filter(|quoted| broker.by_message(quoted).is_none())?;
+            quoted.filter(|quoted| broker.of_message(quoted).is_none())?;
             let mut nameless = asked.iter().enumerate().filter(|(_, asked)| asked.nameless).map(|(at, _)| at);
             nameless.next().filter(|_| nameless.next().is_none())
         });
@@ -179,7 +179,7 @@ impl Whatsapp {
         asked: &[Asked],
     ) -> Result<Option<Ask>, NotStored> {
         let quoted = sender.message.quotes.as_deref();
-        let by_quote = quoted.and_then(|quoted| broker.by_message(quoted).or_else(|| self.0.memory.subject(quoted)));
+        let by_quote = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
         let word = reading::first_word(said);
         let open = asked.iter().any(|asked| asked.ask.short_id.as_str() == word);
         let by_code = || word.parse::<ShortId>().ok().filter(|_| !open).and_then(|code| broker.closed_with(&code));
@@ -321,10 +321,10 @@ fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
     let (route, person) = shown.filter(|(_, route)| route.channel == Channel::Whatsapp).find_map(|(at, route)| {
         let known = ids.iter().find(|id| match &route.responders {
             Responders::Anyone => **id == route.chat,
-            responders @ Responders::Only(_) => responders.allow(id),
+            responders @ Responders::Only(_) => responders.includes(id),
         });
         // The id of the chat comes first: it is the one that is written to.
-        let known = ids.iter().find(|id| **id == route.chat && route.responders.allow(id)).or(known);
+        let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
         known.map(|id| (at, id.clone()))
     })?;
     let posted = match ask.widgets[route].phase {

@@ -1,0 +1,134 @@
+//! How what came of a call looks to the model: an answer as JSON, anything else as one sentence
+//! marked as an error, both with structured content that fits the declared schema. Section 8 of the
+//! specification. The sentences are in `ask::wording`.
+
+use crate::ask::wording;
+use crate::ipc::wire::{ResponseFile, ResponseResult, unanswered};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What came of a call.
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    /// The daemon's response.
+    Response(Box<ResponseFile>),
+    /// The question is open; the call waits no longer.
+    Pending,
+    /// Nobody took the request; it was taken back.
+    NotClaimed {
+        /// How often that has happened to these questions.
+        attempt: u32,
+        /// How often the agent may try again.
+        retries: u8,
+    },
+    /// The daemon is silent long after the deadline.
+    HostSilent,
+    /// The folder cannot be used.
+    Broken(String),
+    /// It cannot be asked or waited for.
+    Rejected(String),
+    /// The agent took its request back.
+    Withdrawn,
+}
+
+/// An outcome, and what else the agent should know.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    /// What came of it.
+    pub(super) outcome: Outcome,
+    /// What was done otherwise than asked for.
+    pub(super) note: Option<String>,
+}
+
+/// `result` with what is added to it on this side.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    result: &'a ResponseResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+}
+
+/// The same with what only structured content has.
+#[derive(Serialize)]
+struct Structured<'a> {
+    #[serde(flatten)]
+    told: Told<'a>,
+    error: Option<&'a str>,
+    #[serde(rename = "stillPending")]
+    still_pending: bool,
+    question_id: Option<&'a str>,
+}
+
+impl Outcome {
+    /// As a response file would have it.
+    fn response(&self, question_id: &str) -> ResponseFile {
+        let without = |status: &str, reason: &str, error: String| ResponseFile {
+            result: unanswered(question_id, None, status, reason),
+            error: Some(error),
+        };
+        match self {
+            Self::Response(response) => response.as_ref().clone(),
+            Self::Pending => ResponseFile { result: unanswered(question_id, None, "pending", "pending"), error: None },
+            Self::NotClaimed { attempt, retries } if *attempt > u32::from(*retries) => {
+                let mut response = without("undeliverable", "system", wording::MAX_RETRIES.to_owned());
+                response.result.retry_reason = Some(wording::max_retries_reason(*retries));
+                response
+            }
+            Self::NotClaimed { attempt, retries } => {
+                let reason = wording::not_claimed(*attempt, *retries);
+                let mut response = without("undeliverable", "system", reason.clone());
+                response.result.should_retry = true;
+                response.result.retry_reason = Some(reason);
+                response
+            }
+            Self::HostSilent => without("timeout", "system", wording::HOST_SILENT.to_owned()),
+            Self::Broken(why) => without("undeliverable", "system", format!("Error: {why}")),
+            Self::Rejected(why) => without("rejected", "system", why.clone()),
+            Self::Withdrawn => without("cancelled", "system", wording::WITHDRAWN.to_owned()),
+        }
+    }
+}
+
+/// The result of a call that asks or waits.
+pub(super) fn result(said: &Said, question_id: Option<&str>) -> CallToolResult {
+    let response = said.outcome.response(question_id.unwrap_or_default());
+    let pending = matches!(said.outcome, Outcome::Pending);
+    let answered = response.result.answered && response.error.is_none();
+    let error = (!pending && !answered).then(|| error(&response));
+    let told = Told { result: &response.result, note: said.note.as_deref() };
+    let text = match &error {
+        Some(error) if response.result.should_retry => {
+            format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW)
+        }
+        Some(error) => error.clone(),
+        None if pending => wording::STILL_PENDING.to_owned(),
+        None => serde_json::to_string_pretty(&told).unwrap_or_default(),
+    };
+    let structured = Structured { told, error: error.as_deref(), still_pending: pending, question_id };
+    finish(text, &structured, error.is_some())
+}
+
+/// The result of a call that withdraws: that it is withdrawn is what was wanted, and no error.
+pub(super) fn withdrawal(said: &Said, question_id: &str) -> CallToolResult {
+    let mut told = result(said, Some(question_id));
+    let status = told.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
+    if status == Some("cancelled") {
+        told.is_error = Some(false);
+    }
+    told
+}
+
+/// Whatever is not an answer has a sentence, also from a host that sent none.
+fn error(response: &ResponseFile) -> String {
+    let sent = response.error.clone().filter(|error| !error.trim().is_empty());
+    sent.unwrap_or_else(|| format!("ask_user {}: no answer.", response.result.status))
+}
+
+fn finish(text: String, structured: &Structured<'_>, is_error: bool) -> CallToolResult {
+    let content = vec![ContentBlock::text(text)];
+    let mut told = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    told.structured_content = Some(serde_json::to_value(structured).unwrap_or(Value::Null));
+    told
+}

@@ -1,0 +1,212 @@
+//! The arguments of the tools. Schemas are advertised and not enforced by the protocol, so everything
+//! is checked here, and what is wrong is told with the field, the limit and the value's size: the
+//! model reads it and calls again.
+
+use super::settings::Settings;
+use crate::agent::Asking;
+use crate::ask::{Digest, Rejection, RequestId, wording};
+use crate::ipc::wire::{Draft, Request, RequestFile};
+use crate::random;
+use rmcp::model::JsonObject;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::time::Duration;
+
+/// `maxRetries` if the call does not say.
+pub(super) const RETRIES: u8 = 3;
+/// `renderTimeout` if the call does not say, in milliseconds.
+pub(super) const RENDER_TIMEOUT_MS: u64 = 30_000;
+/// `timeoutMs` if neither the call nor the group's settings say; here only to be patient long enough.
+pub(super) const TIMEOUT_MS: u64 = 1_800_000;
+/// The longest `waitMs`: as long as a person can be given.
+pub(super) const MAX_WAIT_MS: u64 = 604_800_000;
+
+/// `ask_user`, within all limits.
+#[derive(Debug)]
+pub(super) struct AskArguments {
+    /// The request.
+    pub(super) asking: Asking,
+    /// By which the same call is known again.
+    pub(super) key: Digest,
+    /// How often the agent may try again while nobody takes the request.
+    pub(super) retries: u8,
+    /// How long this call waits.
+    pub(super) wait: Option<Duration>,
+    /// What was done otherwise than asked for.
+    pub(super) note: Option<String>,
+}
+
+/// `ask_user_wait`, and `ask_user_cancel` without its second field.
+#[derive(Debug)]
+pub(super) struct WaitArguments {
+    /// Which question.
+    pub(super) question_id: String,
+    /// How long this call waits.
+    pub(super) wait: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+struct AskFields {
+    #[serde(default)]
+    questions: Option<Vec<Draft>>,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default, alias = "maxRetries")]
+    max_retries: Option<i64>,
+    #[serde(default, alias = "renderTimeout")]
+    render_timeout: Option<i64>,
+    #[serde(default, alias = "timeoutMs")]
+    timeout_ms: Option<i64>,
+    #[serde(default, alias = "timeoutPolicy")]
+    timeout_policy: Option<String>,
+    #[serde(default, alias = "waitMs")]
+    wait_ms: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct WaitFields {
+    #[serde(default)]
+    question_id: Option<String>,
+    #[serde(default, alias = "waitMs")]
+    wait_ms: Option<i64>,
+}
+
+/// The fields, or which of them is of the wrong type.
+fn fields<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Rejection> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "arguments".to_owned() } else { path };
+        Rejection::Wrong { field, why: error.into_inner().to_string() }
+    })
+}
+
+fn wait(millis: Option<i64>) -> Result<Option<Duration>, Rejection> {
+    let Some(value) = millis else { return Ok(None) };
+    match u64::try_from(value) {
+        Ok(millis) if millis <= MAX_WAIT_MS => Ok(Some(Duration::from_millis(millis))),
+        _ => Err(Rejection::OutOfRange { field: "waitMs", min: 0, max: MAX_WAIT_MS, value }),
+    }
+}
+
+impl AskArguments {
+    /// Checks everything that can be checked without the daemon.
+    pub(super) fn read(arguments: JsonObject, settings: &Settings) -> Result<Self, Rejection> {
+        let fields: AskFields = fields(arguments)?;
+        let wait = wait(fields.wait_ms)?;
+        let mut file = RequestFile {
+            questions: fields.questions.unwrap_or_default(),
+            title: fields.title,
+            context: fields.context,
+            max_retries: fields.max_retries,
+            render_timeout: fields.render_timeout,
+            timeout_ms: fields.timeout_ms,
+            timeout_policy: fields.timeout_policy.or_else(|| settings.policy.clone()),
+            session_id: Some(settings.session.clone()),
+            ..RequestFile::default()
+        };
+        let request = checked(&file)?;
+        let mut timeout = request.timeout;
+        let least = settings.min_timeout;
+        let note = timeout.filter(|asked| *asked < least).map(|asked| {
+            timeout = Some(least);
+            file.timeout_ms = i64::try_from(least.as_millis()).ok();
+            wording::timeout_raised(millis(asked), millis(least))
+        });
+        if note.is_some() {
+            // The operator's word may itself be out of range.
+            checked(&file)?;
+        }
+        let key = request.key.ok_or(Rejection::Empty { field: "session_id".to_owned() })?;
+        Ok(Self {
+            asking: Asking {
+                file,
+                render_timeout: request.render_timeout.unwrap_or(Duration::from_millis(RENDER_TIMEOUT_MS)),
+                timeout: timeout.unwrap_or(Duration::from_millis(TIMEOUT_MS)),
+            },
+            key,
+            retries: request.max_retries.unwrap_or(RETRIES),
+            wait,
+            note,
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The request as the daemon will read it; a mistake is told at once.
+fn checked(file: &RequestFile) -> Result<Request, Rejection> {
+    let bad = |error: crate::ask::BadName| Rejection::Malformed { why: error.to_string() };
+    let request_id: RequestId = random::unique().parse().map_err(bad)?;
+    Request::new(request_id, file.clone())
+}
+
+impl WaitArguments {
+    /// Checks the fields.
+    pub(super) fn read(arguments: JsonObject) -> Result<Self, Rejection> {
+        let WaitFields { question_id, wait_ms } = fields(arguments)?;
+        let given = question_id.filter(|id| !id.trim().is_empty());
+        let question_id = given.ok_or(Rejection::Empty { field: "question_id".to_owned() })?;
+        Ok(Self { question_id, wait: wait(wait_ms)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(arguments: &Value) -> Result<AskArguments, String> {
+        let settings = Settings::read(None, |_| None).unwrap();
+        AskArguments::read(arguments.as_object().unwrap().clone(), &settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_field() {
+        let asked = |fields: Value| {
+            let mut whole = json!({"questions": [{"question": "Go?"}]});
+            whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            read(&whole).unwrap_err()
+        };
+        assert_eq!(read(&json!({})).unwrap_err(), "Error: No questions provided");
+        assert_eq!(read(&json!({"questions": []})).unwrap_err(), "Error: No questions provided");
+        assert_eq!(
+            asked(json!({"questions": "Go?"})),
+            "Error: questions: invalid type: string \"Go?\", expected a sequence."
+        );
+        assert_eq!(
+            asked(json!({"questions": [{"question": "Go?", "options": [7]}]})),
+            "Error: questions[0].options[0]: invalid type: integer `7`, expected an option: a label, or \
+             {\"label\", \"description\"}."
+        );
+        assert_eq!(asked(json!({"questions": [{"header": "x"}]})), "Error: questions[0]: missing field `question`.");
+        assert_eq!(asked(json!({"timeoutMs": "1h"})), "Error: timeoutMs: invalid type: string \"1h\", expected i64.");
+        assert_eq!(asked(json!({"waitMs": -1})), "Error: waitMs is -1; it has to be from 0 to 604800000.");
+        assert_eq!(asked(json!({"maxRetries": 6})), "Error: maxRetries is 6; it has to be from 0 to 5.");
+    }
+
+    #[test]
+    fn a_person_gets_time_enough() {
+        let asked = |timeout: u64| read(&json!({"questions": [{"question": "Go?"}], "timeoutMs": timeout}));
+        let raised = asked(10_000).unwrap();
+        assert_eq!(raised.asking.file.timeout_ms, Some(300_000));
+        assert!(raised.note.unwrap().starts_with("timeoutMs 10000 was raised to 300000"));
+        let enough = asked(300_000).unwrap();
+        assert_eq!((enough.asking.file.timeout_ms, enough.note), (Some(300_000), None));
+        assert_eq!(asked(9_999).unwrap_err(), "Error: timeoutMs is 9999; it has to be from 10000 to 604800000.");
+        assert_eq!(read(&json!({"questions": [{"question": "Go?"}]})).unwrap().asking.file.timeout_ms, None);
+    }
+
+    #[test]
+    fn the_same_questions_are_the_same_call() {
+        let settings = Settings::read(None, |_| None).unwrap();
+        let key = |arguments: Value| AskArguments::read(arguments.as_object().unwrap().clone(), &settings).unwrap().key;
+        let first = key(json!({"questions": [{"question": "Go?"}], "waitMs": 5}));
+        assert_eq!(first, key(json!({"questions": [{"question": "Go?"}], "waitMs": 7, "timeoutMs": 400_000})));
+        assert_ne!(first, key(json!({"questions": [{"question": "Go?"}], "title": "t"})));
+    }
+}

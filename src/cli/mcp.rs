@@ -1,0 +1,48 @@
+//! `askd mcp`: the MCP server of an agent, on standard input and output.
+
+use super::{Exit, FAILED, USAGE};
+use crate::agent::mcp::{Settings, serve};
+use crate::clock::Clock;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Serve the tool `ask_user` to an agent: MCP on standard input and output.
+///
+/// Standard output is the protocol, logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder),
+/// `ASKD_SESSION_ID` (which run of the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s,
+/// 0 for to the end, or auto), `ASKD_MIN_TIMEOUT` (least time a person is given, 5m),
+/// `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or `abort_task`). An agent's instructions: docs/agents.md.
+#[derive(Debug, Args)]
+#[command(after_help = "Example (in an agent's MCP settings):\n  \
+                  {\"mcpServers\": {\"askd\": {\"command\": \"askd\", \"args\": [\"mcp\"]}}}")]
+pub(super) struct Mcp {
+    /// The group's folder, which holds tasks/ and responses/ [default: the environment variable
+    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
+    #[arg(long, value_name = "DIR")]
+    ipc: Option<PathBuf>,
+}
+
+impl Mcp {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        super::log("warn,askd=info,rmcp=error", false)?;
+        let settings =
+            Settings::read(self.ipc, |name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
+        let runtime = super::small_runtime()?;
+        let served = runtime.block_on(async {
+            let mut terminate = signal(SignalKind::terminate()).map_err(|error| Exit::new(FAILED, error))?;
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Exit::new(FAILED, error))?;
+            let stop = async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            serve(settings, Clock::system(), stop).await.map_err(|error| Exit::new(FAILED, error))
+        });
+        // A read of standard input may hang in a thread of its own, and nobody waits for it.
+        runtime.shutdown_background();
+        served.map(|()| ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,194 @@
+//! Slack: cards with buttons and forms. Posts, looks, closes and tells people privately; what they do comes in by webhooks
+//! or over a socket, to one [`desk`].
+//!
+//! `render` and `text` are pure; `client` and `pace` know how to call; nothing here decides what becomes of an ask.
+
+mod client;
+mod desk;
+mod history;
+mod pace;
+mod payload;
+mod port;
+mod render;
+mod socket;
+mod text;
+mod verified;
+mod webhooks;
+
+use crate::ask::{Content, Group, Rejection, wording};
+use crate::clock::Clock;
+use crate::host::broker::Broker;
+use crate::host::settings::{SlackDoor, SlackSettings};
+use axum::Router;
+use client::{CallError, Client};
+use desk::Desk;
+use pace::Pace;
+use serde::Deserialize;
+use serde_json::json;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a click may wait until it is known whose team we are.
+const TEAM_WITHIN: Duration = Duration::from_secs(2);
+/// Longest pause before Slack is asked again who we are.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// How often a private note is tried.
+const NOTE_TRIES: u32 = 3;
+
+/// Slack, as far as this workspace's app reaches. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Slack(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: SlackSettings,
+    client: Client,
+    pace: Arc<Pace>,
+    clock: Clock,
+    me: OnceCell<Me>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Who the bot is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Me {
+    team_id: String,
+    team: String,
+    user: String,
+    bot_id: Option<String>,
+    enterprise_id: Option<String>,
+    is_enterprise_install: bool,
+}
+
+impl Slack {
+    /// Not connected to anything yet; that may come and go.
+    pub fn new(settings: SlackSettings, clock: Clock) -> io::Result<Self> {
+        let pace = Arc::new(Pace::new(settings.pace));
+        let client = Client::new(&settings, Arc::clone(&pace))?;
+        let (me, tasks, stop) = (OnceCell::new(), TaskTracker::new(), CancellationToken::new());
+        Ok(Self(Arc::new(Inner { settings, client, pace, clock, me, tasks, stop })))
+    }
+
+    /// Whether a card of this content is within Slack's limits.
+    pub fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
+        render::fits(group, content)
+    }
+
+    /// Finds out who we are and, with an app token, connects. Goes on in the background until [`Self::stop`].
+    pub fn start(&self, broker: &Broker) {
+        let slack = self.clone();
+        self.0.tasks.spawn(async move { slack.introduce().await });
+        if let SlackDoor::Socket(token) = &self.0.settings.door {
+            let (desk, token) = (Desk::new(self.clone(), broker.clone()), token.clone());
+            self.0.tasks.spawn(async move { socket::run(&desk, &token).await });
+        }
+    }
+
+    /// The addresses Slack posts to, if it does.
+    #[must_use]
+    pub fn routes(&self, broker: &Broker) -> Option<Router> {
+        let webhooks = matches!(self.0.settings.door, SlackDoor::Webhooks(_));
+        webhooks.then(|| webhooks::routes(Desk::new(self.clone(), broker.clone())))
+    }
+
+    /// Finishes what is in flight.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    fn door(&self) -> &SlackDoor {
+        &self.0.settings.door
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Asks Slack who we are until it says so; what is wrong is said to the operator, once for each reason.
+    async fn introduce(&self) {
+        let (mut pause, mut said) = (Duration::from_secs(1), None);
+        loop {
+            let known = tokio::select! {
+                known = self.me() => known,
+                () = self.0.stop.cancelled() => return,
+            };
+            match known {
+                Ok(me) => {
+                    tracing::info!(team = me.team, team_id = me.team_id, bot = me.user, "Slack knows us");
+                    return;
+                }
+                Err(error) if said.as_ref() != Some(&error) => {
+                    let why = match &error {
+                        CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
+                        other => other.to_string(),
+                    };
+                    tracing::error!(why, "Slack cannot be used; trying again until it can");
+                    said = Some(error);
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(ASK_AGAIN),
+                () = self.0.stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn me(&self) -> Result<&Me, CallError> {
+        let nothing = json!({});
+        let ask = || self.0.client.post::<Me>(&self.0.settings.bot_token, "auth.test", "", &nothing);
+        self.0.me.get_or_try_init(ask).await
+    }
+
+    /// The teams whose people are listened to; `None` while Slack has not said whose bot we are.
+    async fn teams(&self) -> Option<Vec<String>> {
+        if !self.0.settings.team_ids.is_empty() {
+            return Some(self.0.settings.team_ids.clone());
+        }
+        let me = tokio::time::timeout(TEAM_WITHIN, self.me()).await.ok()?.ok()?;
+        let organisation = me.enterprise_id.clone().filter(|_| me.is_enterprise_install);
+        Some(std::iter::once(me.team_id.clone()).chain(organisation).collect())
+    }
+
+    /// Tells one person something, in the background: nobody else sees it.
+    fn note(&self, chat: &str, user: &str, thread: Option<&str>, sentence: String) {
+        let (slack, chat) = (self.clone(), chat.to_owned());
+        let mut body = json!({
+            "channel": chat, "user": user, "text": text::top_level(&sentence), "parse": "none", "link_names": false,
+        });
+        if let Some(thread) = thread {
+            body["thread_ts"] = json!(thread);
+        }
+        self.0.tasks.spawn(async move {
+            for attempt in 0..NOTE_TRIES {
+                let noted = slack.0.client.post::<serde_json::Value>(
+                    &slack.0.settings.bot_token,
+                    "chat.postEphemeral",
+                    &chat,
+                    &body,
+                );
+                let wait = match noted.await {
+                    Ok(_) => return,
+                    Err(CallError::Limited(wait)) => wait,
+                    Err(CallError::NotSent | CallError::Unknown(_)) => Duration::from_secs(1 << attempt),
+                    Err(error @ CallError::Refused { .. }) => {
+                        tracing::warn!(%error, "a person could not be told something privately");
+                        return;
+                    }
+                };
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = slack.0.stop.cancelled() => return,
+                }
+            }
+        });
+    }
+}

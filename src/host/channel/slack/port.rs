@@ -1,0 +1,222 @@
+//! What the broker asks of a channel: post, look, close.
+
+use super::client::{CALL, CallError};
+use super::history::{CARD, Shown, TEXT};
+use super::pace::POST;
+use super::{Slack, render};
+use crate::ask::{Ask, Found, Phase, Posted, wording};
+use crate::host::channel::Closed;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Pauses between two looks into a history that cannot be read.
+const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// How long it is tried; then nothing can be known.
+const LOOK_FOR: Duration = Duration::from_secs(55);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    ts: String,
+}
+
+impl Slack {
+    /// Waits for a turn to post to this chat.
+    pub async fn turn(&self, chat: &str) {
+        self.0.pace.turn(chat).await;
+    }
+
+    /// Posts the card, and before it the texts that do not fit into it.
+    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
+        let Some(place) = ask.rules.routes.get(route) else { return Posted::Never("no such route".to_owned()) };
+        let messages = render::card(&render::Sight::of(ask, route, attempt));
+        let Some((card, texts)) = messages.split_last() else { return Posted::Never("nothing to show".to_owned()) };
+        if !texts.is_empty()
+            && let Err(posted) = self.post_texts(ask, route, attempt, texts).await
+        {
+            return posted;
+        }
+        let said = json!({"ask": ask.id.to_string(), "attempt": attempt.to_string()});
+        match self.say(&place.chat, card, CARD, &said).await {
+            Ok(ts) => Posted::Shown(ts),
+            Err(error) => posted(&error),
+        }
+    }
+
+    /// The texts in front of a card, but for those that are there from an earlier try.
+    async fn post_texts(&self, ask: &Ask, route: usize, attempt: u8, texts: &[render::Message]) -> Result<(), Posted> {
+        let chat = &ask.rules.routes[route].chat;
+        let again = Posted::NotPosted { retry_after_millis: None };
+        // What is not sent by then is looked for before it is there.
+        let sent = match ask.widgets.get(route).map(|widget| &widget.phase) {
+            Some(Phase::Sent { render_by, .. }) => render_by.since(self.0.clock.now()),
+            _ => ask.rules.render_timeout,
+        };
+        let until = Instant::now() + sent.saturating_sub(Duration::from_secs(1));
+        let shown = match attempt {
+            1 => Shown::default(),
+            _ => self.shown(ask, chat).await.map_err(|_| again.clone())?,
+        };
+        for (part, text) in texts.iter().enumerate().filter(|(part, _)| !shown.texts.contains(part)) {
+            let said = json!({"ask": ask.id.to_string(), "part": part.to_string()});
+            loop {
+                let said = self.say(chat, text, TEXT, &said).await;
+                // Waits for what Slack asks for, too, if that is not too long.
+                let in_time = self.0.pace.after(chat, until).await.is_ok();
+                match said {
+                    Ok(_) if in_time => break,
+                    Err(CallError::Limited(_)) if in_time => {}
+                    // Whether this text is there will be seen; the card certainly is not.
+                    Ok(_) | Err(CallError::Unknown(_)) => return Err(again),
+                    Err(error) => return Err(posted(&error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn say(&self, chat: &str, message: &render::Message, kind: &str, said: &Value) -> Result<String, CallError> {
+        let body = json!({
+            "channel": chat, "text": message.text, "blocks": message.blocks, "parse": "none", "link_names": false,
+            "unfurl_links": false, "unfurl_media": false, "metadata": {"event_type": kind, "event_payload": said},
+        });
+        self.0.pace.posting(chat, CALL);
+        let said = self.0.client.post::<Message>(&self.0.settings.bot_token, POST, chat, &body).await;
+        self.0.pace.posted(chat);
+        match said {
+            Ok(Message { ts }) if ts.is_empty() => Err(CallError::Unknown("an answer without ts".to_owned())),
+            Ok(Message { ts }) => Ok(ts),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks whether the card is there, as long as it takes to read the history.
+    pub async fn find(&self, ask: &Ask, route: usize) -> Found {
+        let Some(place) = ask.rules.routes.get(route) else { return Found::CannotKnow };
+        let until = Instant::now() + LOOK_FOR;
+        let mut pause = LOOK_PAUSE.0;
+        loop {
+            let wait = match self.shown(ask, &place.chat).await {
+                Ok(shown) => return shown.cards.last().map_or(Found::Absent, |ts| Found::Widget(ts.clone())),
+                Err(CallError::Refused { code, needed }) => {
+                    let why = wording::slack_refuses(&code, needed.as_deref());
+                    tracing::warn!(ask = %ask.id, why, "the history cannot be read: a card may come twice");
+                    return Found::CannotKnow;
+                }
+                Err(CallError::Limited(wait)) => wait,
+                Err(CallError::NotSent | CallError::Unknown(_)) => pause,
+            };
+            if Instant::now() + wait > until {
+                return Found::CannotKnow;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => pause = (pause * 2).min(LOOK_PAUSE.1),
+                () = self.0.stop.cancelled() => return Found::CannotKnow,
+            }
+        }
+    }
+
+    /// Makes every card of the ask in this chat say how it ended.
+    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
+        let (Some(place), Some(widget), Some(message)) =
+            (ask.rules.routes.get(route), ask.widgets.get(route), render::closed(ask))
+        else {
+            return Closed::Done;
+        };
+        let mut cards = widget.messages.clone();
+        // A post that counted as lost may have turned up since.
+        if widget.attempt > 1 || cards.is_empty() {
+            match self.shown(ask, &place.chat).await {
+                Ok(shown) => cards.extend(shown.cards),
+                Err(CallError::Refused { .. }) => {}
+                Err(CallError::Limited(wait)) => return Closed::Later(Some(wait)),
+                Err(_) => return Closed::Later(None),
+            }
+            cards.sort();
+            cards.dedup();
+        }
+        for ts in cards {
+            let body = json!({
+                "channel": place.chat, "ts": ts, "text": message.text, "blocks": message.blocks, "parse": "none",
+                "link_names": false,
+            });
+            let token = &self.0.settings.bot_token;
+            match self.0.client.post::<Value>(token, "chat.update", &place.chat, &body).await {
+                Ok(_) => {}
+                Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
+                Err(CallError::Refused { code, needed }) if is_final(&code) => {
+                    return Closed::Never(wording::slack_refuses(&code, needed.as_deref()));
+                }
+                Err(CallError::Limited(wait)) => return Closed::Later(Some(wait)),
+                Err(_) => return Closed::Later(None),
+            }
+        }
+        Closed::Done
+    }
+}
+
+fn posted(error: &CallError) -> Posted {
+    match error {
+        CallError::Limited(wait) => {
+            Posted::NotPosted { retry_after_millis: Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)) }
+        }
+        CallError::NotSent => Posted::NotPosted { retry_after_millis: None },
+        CallError::Refused { code, needed } if is_final(code) => {
+            Posted::Never(wording::slack_refuses(code, needed.as_deref()))
+        }
+        CallError::Refused { code, .. } => {
+            tracing::warn!(code, "Slack did not take a card; it will be tried again");
+            Posted::NotPosted { retry_after_millis: None }
+        }
+        CallError::Unknown(why) => {
+            tracing::warn!(why, "it is not known whether a card was posted; looking for it");
+            Posted::Unknown
+        }
+    }
+}
+
+/// What Slack will say again, however often it is asked.
+fn is_final(code: &str) -> bool {
+    const NEVER: &[&str] = &[
+        "access_denied",
+        "account_inactive",
+        "as_user_not_supported",
+        "cant_update_message",
+        "channel_not_found",
+        "edit_window_closed",
+        "ekm_access_denied",
+        "enterprise_is_restricted",
+        "invalid_arguments",
+        "invalid_auth",
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "invalid_metadata_format",
+        "invalid_metadata_schema",
+        "is_archived",
+        "is_inactive",
+        "messages_tab_disabled",
+        "metadata_too_large",
+        "missing_scope",
+        "msg_blocks_too_long",
+        "msg_too_long",
+        "no_permission",
+        "no_text",
+        "not_allowed_token_type",
+        "not_authed",
+        "not_in_channel",
+        "org_login_required",
+        "restricted_action",
+        "restricted_action_non_threadable_channel",
+        "restricted_action_read_only_channel",
+        "restricted_action_thread_locked",
+        "restricted_action_thread_only_channel",
+        "team_access_not_granted",
+        "token_expired",
+        "token_revoked",
+        "two_factor_setup_required",
+        "unknown_method",
+    ];
+    NEVER.contains(&code)
+}

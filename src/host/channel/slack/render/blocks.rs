@@ -1,0 +1,82 @@
+//! The blocks and elements that cards are made of, and the ids by which what people do with them is
+//! understood. Indices only, never labels.
+
+use super::super::text;
+use super::{MAX_OPTION, MAX_PLACEHOLDER, MAX_SECTION};
+use crate::ask::AskId;
+use serde_json::{Value, json};
+
+/// What stands in a choice beside the question's own options.
+pub(in crate::host::channel::slack) const OTHER: &str = "other";
+pub(in crate::host::channel::slack) const SKIP: &str = "skip";
+
+/// Names a block: of which ask, what part of it, and in which try, since an id must not come twice.
+pub(super) fn block_id(id: AskId, part: &str, attempt: u8) -> String {
+    format!("askd:{id}:{part}:{attempt}")
+}
+
+/// Text of a person or agent that is safe already.
+pub(super) fn section(safe: &str) -> Value {
+    json!({"type": "section", "text": mrkdwn(safe)})
+}
+
+fn mrkdwn(safe: &str) -> Value {
+    json!({"type": "mrkdwn", "text": safe, "verbatim": true})
+}
+
+/// Text that is safe already, in as many sections as it takes.
+pub(super) fn sections(safe: &str) -> Vec<Value> {
+    let pieces = text::pieces(safe, MAX_SECTION);
+    pieces.iter().filter(|piece| !piece.trim().is_empty()).map(|piece| section(piece)).collect()
+}
+
+/// A quiet line.
+pub(super) fn context(safe: &str) -> Value {
+    json!({"type": "context", "elements": [mrkdwn(safe)]})
+}
+
+pub(super) fn header(title: &str) -> Value {
+    json!({"type": "header", "text": plain(title)})
+}
+
+fn plain(one_line: &str) -> Value {
+    json!({"type": "plain_text", "text": one_line})
+}
+
+pub(super) fn button(action_id: &str, label: &str, value: &str, primary: bool) -> Value {
+    let mut button = json!({"type": "button", "action_id": action_id, "text": plain(label), "value": value});
+    if primary {
+        button["style"] = json!("primary");
+    }
+    button
+}
+
+pub(super) fn actions(block_id: String, buttons: Vec<Value>) -> Value {
+    json!({"type": "actions", "block_id": block_id, "elements": buttons})
+}
+
+/// An input; it sends nothing by itself. `optional`: Slack says so beside the label.
+pub(super) fn input(block_id: String, label: &str, element: Value, optional: bool) -> Value {
+    json!({"type": "input", "block_id": block_id, "label": plain(label), "element": element, "optional": optional})
+}
+
+pub(super) fn text_input(action_id: &str, placeholder: Option<&str>, multiline: bool) -> Value {
+    let mut element = json!({"type": "plain_text_input", "action_id": action_id, "multiline": multiline, "max_length": crate::ask::MAX_TEXT});
+    if let Some(shown) = placeholder.map(text::line).filter(|line| text::units(line) <= MAX_PLACEHOLDER) {
+        element["placeholder"] = plain(&shown);
+    }
+    element
+}
+
+/// `radio_buttons`, `checkboxes` or `static_select`.
+pub(super) fn choice(kind: &str, action_id: &str, options: &[Value]) -> Value {
+    json!({"type": kind, "action_id": action_id, "options": options})
+}
+
+pub(super) fn option(label: &str, value: &str, description: Option<&str>) -> Value {
+    let mut option = json!({"text": plain(label), "value": value});
+    if let Some(description) = description.map(text::line).filter(|line| text::units(line) <= MAX_OPTION) {
+        option["description"] = plain(&description);
+    }
+    option
+}

@@ -1,0 +1,76 @@
+//! A card that says how it ended: the question stays readable, the buttons are gone.
+
+use super::super::text;
+use super::blocks::{context, section, sections};
+use super::open::{titled, told};
+use super::{COMFORTABLE, MAX_BLOCKS, Message, Sight, total};
+use crate::ask::{Ask, Outcome, Person, Stage, Time, Via, wording};
+use crate::ipc::wire::time_text;
+use serde_json::Value;
+
+/// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
+const LINE: usize = 1_200;
+
+/// The card of a settled ask; `None` while it is open.
+pub(in super::super) fn closed(ask: &Ask) -> Option<Message> {
+    let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
+    let line = wording::closing_line(outcome, &ask.content.questions);
+    let by = match outcome {
+        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
+        _ => None,
+    };
+    let mut blocks = asked(ask);
+    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(*at))));
+    Some(Message { text: text::top_level(&shortened(&line)), blocks })
+}
+
+/// Who asked what; only who, where that would be too much beside the texts that still stand above.
+fn asked(ask: &Ask) -> Vec<Value> {
+    let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
+    if let Some(title) = &ask.content.title {
+        blocks.extend(titled(title));
+    }
+    let mut texts = Vec::new();
+    if let Some(background) = &ask.content.context {
+        texts.extend(sections(&text::mrkdwn(background)));
+    }
+    for (index, question) in ask.content.questions.iter().enumerate() {
+        texts.extend(told(&ask.content, index, question));
+    }
+    let one_message = super::card(&Sight::of(ask, 0, 1)).len() == 1;
+    if one_message && blocks.len() + texts.len() + 1 <= MAX_BLOCKS && total(&texts) <= COMFORTABLE {
+        blocks.extend(texts);
+    } else {
+        blocks.push(section(&wording::slack_above(None)));
+    }
+    blocks
+}
+
+/// The closing line, with Slack's own name for a person of Slack.
+fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
+    let Some(by) = by else { return text::mrkdwn(line) };
+    let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    let who = if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) };
+    let said = line.strip_suffix(by.called()).filter(|_| matches!(outcome, Outcome::Answered { .. }));
+    match said {
+        Some(said) => format!("{} {who}", text::mrkdwn(&shortened(said))),
+        None => format!("{} by {who}", text::mrkdwn(line)),
+    }
+}
+
+/// The beginning and the end of a long line.
+fn shortened(line: &str) -> String {
+    let count = line.chars().count();
+    if count <= LINE {
+        return line.to_owned();
+    }
+    let end: String = line.chars().skip(count - LINE / 4).collect();
+    format!("{}{end}", text::first(line, LINE * 3 / 4))
+}
+
+/// A moment, which Slack shows in everybody's own time.
+pub(super) fn date(time: Time) -> String {
+    let fallback = time_text(time).replace('T', " ");
+    let fallback = fallback.get(..16).unwrap_or(&fallback);
+    format!("<!date^{}^{{date_short_pretty}} {{time}}|{fallback} UTC>", time.as_millis() / 1000)
+}

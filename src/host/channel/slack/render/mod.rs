@@ -1,0 +1,101 @@
+//! An ask as Slack messages. Pure: an ask goes in, blocks come out; nothing is sent here.
+//!
+//! A card is one message where everything fits; else the texts go first, in messages of their own, and the
+//! last message is the card people use. Nothing is cut but notices and answers that were typed at length.
+//! Limits: `@slack/types`, `slack_sdk` and, for a message as a whole, what users have measured.
+
+mod blocks;
+mod closed;
+mod open;
+#[cfg(test)]
+mod tests;
+
+pub(super) use blocks::{OTHER, SKIP};
+pub(super) use closed::closed;
+pub(super) use open::{card, fits};
+
+use super::text;
+use crate::ask::{Ask, AskId, Content, Group, Phase, ShortId, Stage, Time};
+use serde_json::Value;
+
+/// Blocks in a message.
+const MAX_BLOCKS: usize = 50;
+/// Units of all text in a message, and what each block takes of it: users measured refusals from about
+/// 11,300 on and a maintainer spoke of 12,000.
+const MAX_TOTAL: usize = 12_000;
+const BLOCK_COST: usize = 20;
+/// Up to here a message is one; the rest is for the line that closes it.
+const COMFORTABLE: usize = 9_000;
+/// Units of one section's text, and of a context's.
+const MAX_SECTION: usize = 3_000;
+/// Units of a header, a label of an option or button, a placeholder.
+const MAX_HEADER: usize = 150;
+const MAX_OPTION: usize = 75;
+const MAX_PLACEHOLDER: usize = 150;
+/// Options of radio buttons and checkboxes.
+const MAX_RADIOS: usize = 10;
+/// What Slack shows of a button's text on a small screen.
+const SHORT_LABEL: usize = 30;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Message {
+    /// For notices and for those who cannot see blocks.
+    pub(super) text: String,
+    pub(super) blocks: Vec<Value>,
+}
+
+/// What a card is drawn from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) id: AskId,
+    pub(super) short_id: Option<&'a ShortId>,
+    pub(super) group: &'a Group,
+    pub(super) content: &'a Content,
+    /// Which try this is, from 1.
+    pub(super) attempt: u8,
+    /// Until when it can be answered.
+    pub(super) until: Time,
+}
+
+impl<'a> Sight<'a> {
+    /// As it is shown on this route now.
+    pub(super) fn of(ask: &'a Ask, route: usize, attempt: u8) -> Self {
+        let until = match (&ask.stage, ask.widgets.get(route).map(|widget| &widget.phase)) {
+            (Stage::Open { answer_by, .. }, _) => *answer_by,
+            // The clock starts when Slack says that the card is up: within a moment.
+            (_, Some(Phase::Sent { at, .. })) => *at + ask.rules.timeout,
+            _ => ask.created_at + ask.rules.timeout,
+        };
+        let (id, group, content) = (ask.id, &ask.group, &ask.content);
+        Self { id, short_id: Some(&ask.short_id), group, content, attempt, until }
+    }
+
+    /// Whether a click on a choice is the answer.
+    fn one_click(&self) -> bool {
+        matches!(&*self.content.questions, [question] if one_click(question))
+    }
+}
+
+/// Whether one click answers a question that stands alone.
+fn one_click(question: &crate::ask::Question) -> bool {
+    matches!(question.kind, crate::ask::Kind::Select | crate::ask::Kind::Confirm)
+}
+
+/// What a message's blocks take of [`MAX_TOTAL`].
+fn total(blocks: &[Value]) -> usize {
+    fn texts(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(texts).sum(),
+            Value::Object(map) => map
+                .iter()
+                .map(|(key, value)| match value {
+                    Value::String(said) if key == "text" => text::units(said),
+                    other => texts(other),
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
+    blocks.iter().map(texts).sum::<usize>() + blocks.len() * BLOCK_COST
+}

@@ -1,0 +1,405 @@
+//! What cards look like, and what nothing in them can do. Limits are held by the stand-in's own rules, which are written
+//! from Slack's and know nothing of this module.
+
+use super::*;
+use crate::ask::{
+    Accepted, Channel, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
+    Route, Rules, Source, TimeoutPolicy, Via, Waiter,
+};
+use crate::sim::slack::blocks::{Surface, check};
+use serde_json::json;
+use std::time::Duration;
+
+const NOW: Time = Time::from_millis(1_763_632_800_000);
+
+fn draft(text: &str, kind: &str, labels: &[&str]) -> Draft {
+    let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None });
+    Draft { text: text.to_owned(), kind: Some(kind.to_owned()), choices: choices.collect(), ..Draft::default() }
+}
+
+fn content(title: Option<&str>, context: Option<&str>, drafts: Vec<Draft>) -> Content {
+    let questions = Questions::new("r", drafts).unwrap();
+    Content::new(title.map(str::to_owned), context.map(str::to_owned), questions).unwrap()
+}
+
+fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
+    let (group, short) = ("research".parse().unwrap(), "k7".parse().unwrap());
+    card(&Sight { id: AskId::from_bits(7), short_id: Some(&short), group: &group, content, attempt, until: NOW })
+}
+
+/// An ask that is up in Slack.
+fn ask(content: Content) -> Ask {
+    let route = Route { channel: Channel::Slack, chat: "C1".to_owned(), responders: Responders::Anyone };
+    let rules = Rules {
+        timeout: Duration::from_secs(1800),
+        render_timeout: Duration::from_secs(30),
+        max_retries: 3,
+        keep: Duration::from_secs(86_400),
+        escalate_after: None,
+        routes: vec![route],
+    };
+    let waiter = Waiter {
+        request_id: "r1".parse().unwrap(),
+        digest: Digest::from_bytes([1; 32]),
+        op_code: None,
+        on_timeout: TimeoutPolicy::ReturnCancel,
+        process: None,
+        withdrawn: false,
+        response: Response::Undecided,
+    };
+    let new = Accepted {
+        id: AskId::from_bits(7),
+        short_id: "k7".parse().unwrap(),
+        group: "research".parse().unwrap(),
+        content,
+        rules,
+        key: None,
+        session: None,
+        waiter,
+    };
+    let ask = Ask::accept(new, NOW).ask.step(Event::Turn { route: 0 }, NOW).unwrap().unwrap().ask;
+    let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("1.1".to_owned()) };
+    ask.step(posted, NOW).unwrap().unwrap().ask
+}
+
+fn answered(content: Content, given: Vec<(usize, Given)>, name: &str) -> Message {
+    let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some(name.to_owned()) };
+    let replied = Event::Replied { source: Source::Route(0), person, reply: Reply::Whole(given) };
+    closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask).unwrap()
+}
+
+fn within_limits(messages: &[Message]) {
+    for message in messages {
+        assert_eq!(
+            check(&message.blocks, Surface::Message, "/blocks"),
+            Ok(()),
+            "{:.2000}",
+            json!(message.blocks).to_string()
+        );
+        assert!(message.text.chars().count() <= 4_000, "the limit of an edit's text");
+    }
+}
+
+/// Every text of a message with the type of the object it stands in.
+fn texts(message: &Message) -> Vec<(String, String)> {
+    fn walk(value: &Value, into: &mut Vec<(String, String)>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| walk(item, into)),
+            Value::Object(map) => {
+                if let (Some(Value::String(kind)), Some(Value::String(text))) = (map.get("type"), map.get("text")) {
+                    if kind == "mrkdwn" {
+                        assert_eq!(map["verbatim"], true, "Slack looks for nothing by itself");
+                    }
+                    into.push((kind.clone(), text.clone()));
+                }
+                map.values().for_each(|value| walk(value, into));
+            }
+            _ => {}
+        }
+    }
+    let mut texts = vec![("top".to_owned(), message.text.clone())];
+    walk(&json!(message.blocks), &mut texts);
+    texts
+}
+
+#[test]
+fn a_single_choice_is_a_row_of_buttons() {
+    let content = content(
+        Some("Release 2.4"),
+        Some("All *812* tests pass."),
+        vec![draft("Which `framework`?", "select", &["React", "Vue"])],
+    );
+    let cards = drawn(&content, 1);
+    within_limits(&cards);
+    insta::assert_json_snapshot!(cards[0].blocks);
+    assert_eq!(cards[0].text, "research asks: Which `framework`?");
+}
+
+#[test]
+fn several_questions_are_one_form() {
+    let optional = Draft {
+        required: Some(false),
+        placeholder: Some("for the notes".to_owned()),
+        ..draft("Anything to add?", "text", &[])
+    };
+    let described = Draft {
+        choices: vec![Choice { label: "Canary".to_owned(), description: Some("5 % first".to_owned()) }],
+        header: Some("How".to_owned()),
+        ..draft("How to roll out?", "select", &[])
+    };
+    let content =
+        content(None, None, vec![described, draft("Where to?", "multi-select", &["staging", "prod"]), optional]);
+    let cards = drawn(&content, 2);
+    within_limits(&cards);
+    insta::assert_json_snapshot!(cards[0].blocks);
+}
+
+#[test]
+fn a_closed_card_keeps_the_question_and_says_how_it_ended() {
+    let content = content(Some("Release"), None, vec![draft("Which?", "select", &["React", "Vue"])]);
+    let message = answered(content, vec![(0, Given { picks: vec![0], text: None })], "alice");
+    within_limits(std::slice::from_ref(&message));
+    insta::assert_json_snapshot!(message.blocks);
+    assert_eq!(message.text, "Answered: React by alice");
+}
+
+#[test]
+fn what_is_too_long_for_a_button_stands_above_under_its_number() {
+    let (long, wide) = ("x".repeat(75), "\u{1f600}".repeat(75));
+    let content = content(None, None, vec![draft("Which?", "select", &["short", &long, &wide])]);
+    let cards = drawn(&content, 1);
+    within_limits(&cards);
+    let labels: Vec<String> =
+        texts(&cards[0]).into_iter().filter(|(kind, _)| kind == "plain_text").map(|(_, text)| text).collect();
+    assert_eq!(labels[..3], ["1. short", "Option 2", "Option 3"]);
+    assert!(texts(&cards[0]).iter().any(|(_, text)| text.contains(&format!("2. {long}\n3. {wide}"))));
+}
+
+/// Everything at its limit, in the characters that take the most room.
+fn at_the_limits(filler: &str, questions: usize) -> Content {
+    let drafts = (0..questions).map(|n| {
+        let fill = |most: usize, start: String| {
+            let left = most - start.chars().count();
+            start + &filler.chars().cycle().take(left).collect::<String>()
+        };
+        let choices =
+            (0..10).map(|c| Choice { label: fill(75, format!("{c} ")), description: Some(fill(300, String::new())) });
+        Draft {
+            text: fill(3000, format!("{n} ")),
+            header: Some(fill(30, String::new())),
+            kind: Some(if n % 2 == 0 { "select" } else { "multi-select" }.to_owned()),
+            choices: choices.collect(),
+            placeholder: Some(fill(150, String::new())),
+            required: Some(n % 3 == 0),
+            ..Draft::default()
+        }
+    });
+    let long = |most: usize| filler.chars().cycle().take(most).collect::<String>();
+    content(Some(&long(100)), Some(&long(3000)), drafts.collect())
+}
+
+#[test]
+fn ten_questions_at_their_limits_fit_and_nothing_is_cut() {
+    for filler in ["word ", "x", "&", "<>&", "\u{1f468}\u{200d}\u{1f469}", "é", "`", "*_~", "```\n", "\n", "://", "@a"]
+    {
+        for questions in [1, 2, 10] {
+            let content = at_the_limits(filler, questions);
+            assert_eq!(fits(&"research".parse().unwrap(), &content), Ok(()), "{filler:?} {questions}");
+            for attempt in [1, 4] {
+                let cards = drawn(&content, attempt);
+                within_limits(&cards);
+                let buttons =
+                    |message: &Message| message.blocks.iter().filter(|block| block["type"] == "actions").count();
+                let (last, before) = cards.split_last().unwrap();
+                assert!(
+                    buttons(last) > 0 && before.iter().all(|message| buttons(message) == 0),
+                    "one message can be used"
+                );
+                let count = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '\u{2060}').count();
+                let shown: usize = cards
+                    .iter()
+                    .flat_map(|card| &card.blocks)
+                    .map(|block| count(block["text"]["text"].as_str().unwrap_or_default()))
+                    .sum();
+                let said: usize = content.questions.iter().map(|question| count(&text::mrkdwn(&question.text))).sum();
+                assert!(shown >= said, "{filler:?}: {shown} of {said}");
+            }
+            let typed = (0..questions).map(|n| (n, Given { picks: vec![], text: Some("y".repeat(3000)) })).collect();
+            within_limits(&[answered(content, typed, &"n".repeat(80))]);
+        }
+    }
+}
+
+#[test]
+fn every_mixture_of_questions_fits() {
+    let kinds: [(&str, &[&str]); 4] =
+        [("text", &[]), ("select", &["a", "b"]), ("multi-select", &["a"]), ("confirm", &[])];
+    for (first, labels) in kinds {
+        for (second, more) in kinds {
+            for (custom, required) in [(false, false), (false, true), (true, true), (true, false)] {
+                let one = |text: &str, kind: &str, labels: &[&str]| Draft {
+                    custom: (custom && kind.contains("select")).then_some(true).or(Some(false)),
+                    required: Some(required),
+                    ..draft(text, kind, labels)
+                };
+                let alone = content(None, None, vec![one("q", first, labels)]);
+                let both = content(None, None, vec![one("q", first, labels), one("r", second, more)]);
+                for content in [alone, both] {
+                    let cards = drawn(&content, 1);
+                    within_limits(&cards);
+                    assert_eq!(cards.len(), 1);
+                    let said = json!(cards[0].blocks).to_string();
+                    assert!(said.contains("\"dismiss\""), "it can always be dismissed");
+                    assert_eq!(
+                        said.contains("\"skip\""),
+                        !required && (content.questions.len() == 1 || said.contains("radio_buttons"))
+                    );
+                }
+            }
+        }
+    }
+}
+
+const INJECTIONS: &[&str] = &[
+    "<!channel>",
+    "<!here>",
+    "<!everyone>",
+    "<!channel|x>",
+    "<!here|here>",
+    "<@U0ALICE>",
+    "<@U0ALICE|alice>",
+    "<@W0ALICE>",
+    "<#C0AGENTS>",
+    "<#C0AGENTS|agents>",
+    "<!subteam^S0X>",
+    "<!subteam^S0X|@admins>",
+    "<!date^1392734382^{date}^https://evil.example|x>",
+    "<https://evil.example>",
+    "<https://evil.example|Approve>",
+    "<http://evil.example|your bank>",
+    "<mailto:a@evil.example|mail>",
+    "<tel:+1555|call>",
+    "<slack://user?team=T&id=U|x>",
+    "<javascript:alert(1)|x>",
+    "https://evil.example/x?y=1",
+    "http://evil.example",
+    "HTTPS://EVIL.EXAMPLE",
+    "hTTp://evil.example",
+    "ftp://evil.example",
+    "slack://open",
+    "www.evil.example",
+    "WWW.evil.example",
+    "see https://evil.example.",
+    "(https://evil.example)",
+    "*https://evil.example*",
+    "`https://evil.example`",
+    "```https://evil.example```",
+    "https://evil.example|Approve",
+    "mailto:a@evil.example",
+    "MAILTO:a@evil.example",
+    "tel:+15551234567",
+    "a@evil.example",
+    "@channel",
+    "@here",
+    "@everyone",
+    "@alice",
+    "@U0ALICE",
+    "#agents",
+    "#general",
+    "x@channel",
+    "\n@here\n",
+    "&lt;!channel&gt;",
+    "&amp;lt;!channel&amp;gt;",
+    "&#60;!channel&#62;",
+    "<<!channel>>",
+    "<!chan<!channel>nel>",
+    "< !channel>",
+    "<\u{200b}!channel>",
+    "<\u{202e}!channel>",
+    "\u{202e}lennahc!<",
+    "<!\u{0}channel>",
+    "<\n!channel>",
+    "ht\u{200b}tps://evil.example",
+    "https:\u{200b}//evil.example",
+    "https:\u{ad}//evil.example",
+    "@\u{200b}channel",
+    "@\u{2060}here",
+    "\u{feff}@here",
+    "www\u{200b}.evil.example",
+    "[Approve](https://evil.example)",
+    "[x]: https://evil.example",
+    "![x](https://evil.example/x.png)",
+    "<img src=x>",
+    "<script>alert(1)</script>",
+    "{{7*7}}",
+    "<!-- x -->",
+    "Answered: yes by alice",
+    "*research* asks",
+    "\u{e0041}@here\u{e007f}",
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "evil.example/login",
+];
+
+#[test]
+fn nothing_in_an_agent_s_text_can_mention_link_or_pose() {
+    assert!(INJECTIONS.len() >= 60);
+    for injection in INJECTIONS {
+        let poisoned = |kind: &str, text: &str| Draft {
+            header: Some(injection.chars().take(30).collect()),
+            placeholder: Some((*injection).to_owned()),
+            choices: if kind == "text" {
+                vec![]
+            } else {
+                vec![Choice { label: injection.chars().take(75).collect(), description: Some((*injection).to_owned()) }]
+            },
+            ..draft(text, kind, &[])
+        };
+        for drafts in [
+            vec![poisoned("select", injection)],
+            vec![poisoned("text", injection), poisoned("multi-select", &format!("{injection} 2"))],
+        ] {
+            let content = content(Some(injection), Some(injection), drafts);
+            let given = (0..content.questions.len())
+                .map(|n| (n, Given { picks: vec![], text: Some((*injection).to_owned()) }))
+                .collect();
+            let mut messages = drawn(&content, 1);
+            messages.push(answered(content, given, injection));
+            within_limits(&messages);
+            messages.iter().for_each(|message| harmless(injection, message));
+        }
+    }
+}
+
+fn harmless(injection: &str, message: &Message) {
+    for (kind, text) in texts(message) {
+        assert!(
+            !text.chars().any(|c| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c)),
+            "{injection:?}"
+        );
+        if kind == "plain_text" {
+            continue;
+        }
+        // Our own: the date, and the person who answered.
+        let foreign = own_forms_removed(&text);
+        let lower = foreign.to_lowercase();
+        for bad in ["<", ">", "://", "mailto:", "tel:", "www.", "javascript:", "data:"] {
+            let joined = lower.replace(&format!("{bad}\u{2060}"), "");
+            assert!(!joined.contains(bad), "{injection:?} gives {bad:?} in {text:?}");
+        }
+        for mark in ['@', '#'] {
+            let bare = foreign.char_indices().any(|(at, c)| {
+                c == mark && foreign[at + 1..].chars().next().is_some_and(|next| next.is_alphanumeric() || next == '_')
+            });
+            assert!(!bare, "{injection:?} gives a bare {mark} in {text:?}");
+        }
+        assert!(kind != "top" || !lower.contains("evil.example"), "{injection:?} gives a host name in {text:?}");
+    }
+}
+
+fn own_forms_removed(text: &str) -> String {
+    let mut rest = text.replace("<@U0ALICE> ·", "");
+    while let Some(at) = rest.find("<!date^1763") {
+        let end = rest[at..].find('>').unwrap();
+        rest.replace_range(at..=at + end, "");
+    }
+    rest
+}
+
+#[test]
+fn emphasis_and_code_stay_readable() {
+    let text = "*bold* _italic_ ~gone~ `code x < y` ```\nlet a = 1 & 2;\n``` 1. a\n• b";
+    let content = content(None, None, vec![draft(text, "text", &[])]);
+    let shown: Vec<String> = texts(&drawn(&content, 1)[0]).into_iter().map(|(_, text)| text).collect();
+    let expected = text.replace('&', "&amp;").replace('<', "&lt;");
+    assert!(shown.iter().any(|shown| *shown == expected), "{shown:?}");
+}
+
+#[test]
+fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
+    let code = format!("```\n{}```", "let a = 1;\n".repeat(600));
+    let pieces = text::pieces(&code, 3000);
+    assert!(pieces.len() > 2);
+    assert!(pieces.iter().all(|piece| piece.matches("```").count() == 2 && text::units(piece) <= 3000), "{pieces:?}");
+    assert_eq!(pieces.concat().matches("let a = 1;").count(), 600);
+}

@@ -1,0 +1,193 @@
+//! Socket Mode: Slack's messages over a WebSocket that we open, for hosts that nothing can reach. Each is taken to the
+//! same desk as a webhook, and acknowledged when it is stored.
+
+use super::client::CallError;
+use super::desk::{Desk, Taken};
+use super::payload::{Callback, Interaction};
+use crate::ask::wording;
+use futures_util::{SinkExt as _, StreamExt as _};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// First and longest pause before connecting again.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// A connection that held so long was a good one: the next pause is the first again.
+const GOOD: Duration = Duration::from_secs(60);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long nothing at all may come: Slack pings every few seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+/// How often we ping.
+const PING: Duration = Duration::from_secs(15);
+/// Bytes of a message; a form at its limits is far smaller.
+const LARGEST: usize = 1024 * 1024;
+/// Messages that wait to be stored; what comes beyond is not acknowledged.
+const IN_HAND: usize = 64;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Opened {
+    url: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Envelope {
+    #[serde(rename = "type")]
+    kind: String,
+    reason: Option<String>,
+    envelope_id: Option<String>,
+    payload: Value,
+}
+
+/// Keeps a connection until the daemon stops.
+pub(super) async fn run(desk: &Desk, token: &SecretString) {
+    let stop = &desk.slack().0.stop;
+    let mut pause = PAUSE.0;
+    loop {
+        let began = Instant::now();
+        let ended = tokio::select! {
+            ended = one(desk, token) => ended,
+            () = stop.cancelled() => return,
+        };
+        let held = began.elapsed();
+        if held >= GOOD {
+            pause = PAUSE.0;
+        }
+        let wait = match ended {
+            // Slack wants us elsewhere, and we had a connection for a while.
+            Ok(reason) => {
+                tracing::info!(reason, "the connection to Slack ended; connecting again");
+                if held >= GOOD { Duration::ZERO } else { pause }
+            }
+            Err(CallError::Limited(wait)) => wait.max(pause),
+            Err(error) => {
+                let why = match &error {
+                    CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
+                    other => other.to_string(),
+                };
+                tracing::error!(why, "cannot connect to Slack (Socket Mode); trying again");
+                pause
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = stop.cancelled() => return,
+        }
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// One connection, from its beginning to its end; the reason why it ended.
+async fn one(desk: &Desk, token: &SecretString) -> Result<String, CallError> {
+    let opened: Opened = desk.slack().0.client.post(token, "apps.connections.open", "", &json!({})).await?;
+    let unknown = |what: &str| CallError::Unknown(what.to_owned());
+    let limits = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
+    let connecting = connect_async_with_config(opened.url, Some(limits), true);
+    let connected = tokio::time::timeout(CONNECT, connecting).await.map_err(|_| unknown("connecting took too long"))?;
+    let (socket, _) = connected.map_err(|_| unknown("the WebSocket was not accepted"))?;
+    tracing::info!("connected to Slack (Socket Mode)");
+    Ok(talk(desk, socket).await)
+}
+
+/// Reads until the connection ends. Acknowledgements come back from the desk in any order.
+async fn talk(desk: &Desk, mut socket: Socket) -> String {
+    let (acks, mut stored) = mpsc::channel::<String>(IN_HAND);
+    let mut ping = tokio::time::interval(PING);
+    let mut heard = Instant::now();
+    loop {
+        tokio::select! {
+            message = socket.next() => {
+                heard = Instant::now();
+                match message {
+                    Some(Ok(Message::Text(text))) => {
+                        if let Some(reason) = hear(desk, &text, &acks) {
+                            finish(&mut socket, acks, stored).await;
+                            return reason;
+                        }
+                    }
+                    Some(Ok(Message::Close(_))) | None => return "closed".to_owned(),
+                    Some(Err(error)) => return error.to_string(),
+                    Some(Ok(_)) => {}
+                }
+            }
+            Some(id) = stored.recv() => {
+                if acknowledge(&mut socket, &id).await.is_err() {
+                    return "broken".to_owned();
+                }
+            }
+            _ = ping.tick() => {
+                if heard.elapsed() > SILENCE {
+                    return "silent".to_owned();
+                }
+                if socket.send(Message::Ping("askd".into())).await.is_err() {
+                    return "broken".to_owned();
+                }
+            }
+        }
+    }
+}
+
+async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    socket.send(Message::text(json!({"envelope_id": id}).to_string())).await
+}
+
+/// Slack wants to close: what is being stored is still acknowledged.
+async fn finish(socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
+    drop(acks);
+    let rest = async {
+        while let Some(id) = stored.recv().await {
+            if acknowledge(socket, &id).await.is_err() {
+                return;
+            }
+        }
+    };
+    // Whether that worked or not, the connection is over; an answer that was not acknowledged is stored all the same.
+    let _over = tokio::time::timeout(Duration::from_secs(3), rest).await;
+    let _gone = socket.close(None).await;
+}
+
+/// Takes one message in; the reason if it ends the connection.
+fn hear(desk: &Desk, text: &str, acks: &mpsc::Sender<String>) -> Option<String> {
+    let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
+        tracing::debug!("a message over the socket that is not understood was ignored");
+        return None;
+    };
+    if envelope.kind == "disconnect" {
+        return Some(envelope.reason.unwrap_or_else(|| "disconnect".to_owned()));
+    }
+    let id = envelope.envelope_id?;
+    let Ok(place) = acks.clone().try_reserve_owned() else {
+        tracing::warn!("too much comes from Slack at once; something was not taken");
+        return None;
+    };
+    let taking = desk.clone();
+    desk.slack().0.tasks.spawn(async move {
+        let taken = match envelope.kind.as_str() {
+            "interactive" => match serde_json::from_value::<Interaction>(envelope.payload) {
+                Ok(interaction) => taking.interaction(interaction).await,
+                Err(_) => Taken::Done,
+            },
+            "events_api" => match serde_json::from_value::<Callback>(envelope.payload) {
+                Ok(callback) => taking.event(callback).await,
+                Err(_) => Taken::Done,
+            },
+            _ => Taken::Done,
+        };
+        // What is not stored is not acknowledged: Slack shows the person a warning.
+        if taken == Taken::Done {
+            place.send(id);
+        }
+    });
+    None
+}

@@ -1,0 +1,177 @@
+//! From a request file to a stored ask, by every way a client may write one.
+
+use crate::harness::{SOON, World, names, within};
+use serde_json::{Value, json};
+use std::fs;
+
+#[test]
+fn a_request_is_stored_before_it_is_deleted_and_has_every_field() {
+    let world = World::new();
+    let agent = world.group("research");
+    agent.ask(
+        "r1",
+        &json!({
+            "title": "T", "context": "C", "session_id": "s1", "opCode": "op", "timeoutMs": 60000,
+            "questions": [{"question": "Which framework?", "options": ["React", {"label": "Vue", "description": "d"}]}]
+        }),
+    );
+    let ask = world.one_open();
+    let id = ask["id"].as_str().unwrap();
+    let path = world.data().join(format!("state/pending_questions/research/{id}.json"));
+    let record: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    for field in [
+        "v",
+        "id",
+        "request_id",
+        "short_id",
+        "source_group",
+        "channel_name",
+        "chat",
+        "session_id",
+        "questions",
+        "message_id",
+        "timestamp",
+        "stage",
+        "attempt",
+        "shown_at",
+        "answer_by",
+        "waiters",
+        "widgets",
+    ] {
+        assert!(record.get(field).is_some(), "{field}");
+    }
+    assert_eq!((record["source_group"].as_str(), record["request_id"].as_str()), (Some("research"), Some("r1")));
+    within(SOON, "the request to be deleted", || agent.task_names().is_empty().then_some(()));
+    let status: Value = within(SOON, "the status file", || {
+        serde_json::from_slice(&fs::read(agent.path.join("responses/r1.status")).ok()?).ok()
+    });
+    assert_eq!(status["state"], "open");
+    assert_eq!(status["answer_by"], ask["answer_by"]);
+    let log = within(SOON, "the log line", || world.log().contains("Pending question created").then(|| world.log()));
+    assert!(log.contains("source_group=research") && log.contains("request_id=\"r1\""), "{log}");
+    assert!(!log.contains("React"), "no question text in the log");
+}
+
+#[test]
+fn the_same_request_again_is_the_same_ask() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    agent.ask_framework("r1");
+    within(SOON, "the second request to be taken", || agent.task_names().is_empty().then_some(()));
+    assert_eq!(world.open().len(), 1);
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    assert_eq!(agent.take("r1")["result"]["answers"]["Which framework?"], "Vue");
+    world.all_done("g");
+    // Taken, and asked for once more: written again.
+    agent.ask_framework("r1");
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue");
+    assert!(world.open().is_empty());
+}
+
+#[test]
+fn the_same_id_with_other_content_is_kept_and_answered_by_nobody() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    agent.ask("r1", &json!({"questions": [{"question": "Something else?"}]}));
+    within(SOON, "the second request to be kept", || {
+        (world.state_files("rejected/g").len() == 1 && agent.task_names().is_empty()).then_some(())
+    });
+    assert!(agent.response("r1").is_none(), "the first waiter would take it for its own");
+    // Nor does a malformed one with its id get between the first waiter and its answer.
+    agent.put("x.json", br#"{"type":"ask_user:ask","request_id":"r1","questions":7}"#);
+    within(SOON, "the third request to be kept", || (world.state_files("rejected/g").len() == 2).then_some(()));
+    assert!(agent.response("r1").is_none());
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "React"})).0, 200);
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
+}
+
+#[test]
+fn a_call_with_the_key_of_an_open_ask_joins_it() {
+    let world = World::new();
+    let agent = world.group("g");
+    let question = json!([{"question": "Go?", "options": ["yes", "no"]}]);
+    agent.ask("r1", &json!({"idempotency_key": "k", "questions": question, "opCode": "one"}));
+    let ask = world.one_open();
+    agent.ask("r2", &json!({"idempotency_key": "k", "questions": question, "opCode": "two"}));
+    within(SOON, "the second waiter's status", || agent.path.join("responses/r2.status").exists().then_some(()));
+    assert_eq!(world.open().len(), 1, "one card for one question");
+    agent.ask("r3", &json!({"idempotency_key": "k", "questions": [{"question": "Other?"}]}));
+    let refused = agent.wait("r3");
+    assert_eq!(refused["result"]["status"], "rejected");
+    assert!(refused["error"].as_str().unwrap().contains("idempotency_key"), "{refused}");
+    world.answer(&ask, &json!({"Go?": "yes"}));
+    for (id, code) in [("r1", "one"), ("r2", "two")] {
+        let response = agent.wait(id);
+        assert_eq!(
+            (response["result"]["answers"]["Go?"].as_str(), response["result"]["opCode"].as_str()),
+            (Some("yes"), Some(code))
+        );
+    }
+}
+
+#[test]
+fn two_groups_do_not_see_each_other() {
+    let world = World::new();
+    let (one, two) = (world.group("one"), world.group("two"));
+    one.ask_framework("same");
+    two.ask("same", &json!({"questions": [{"question": "Which city?"}]}));
+    let asks = within(SOON, "both asks", || Some(world.open()).filter(|asks| asks.len() == 2));
+    for ask in &asks {
+        let answer = if ask["group"] == "one" { "React" } else { "Oslo" };
+        assert_eq!(world.answer(ask, &json!({"same_0": answer})).0, 200);
+    }
+    assert_eq!(one.wait("same")["result"]["answers"]["Which framework?"], "React");
+    assert_eq!(two.wait("same")["result"]["answers"]["Which city?"], "Oslo");
+}
+
+#[test]
+fn more_than_is_allowed_is_rejected_as_rate_limited() {
+    let world = World::empty().config("[asks]\nmax_open_per_group = 2\nmax_per_hour_per_group = 3\n").started();
+    let agent = world.group("g");
+    for id in ["a", "b"] {
+        agent.ask_framework(id);
+        world.open_of(id);
+    }
+    agent.ask_framework("c");
+    let refused = agent.wait("c");
+    assert_eq!(refused["result"]["status"], "rejected");
+    assert!(refused["error"].as_str().unwrap().contains("rate_limited"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("max_open_per_group = 2"), "{refused}");
+    world.answer(&world.open_of("a"), &json!({"a_0": "Vue"}));
+    world.answer(&world.open_of("b"), &json!({"b_0": "Vue"}));
+    agent.ask_framework("d");
+    world.answer(&world.open_of("d"), &json!({"d_0": "Vue"}));
+    agent.ask_framework("e");
+    assert!(agent.wait("e")["error"].as_str().unwrap().contains("max_per_hour_per_group = 3"));
+    // A restart does not give another hour.
+    let mut world = world;
+    world.kill();
+    world.start();
+    agent.ask_framework("f");
+    assert!(agent.wait("f")["error"].as_str().unwrap().contains("max_per_hour_per_group = 3"));
+}
+
+#[test]
+fn folders_and_files_are_for_agents_of_another_user_too() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::empty().env("ASKD__DIR_MODE", "0775").started();
+    let mode = |path: &str| {
+        let path = world.data().join(path);
+        within(SOON, "the folder", || fs::metadata(&path).ok()).permissions().mode() & 0o7777
+    };
+    assert_eq!((mode("ipc/default/tasks"), mode("ipc/default/responses")), (0o775, 0o775));
+    assert_eq!(mode("state"), 0o700);
+    assert_eq!(mode("state/web_token"), 0o600);
+    let agent = world.group("default");
+    agent.ask_framework("r1");
+    world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+    agent.wait("r1");
+    assert_eq!(mode("ipc/default/responses/r1.json"), 0o664);
+    let left: Vec<String> = names(&agent.path.join("responses"));
+    within(SOON, "the status to be gone", || (names(&agent.path.join("responses")) == ["r1.json"]).then_some(()));
+    drop(left);
+}

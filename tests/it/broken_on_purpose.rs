@@ -1,0 +1,159 @@
+//! For every promise one deliberate sabotage: the check of the promise has to notice it. The honest
+//! daemon passes the same checks in the same run, so that a check cannot fail for another reason.
+//! (The promises of the pure core are broken by patches: `tests/sabotage`.)
+#![cfg(feature = "sabotage")]
+
+use crate::harness::{World, within};
+use serde_json::json;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Long enough for an honest daemon, short enough for a broken one.
+const BRIEFLY: Duration = Duration::from_secs(8);
+
+fn noticed(sabotage: &str, check: impl Fn(World)) {
+    check(World::empty());
+    let broken = World::empty().env("ASKD_SABOTAGE", sabotage);
+    let caught = catch_unwind(AssertUnwindSafe(|| check(broken)));
+    assert!(caught.is_err(), "{sabotage}: nobody noticed");
+}
+
+/// P3: an answer that was acknowledged is there after `kill -9`.
+#[test]
+fn acknowledging_before_storing_is_noticed() {
+    noticed("ackfirst", |world| {
+        let mut world = world.started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        let ask = world.one_open();
+        assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+        world.kill();
+        world.start();
+        within(BRIEFLY, "the acknowledged answer", || agent.response("r1"));
+    });
+}
+
+/// P4: a response is absent or complete.
+#[test]
+fn a_torn_response_is_noticed() {
+    noticed("torn", |world| {
+        let world = world.started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+        within(BRIEFLY, "the response", || agent.response("r1"));
+    });
+}
+
+/// Law 3: the directory is the truth.
+#[test]
+fn trusting_events_alone_is_noticed() {
+    noticed("noscan", |world| {
+        let world = world.env("ASKD_WATCH", "off").started();
+        let agent = world.group("g");
+        world.group("other").ask_framework("first");
+        within(BRIEFLY, "the first", || world.open().pop());
+        agent.ask_framework("r1");
+        within(BRIEFLY, "a request without an event", || {
+            world.open().into_iter().find(|ask| ask["request_id"] == "r1")
+        });
+    });
+}
+
+/// P5: an outcome reaches the group, also after a crash between deciding and delivering.
+#[test]
+fn forgetting_what_is_owed_is_noticed() {
+    noticed("noresume", |world| {
+        let mut world = world.env("ASKD_CRASH_AT", "settle.saved").started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        let ask = world.one_open();
+        drop(catch_unwind(AssertUnwindSafe(|| world.answer(&ask, &json!({"r1_0": "Vue"})))));
+        world.ended();
+        world.without_env("ASKD_CRASH_AT");
+        world.start();
+        within(BRIEFLY, "the response that was owed", || agent.response("r1"));
+    });
+}
+
+/// P10: no ask waits longer than its deadline.
+#[test]
+fn a_clock_that_nobody_looks_at_is_noticed() {
+    noticed("notick", |world| {
+        let world = world.started();
+        let agent = world.group("g");
+        agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
+        within(Duration::from_secs(15), "the timeout", || agent.response("r1"));
+    });
+}
+
+/// P9: one group's flood is its own.
+#[test]
+fn one_desk_for_all_groups_is_noticed() {
+    noticed("onedesk", |world| {
+        let world = world.started();
+        let (noisy, honest) = (world.group("noisy"), world.group("honest"));
+        for number in 0..3000 {
+            let name = noisy.tasks().join(format!("{number}.json"));
+            std::fs::write(name, br#"{"type":"ask_user:ask","request_id":"x","questions":7}"#).unwrap();
+        }
+        honest.ask_framework("r1");
+        within(Duration::from_secs(1), "the honest group", || world.open().pop());
+    });
+}
+
+/// P7: without the token nobody answers.
+#[test]
+fn a_door_without_a_lock_is_noticed() {
+    noticed("notoken", |world| {
+        let world = world.started();
+        world.group("g").ask_framework("r1");
+        let id = world.one_open()["id"].as_str().unwrap().to_owned();
+        let headers = "content-type: application/json\r\n";
+        let body = json!({"answers": {"r1_0": "Vue"}}).to_string();
+        assert_eq!(world.raw("POST", &format!("/api/v1/asks/{id}/answer"), headers, &body).0, 401);
+    });
+}
+
+/// P1: what is accepted survives a power cut, which is to say: every file is synced before it gets
+/// its name, the folder after, and the request is deleted last. Read off the system calls.
+#[test]
+fn a_missing_sync_is_noticed() {
+    let works = Command::new("strace").args(["-e", "trace=none", "true"]).stderr(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        println!("SKIPPED a_missing_sync_is_noticed: strace cannot be used here");
+        return;
+    }
+    noticed("nofsync", |world| {
+        let mut world = world.started_under_strace();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        let ask = world.one_open();
+        within(BRIEFLY, "the request to be deleted", || agent.task_names().is_empty().then_some(()));
+        assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+        within(BRIEFLY, "the response", || agent.response("r1"));
+        world.terminate_traced();
+        let id = ask["id"].as_str().unwrap();
+        let calls = world.calls();
+        let position = |from: usize, what: &[&str]| {
+            let found = calls[from..].iter().position(|call| what.iter().all(|word| call.contains(word)));
+            from + found.unwrap_or_else(|| panic!("no {what:?} after line {from} of\n{}", calls.join("\n")))
+        };
+        let claimed = position(0, &["renameat", ".claimed-"]);
+        let named = position(claimed, &["renameat", ".tmp-", &format!("{id}.json")]);
+        assert!(
+            calls[claimed..named].iter().any(|call| call.contains("fsync(")),
+            "the record is synced before its name"
+        );
+        let folder = position(named, &["fsync("]);
+        position(folder, &["unlinkat", ".claimed-"]);
+        let unpublished = position(folder, &["openat2", ".new-r1", "O_CREAT"]);
+        let published = position(unpublished, &["renameat", ".new-r1", "r1.json"]);
+        assert!(
+            calls[unpublished..published].iter().any(|call| call.contains("fsync(")),
+            "the response is synced before its name"
+        );
+        position(published, &["fsync("]);
+    });
+}

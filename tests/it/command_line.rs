@@ -1,0 +1,349 @@
+//! The command line, as a user meets it: what it prints, where, and with which exit code.
+
+use crate::harness::{SOON, World, askd, within};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+impl World {
+    /// `askd` as another terminal on the same host would run it, from another folder.
+    fn cli(&self, args: &[&str]) -> Command {
+        let mut command = askd();
+        command.args(args).current_dir("/").env("ASKD__DATA_DIR", self.data());
+        if !matches!(args[0], "ask" | "serve") {
+            command.env("ASKD__HTTP__LISTEN", self.address().to_string());
+        }
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.cli(args).output().unwrap()
+    }
+
+    /// Runs `askd ask` while `person` does something about it.
+    fn asked(&self, args: &[&str], person: impl FnOnce(&Value)) -> Output {
+        let child = self.cli(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        person(&self.one_open());
+        child.wait_with_output().unwrap()
+    }
+}
+
+#[test]
+fn a_first_run_in_two_terminals() {
+    let world = World::new();
+    let output = world.asked(&["ask", "hi?", "--option", "yes", "--option", "no=not today"], |ask| {
+        assert_eq!(ask["group"], "default");
+        assert_eq!(ask["questions"][0]["options"][1], json!({"label": "no", "description": "not today"}));
+        let list = out(&world.run(&["list"]));
+        assert!(list.contains("hi?") && list.contains("default") && list.contains("left"), "{list}");
+        let answered = world.run(&["answer", &ask["id"].as_str().unwrap()[..8], "No"]);
+        assert_eq!((out(&answered).as_str(), answered.status.code()), ("Answered: no by operator\n", Some(0)));
+    });
+    assert_eq!((out(&output).as_str(), output.status.code()), ("no\n", Some(0)), "{}", err(&output));
+    assert_eq!(err(&output), "", "nothing but the answer");
+    let responses = world.data().join("ipc/default/responses");
+    within(SOON, "nothing to be left", || crate::harness::names(&responses).is_empty().then_some(()));
+    assert!(out(&world.run(&["list"])).contains("Nothing waits"));
+    assert!(out(&world.run(&["list", "--settled"])).contains("Answered: no by operator"));
+    assert_eq!(world.audit().iter().find(|line| line["what"] == "answered").unwrap()["channel"], "cli");
+}
+
+#[test]
+fn every_form_can_be_asked_and_answered() {
+    let world = World::new();
+    let answer = |args: &[&'static str]| {
+        let args: Vec<&str> = args.to_vec();
+        let world = &world;
+        move |ask: &Value| {
+            let mut all = vec!["answer", ask["short_id"].as_str().unwrap()];
+            all.extend(args);
+            let output = world.run(&all);
+            assert!(output.status.success(), "{}", err(&output));
+        }
+    };
+    let multi = world.asked(
+        &[
+            "ask",
+            "Which?",
+            "--multi",
+            "--option",
+            "staging",
+            "--option",
+            "prod",
+            "--title",
+            "T",
+            "--context",
+            "C",
+            "--timeout",
+            "10m",
+        ],
+        answer(&["prod", "staging", "my own"]),
+    );
+    assert_eq!(out(&multi), "staging\nprod\nmy own\n");
+    let confirm = world.asked(&["ask", "Sure?", "--confirm"], answer(&["yes"]));
+    assert_eq!(out(&confirm), "Yes\n");
+    let text = world.asked(&["ask", "Why?", "--text"], answer(&["because"]));
+    assert_eq!(out(&text), "because\n");
+    let whole = world.asked(&["ask", "Why?", "--json"], answer(&["-q", "Why?=a=b"]));
+    let result: Value = serde_json::from_str(&out(&whole)).unwrap();
+    assert_eq!((&result["status"], &result["answers"]["Why?"]), (&json!("answered"), &json!("a=b")));
+}
+
+#[test]
+fn each_way_to_end_has_its_exit_code_and_its_sentence() {
+    let world = World::new();
+    let by = |command: &'static str| {
+        let world = &world;
+        move |ask: &Value| {
+            let output = world.run(&[command, ask["id"].as_str().unwrap()]);
+            assert_eq!((out(&output).as_str(), output.status.code()), ("Cancelled\n", Some(0)), "{}", err(&output));
+        }
+    };
+    let dismissed = world.asked(&["ask", "a?"], by("dismiss"));
+    assert_eq!((dismissed.status.code(), out(&dismissed)), (Some(3), String::new()));
+    assert_eq!(err(&dismissed), "askd: ask_user cancelled: the user dismissed the question.\n");
+    let cancelled = world.asked(&["ask", "b?"], by("cancel"));
+    assert_eq!(err(&cancelled), "askd: ask_user cancelled: the question was withdrawn.\n");
+    let timeout = world.asked(&["ask", "c?", "--timeout", "10s"], |_| {});
+    assert_eq!((timeout.status.code(), out(&timeout)), (Some(4), String::new()));
+    assert!(err(&timeout).contains("ask_user timeout"));
+    for (args, words) in [
+        (&["ask"][..], "<QUESTION>"),
+        (&["ask", " "], "questions[0].question is empty"),
+        (&["ask", "q", "--option", "a", "--option", "A"], "questions[0].options[1].label is the same"),
+        (&["ask", "q", "--timeout", "soon"], "--timeout"),
+        (&["ask", "q", "--timeout", "1s"], "timeoutMs is 1000; it has to be from 10000"),
+        (&["ask", "q", "--multi"], "--option"),
+        (&["answer", "abc"], "ANSWER"),
+        (&["show", "../x"], "not the beginning of an ask's id"),
+        (&["serve", "--config", "/does/not/exist"], "/does/not/exist"),
+        (&["nonsense"], "nonsense"),
+    ] {
+        let output = world.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", err(&output));
+        assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_daemon_that_is_away_is_said_and_nothing_is_left_behind() {
+    let mut world = World::new();
+    world.kill();
+    let output = world.run(&["ask", "anybody?", "--render-timeout", "10s"]);
+    assert_eq!((output.status.code(), out(&output)), (Some(5), String::new()));
+    assert!(err(&output).contains("askd serve") && err(&output).contains("taken back"), "{}", err(&output));
+    assert!(world.group("default").task_names().is_empty());
+    let list = world.run(&["list"]);
+    assert_eq!(list.status.code(), Some(1));
+    assert!(err(&list).contains("no askd at") && err(&list).contains("askd serve"), "{}", err(&list));
+    world.start();
+    assert!(world.open().is_empty(), "what was taken back is not asked");
+}
+
+#[test]
+fn interrupted_it_withdraws_unless_told_to_keep() {
+    let world = World::new();
+    let interrupt = |args: &[&str]| {
+        let child = world.cli(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ask = world.one_open();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        (child.wait_with_output().unwrap(), ask)
+    };
+    let (output, ask) = interrupt(&["ask", "a?"]);
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    within(SOON, "the withdrawal", || (world.ask(ask["id"].as_str().unwrap())["state"] == "settled").then_some(()));
+    assert!(world.open().is_empty());
+    let (output, ask) = interrupt(&["ask", "b?", "--keep"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("stays open"), "{}", err(&output));
+    assert_eq!(world.ask(ask["id"].as_str().unwrap())["state"], "open");
+}
+
+#[test]
+fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"title": "T\u{1b}[2J", "context": "line one\nline two",
+        "questions": [{"question": "Which\u{7}?", "options": [{"label": "a\u{202e}b", "description": "d"}], "required": false}]}));
+    let ask = world.one_open();
+    let shown = out(&world.run(&["show", ask["id"].as_str().unwrap()]));
+    for words in
+        ["asked by g", "title: T", "line two", "[select] r1_0", " - d", "an answer of your own", "may be skipped"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    for output in [shown, out(&world.run(&["list"]))] {
+        assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{output:?}");
+    }
+}
+
+#[test]
+fn several_questions_are_answered_by_id_or_text() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"questions": [{"question": "a = b?", "options": ["x", "y"]}, {"question": "Why?", "type": "multi-select", "options": ["1", "2"]}]}));
+    let ask = world.one_open();
+    let id = ask["id"].as_str().unwrap();
+    let bare = world.run(&["answer", id, "x"]);
+    assert_eq!(bare.status.code(), Some(2));
+    assert!(err(&bare).contains("2 questions") && err(&bare).contains("-q \"r1_1=...\""), "{}", err(&bare));
+    let wrong = world.run(&["answer", id, "-q", "a = b?=x", "-q", "r1_1=3", "-q", "r1_1=4"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(err(&wrong).contains("is not an answer that"), "{}", err(&wrong));
+    let good = world.run(&["answer", id, "-q", "a = b?=x", "-q", "r1_1=2", "-q", "r1_1=1"]);
+    assert!(good.status.success(), "{}", err(&good));
+    assert_eq!(agent.wait("r1")["result"]["answers"], json!({"a = b?": "x", "Why?": ["1", "2"]}));
+    let late = world.run(&["answer", id, "-q", "r1_0=y"]);
+    assert_eq!(late.status.code(), Some(1));
+    assert!(err(&late).contains("answered already") && err(&late).contains("operator (cli)"), "{}", err(&late));
+}
+
+#[test]
+fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
+    let world = World::new();
+    let other = World::empty();
+    let taken = other.serve().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
+    assert_eq!(taken.status.code(), Some(1));
+    let line = err(&taken).lines().find(|line| line.contains("cannot listen")).unwrap().to_owned();
+    assert!(line.contains("stop it, or set [http] listen"), "{line}");
+
+    let homeless = askd().arg("serve").env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    assert_eq!(homeless.status.code(), Some(2));
+    assert!(err(&homeless).contains("ASKD__DATA_DIR"), "{}", err(&homeless));
+    let homeless = askd().args(["ask", "q"]).env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    assert_eq!(homeless.status.code(), Some(1));
+    assert!(err(&homeless).contains("ASKD__DATA_DIR") || err(&homeless).contains("--ipc"), "{}", err(&homeless));
+
+    for (name, value, words) in [
+        ("ASKD__HTTP__LISTN", "x", "listn"),
+        ("ASKD__ASKS__TIMEOUT", "soon", "asks.timeout"),
+        ("ASKD__HTTP__LISTEN", "0.0.0.0:0", "allowed_hosts"),
+        ("ASKD__COLOUR", "red", "colour"),
+    ] {
+        let output = World::empty().env(name, value).serve().env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", err(&output));
+        assert!(err(&output).contains(words), "{name}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED a_folder_of_another_user_is_said_loudly_with_how_to_mend_it: needs root to be another user");
+        return;
+    }
+    let mut world = World::empty();
+    let agent = world.group("theirs");
+    // The daemon as another user than the one who owns the agent's folders.
+    std::os::unix::fs::chown(world.data(), Some(12345), Some(12345)).unwrap();
+    std::os::unix::fs::chown(world.data().join("ipc"), Some(12345), Some(12345)).unwrap();
+    std::fs::set_permissions(world.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let binary = world.dir.path().join("askd");
+    std::fs::copy(crate::harness::ASKD, &binary).unwrap();
+    let log = std::fs::File::create(world.log_path()).unwrap();
+    let serve = world.serve();
+    let mut command = Command::new(binary);
+    command.args(serve.get_args()).env("ASKD__DATA_DIR", world.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
+    let mut child = command.uid(12345).gid(12345).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let said = within(SOON, "the complaint", || {
+        world.log().lines().find(|line| line.contains("ERROR") && line.contains("theirs/tasks")).map(str::to_owned)
+    });
+    assert!(said.contains("user id 12345") && said.contains("chgrp"), "{said}");
+    // Mended, it goes on by itself.
+    std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(agent.path.join("responses"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    agent.ask_framework("r1");
+    std::fs::set_permissions(agent.tasks().join("r1.json"), std::fs::Permissions::from_mode(0o644)).ok();
+    within(SOON, "the question after mending", || {
+        crate::harness::names(&world.data().join("state/pending_questions/theirs")).first().cloned()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.kill();
+}
+
+#[test]
+fn the_demo_answers_by_itself_in_a_few_seconds() {
+    let begun = std::time::Instant::now();
+    let output = askd().args(["demo", "--auto"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("The agent reads: How shall I roll out version 2.4? -> Canary"), "{}", out(&output));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let folder = out(&output).split_whitespace().find(|word| word.contains("askd-demo-")).unwrap().to_owned();
+    assert!(!std::path::Path::new(&folder).exists(), "nothing is left behind");
+}
+
+#[test]
+fn the_demo_by_hand_waits_for_a_person() {
+    use std::io::{BufRead as _, BufReader};
+    let mut child = askd().arg("demo").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let link = lines.find(|line| line.contains("#token=")).unwrap();
+    let link = link.split_whitespace().last().unwrap();
+    let (url, token) = link.split_once("/#token=").unwrap();
+    let call = |args: &[&str]| askd().args(args).args(["--url", url, "--token", token]).output().unwrap();
+    lines.find(|line| line.starts_with("The agent asks:")).unwrap();
+    let code = within(SOON, "the question in the inbox", || {
+        let list: Value = serde_json::from_str(&out(&call(&["list", "--json"]))).ok()?;
+        list["asks"][0]["short_id"].as_str().map(str::to_owned)
+    });
+    assert!(call(&["answer", &code, "Blue-green"]).status.success());
+    assert!(lines.any(|line| line == "The agent reads: How shall I roll out version 2.4? -> Blue-green"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn settings_of_groups_are_read_anew_on_hangup() {
+    let world =
+        World::empty().config("[groups.a]\nroutes = [{ channel = \"web\" }]\n[defaults]\nroutes = []\n").started();
+    let stranger = world.group("b");
+    stranger.ask_framework("r1");
+    assert_eq!(stranger.wait("r1")["result"]["status"], "rejected");
+    std::fs::write(world.dir.path().join("askd.toml"), "[defaults]\nroutes = [{ channel = \"web\" }]\n").unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    within(SOON, "the settings to be read", || world.log().contains("read anew").then_some(()));
+    stranger.ask_framework("r2");
+    world.open_of("r2");
+    std::fs::write(world.dir.path().join("askd.toml"), "nonsense = 1\n").unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    within(SOON, "the complaint", || world.log().contains("stay as they were").then_some(()));
+    stranger.ask_framework("r3");
+    world.open_of("r3");
+}
+
+#[test]
+fn secrets_and_texts_are_in_no_log() {
+    let world = World::empty().env("RUST_LOG", "info").env("ASKD__WEB__TOKEN", "canary-token-1234567890").started();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"title": "canary-title", "context": "canary-context", "questions": [{"question": "canary-question", "options": ["canary-label"]}]}));
+    let headers = "authorization: Bearer canary-token-1234567890\r\ncontent-type: application/json\r\n";
+    let code = within(SOON, "the ask", || {
+        let (_, list) = world.raw("GET", "/api/v1/asks", headers, "");
+        serde_json::from_str::<Value>(&list).ok()?["asks"][0]["id"].as_str().map(str::to_owned)
+    });
+    let body = json!({"answers": {"r1_0": "canary-answer"}}).to_string();
+    assert_eq!(world.raw("POST", &format!("/api/v1/asks/{code}/answer"), headers, &body).0, 200);
+    assert_eq!(
+        world.raw("POST", &format!("/api/v1/asks/{code}/answer"), "authorization: Bearer canary-wrong\r\n", &body).0,
+        401
+    );
+    agent.wait("r1");
+    world.all_done("g");
+    assert!(world.log().contains("Pending question resolved"));
+    assert!(!world.log().contains("canary"), "{}", world.log());
+    let audit = serde_json::to_string(&world.audit()).unwrap();
+    assert!(!audit.contains("canary"), "{audit}");
+}

@@ -1,0 +1,136 @@
+//! The documents say what the program does: their examples are run, their JSON is read.
+
+use crate::harness::{SOON, World, askd, within};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The fenced blocks of a language, each with the line before it.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once(&format!("```{language}\n")) {
+        let (block, after) = after.split_once("```").unwrap();
+        blocks.push(block.to_owned());
+        rest = after;
+    }
+    blocks
+}
+
+/// A client that knows nothing but the protocol: the examples of `docs/protocol.md`, to the letter.
+fn drop_in(world: &World, program: &str, flag: &str, code: &str) -> String {
+    let agent = world.group("drop-in");
+    let child = Command::new(program)
+        .args([flag, code])
+        .current_dir(&agent.path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which framework?": "Vue"})).0, 200);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    within(SOON, "nothing to be left", || {
+        crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
+    });
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_shell_client_of_the_protocol_works() {
+    let examples = blocks(&document("docs/protocol.md"), "sh");
+    let client = examples.iter().find(|block| block.contains("ask_user:ask")).unwrap();
+    assert!(client.lines().filter(|line| !line.trim().is_empty()).count() <= 10, "ten lines are promised");
+    let world = World::new();
+    let printed = drop_in(&world, "sh", "-c", client);
+    assert!(printed.contains("\"Which framework?\": \"Vue\""), "{printed}");
+}
+
+#[test]
+fn the_python_client_of_the_protocol_works() {
+    let examples = blocks(&document("docs/protocol.md"), "python");
+    let client = examples.iter().find(|block| block.contains("ask_user:ask")).unwrap();
+    let world = World::new();
+    assert_eq!(drop_in(&world, "python3", "-c", client), "Vue\n");
+}
+
+#[test]
+fn the_requests_of_the_protocol_are_accepted_and_its_responses_have_all_fields() {
+    let world = World::new();
+    let agent = world.group("g");
+    let mut requests = 0;
+    for block in blocks(&document("docs/protocol.md"), "json") {
+        let value: Value = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{error}: {block}"));
+        if value["type"] == "ask_user:ask" {
+            requests += 1;
+            let id = value["request_id"].as_str().unwrap();
+            agent.put(&format!("{id}.json"), block.as_bytes());
+            world.open_of(id);
+        }
+    }
+    assert!(requests >= 2, "the protocol shows requests");
+    let shown: Vec<Value> = blocks(&document("docs/protocol.md"), "json")
+        .iter()
+        .map(|block| serde_json::from_str(block).unwrap())
+        .collect();
+    let response = shown.iter().find(|value| value.get("result").is_some()).expect("a response is shown");
+    agent.ask_framework("real");
+    world.answer(&world.open_of("real"), &json!({"real_0": "Vue"}));
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&response["result"]), keys(&agent.wait("real")["result"]));
+}
+
+#[test]
+fn the_asks_of_the_api_document_have_all_fields() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    let shown: Vec<Value> =
+        blocks(&document("docs/api.md"), "json").iter().map(|b| serde_json::from_str(b).unwrap()).collect();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&shown[0]), keys(&ask));
+    assert_eq!(keys(&shown[0]["questions"][0]), keys(&ask["questions"][0]));
+    let (_, settled) = world.answer(&ask, &json!({"r1_0": "Vue"}));
+    assert_eq!(keys(&shown[1]["outcome"]), keys(&settled["outcome"]));
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    let help = askd().arg("--help").output().unwrap();
+    let text = String::from_utf8(help.stdout).unwrap();
+    let commands: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        // What is further in is the rest of a long line.
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() >= 8, "{text}");
+    for command in commands {
+        let help = askd().args([command, "--help"]).output().unwrap();
+        let text = String::from_utf8(help.stdout).unwrap();
+        assert!(help.status.success() && text.contains("Example") && text.contains("askd "), "{command}: {text}");
+    }
+}
+
+#[test]
+fn the_readme_names_only_commands_and_files_that_are_there() {
+    let readme = document("README.md");
+    for word in readme.split(|c: char| c.is_whitespace() || "`()[]\"'".contains(c)) {
+        let path = word.trim_end_matches(['.', ',', ':', ';']);
+        let ours = ["docs/", "src/", "tests/", "config/", "deploy/"].iter().any(|folder| path.starts_with(folder));
+        if ours || (path.contains(".md") && !path.contains("//")) {
+            let path = path.split('#').next().unwrap();
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists(), "README.md names {path}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Whatever is written is found: in new folders, while the daemon was down, without any event.
+
+use crate::harness::{SOON, World, within};
+use serde_json::json;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// What the specification allows where no event ever comes.
+const WITHOUT_EVENTS: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_folder_made_and_filled_in_the_same_instant_is_served() {
+    let world = World::new();
+    // Twenty of them: most of the files would be missed by whoever trusts events.
+    for number in 0..20 {
+        world.group(&format!("new{number}")).ask_framework("r1");
+    }
+    let begun = Instant::now();
+    within(WITHOUT_EVENTS, "all twenty", || (world.open().len() == 20).then_some(()));
+    println!("twenty new folders after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_whole_tree_renamed_into_place_is_served() {
+    let world = World::new();
+    let aside = world.dir.path().join("aside");
+    fs::create_dir_all(aside.join("tasks")).unwrap();
+    fs::write(
+        aside.join("tasks/r1.json"),
+        r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#,
+    )
+    .unwrap();
+    fs::rename(aside, world.data().join("ipc/moved")).unwrap();
+    within(WITHOUT_EVENTS, "the request", || world.open().pop());
+}
+
+#[test]
+fn what_was_written_while_the_daemon_was_down_is_served() {
+    let mut world = World::new();
+    world.kill();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    world.start();
+    world.open_of("r1");
+}
+
+#[test]
+fn without_a_single_event_a_request_is_found_in_time() {
+    let world = World::empty().env("ASKD_WATCH", "off").started();
+    let agent = world.group("g");
+    // Long after the start, between two looks.
+    world.group("other").ask_framework("first");
+    within(WITHOUT_EVENTS, "the first", || world.open().pop());
+    agent.ask_framework("r1");
+    let begun = Instant::now();
+    within(WITHOUT_EVENTS, "the request", || world.open().into_iter().find(|ask| ask["request_id"] == "r1"));
+    println!("found without events after {:?}", begun.elapsed());
+    assert!(world.log().contains("watching is switched off"));
+}
+
+#[test]
+fn a_tasks_folder_that_was_replaced_is_watched_again() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    world.open_of("r1");
+    fs::rename(agent.tasks(), agent.path.join("old")).unwrap();
+    fs::create_dir(agent.tasks()).unwrap();
+    agent.ask_framework("r2");
+    within(WITHOUT_EVENTS, "the request in the new folder", || {
+        world.open().into_iter().find(|ask| ask["request_id"] == "r2")
+    });
+}
+
+#[test]
+fn other_peoples_files_are_left_alone() {
+    let world = World::new();
+    let agent = world.group("g");
+    let others: [(&str, &[u8]); 6] = [
+        ("ipc.json", br#"{"type":"message","chatJid":"1@g.us","text":"hello"}"#),
+        ("notype.json", br#"{"request_id":"r9"}"#),
+        ("list.json", b"[1,2,3]"),
+        ("note.txt", b"not json at all"),
+        ("garbage.json", b"\x00\xff\xfe"),
+        ("typed.json", br#"{"type":7}"#),
+    ];
+    for (name, content) in others {
+        agent.put(name, content);
+    }
+    fs::write(
+        agent.tasks().join(".hidden.json"),
+        br#"{"type":"ask_user:ask","request_id":"h","questions":[{"question":"q"}]}"#,
+    )
+    .unwrap();
+    agent.ask_framework("ours");
+    world.open_of("ours");
+    within(SOON, "the complaint about what has no type", || {
+        (world.log().matches("has no readable").count() == 4).then_some(())
+    });
+    for (name, content) in others {
+        assert_eq!(fs::read(agent.tasks().join(name)).unwrap(), content, "{name}");
+    }
+    assert!(agent.tasks().join(".hidden.json").exists());
+    assert_eq!(world.open().len(), 1);
+    assert!(world.state_files("rejected/g").is_empty());
+}
+
+#[test]
+fn a_half_written_file_is_read_again_once_it_is_whole() {
+    let world = World::new();
+    let agent = world.group("g");
+    let whole = br#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+    fs::write(agent.tasks().join("r1.json"), &whole[..40]).unwrap();
+    agent.ask_framework("other");
+    world.open_of("other");
+    assert!(world.state_files("rejected/g").is_empty(), "not judged while it may still be written");
+    fs::write(agent.tasks().join("r1.json"), whole).unwrap();
+    world.open_of("r1");
+}
+
+#[test]
+fn a_file_that_stays_torn_is_answered_and_kept() {
+    let world = World::new();
+    let agent = world.group("g");
+    let torn = br#"{"type":"ask_user:ask","request_id":"r1","questions":[{"quest"#;
+    fs::write(agent.tasks().join("r1.json"), torn).unwrap();
+    let response = agent.wait("r1");
+    assert_eq!(response["result"]["status"], "rejected");
+    assert!(response["error"].as_str().unwrap().contains("EOF"), "{response}");
+    within(SOON, "the file to be gone from tasks", || agent.task_names().is_empty().then_some(()));
+    let kept = world.state_files("rejected/g");
+    assert_eq!(fs::read(world.data().join("state/rejected/g").join(&kept[0])).unwrap(), torn, "nothing is lost");
+}
+
+#[test]
+fn links_pipes_and_giants_are_left_alone_and_hold_nobody_up() {
+    let world = World::new();
+    let agent = world.group("g");
+    let secret = world.dir.path().join("secret");
+    fs::write(&secret, br#"{"type":"ask_user:ask","request_id":"stolen","questions":[{"question":"q"}]}"#).unwrap();
+    std::os::unix::fs::symlink(&secret, agent.tasks().join("link.json")).unwrap();
+    fs::hard_link(&secret, agent.tasks().join("second.json")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        agent.tasks().join("pipe.json"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    fs::create_dir(agent.tasks().join("folder.json")).unwrap();
+    fs::File::create(agent.tasks().join("sparse.json")).unwrap().set_len(10 << 40).unwrap();
+    let mut large = br#"{"type":"ask_user:ask","request_id":"large","questions":[{"question":"q"}],"pad":""#.to_vec();
+    large.resize(1024 * 1024, b'x');
+    large.extend_from_slice(br#""}"#);
+    agent.put("large.json", &large);
+    agent.ask_framework("honest");
+    world.open_of("honest");
+    within(SOON, "the complaints", || (world.log().matches("was left alone").count() >= 6).then_some(()));
+    let names = agent.task_names();
+    for name in ["link.json", "second.json", "pipe.json", "folder.json", "sparse.json", "large.json"] {
+        assert!(names.contains(&name.to_owned()), "{name}: {names:?}");
+    }
+    assert_eq!(world.open().len(), 1);
+}
+
+#[test]
+fn names_that_are_no_groups_are_ignored_and_said() {
+    let world = World::new();
+    for name in ["-dash", "has space", ".hidden"] {
+        world.group(name).ask_framework("r1");
+    }
+    world.group("fine").ask_framework("r1");
+    world.one_open();
+    within(SOON, "the complaint", || (world.log().matches("not a group's name").count() == 3).then_some(()));
+    assert_eq!(world.open().len(), 1);
+}
+
+#[test]
+fn a_group_that_nobody_serves_is_told_so() {
+    let world =
+        World::empty().config("[defaults]\nroutes = []\n[groups.mine]\nroutes = [{ channel = \"web\" }]\n").started();
+    let stranger = world.group("stranger");
+    stranger.ask_framework("r1");
+    let response = stranger.wait("r1");
+    assert_eq!(response["result"]["status"], "rejected");
+    assert!(response["error"].as_str().unwrap().contains("[groups.stranger]"), "{response}");
+    world.group("mine").ask_framework("r1");
+    assert_eq!(world.one_open()["group"], "mine");
+}
+
+/// P9, in its small form: a flood in one group keeps another waiting no longer than a second.
+#[test]
+fn a_flood_in_one_group_keeps_no_other_waiting() {
+    let world = World::new();
+    let (noisy, honest) = (world.group("noisy"), world.group("honest"));
+    for number in 0..5000 {
+        let name = noisy.tasks().join(format!("{number}.json"));
+        fs::write(name, br#"{"type":"ask_user:ask","request_id":"x","questions":7}"#).unwrap();
+    }
+    let begun = Instant::now();
+    honest.ask_framework("r1");
+    world.open_of("r1");
+    let took = begun.elapsed();
+    println!("accepted beside a flood after {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(world.answer(&world.open_of("r1"), &json!({"r1_0": "Vue"})).0, 200);
+    honest.wait("r1");
+}

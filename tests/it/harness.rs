@@ -1,0 +1,403 @@
+//! The world of the stories: a temporary data folder, the real daemon, an agent that is nothing but
+//! files, and a person who is nothing but HTTP. Waiting is for a state, with a bound, never for time.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything may take that nobody has to think about.
+pub(crate) const SOON: Duration = Duration::from_secs(15);
+
+/// The binary under test.
+pub(crate) const ASKD: &str = env!("CARGO_BIN_EXE_askd");
+
+/// A data folder and, most of the time, a daemon on it.
+pub(crate) struct World {
+    pub(crate) dir: TempDir,
+    env: Vec<(String, String)>,
+    config: Option<String>,
+    daemon: Option<Child>,
+    address: Option<SocketAddr>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- the daemon's log ---\n{}", self.log());
+        }
+    }
+}
+
+/// `askd` without anything from this machine's environment.
+pub(crate) fn askd() -> Command {
+    let mut command = Command::new(ASKD);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("ASKD") || name.starts_with("ASK_USER") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+impl World {
+    /// A world with a running daemon and no settings.
+    pub(crate) fn new() -> Self {
+        Self::empty().started()
+    }
+
+    /// A world without a daemon yet.
+    pub(crate) fn empty() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), config: None, daemon: None, address: None }
+    }
+
+    /// With these settings (TOML).
+    pub(crate) fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.to_owned());
+        self
+    }
+
+    /// With this variable in the daemon's environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Forgets a variable again.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn without_env(&mut self, name: &str) {
+        self.env.retain(|(known, _)| known != name);
+    }
+
+    /// With a running daemon.
+    pub(crate) fn started(mut self) -> Self {
+        self.start();
+        self
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// The command that starts the daemon.
+    pub(crate) fn serve(&self) -> Command {
+        let mut command = askd();
+        command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
+        if let Some(text) = &self.config {
+            let file = self.dir.path().join("askd.toml");
+            fs::write(&file, text).unwrap();
+            command.arg("--config").arg(file);
+        }
+        command.envs(self.env.iter().cloned());
+        command
+    }
+
+    /// Starts the daemon and waits until it listens; `false` if it ended instead.
+    pub(crate) fn try_start(&mut self) -> bool {
+        let log = fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let mut child = self.serve().stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split('/').nth(2).and_then(|address| address.parse().ok());
+        self.address = address;
+        if address.is_none() {
+            child.wait().unwrap();
+            return false;
+        }
+        self.daemon = Some(child);
+        true
+    }
+
+    pub(crate) fn start(&mut self) {
+        assert!(self.try_start(), "the daemon did not start:\n{}", self.log());
+    }
+
+    /// As `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.daemon.take() {
+            let _gone = child.kill();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Waits until the daemon has ended by itself.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut child = self.daemon.take().unwrap();
+        within(SOON, "the daemon to end", || child.try_wait().unwrap())
+    }
+
+    /// As `kill -TERM`, and waits.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.signal(rustix::process::Signal::TERM);
+        self.ended()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.daemon.as_ref().unwrap().id()).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address.unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    pub(crate) fn token(&self) -> String {
+        fs::read_to_string(self.data().join("state/web_token")).unwrap().trim().to_owned()
+    }
+
+    // The agent.
+
+    pub(crate) fn group(&self, group: &str) -> Agent {
+        let path = self.data().join("ipc").join(group);
+        for name in ["tasks", "responses"] {
+            fs::create_dir_all(path.join(name)).unwrap();
+        }
+        Agent { path }
+    }
+
+    // The person.
+
+    /// Calls the API with the token.
+    pub(crate) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
+        let headers = format!("authorization: Bearer {}\r\n{kind}", self.token());
+        let (status, body) = self.raw(method, &format!("/api/v1{path}"), &headers, &body);
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    /// Any HTTP request; `headers` without `Host` gets the right one.
+    pub(crate) fn raw(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let host = if headers.to_ascii_lowercase().contains("host:") {
+            String::new()
+        } else {
+            format!("host: {}\r\n", self.address())
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{host}{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        exchange(self.address(), request.as_bytes())
+    }
+
+    pub(crate) fn open(&self) -> Vec<Value> {
+        let (status, list) = self.call("GET", "/asks?state=open", None);
+        assert_eq!(status, 200, "{list}");
+        list["asks"].as_array().unwrap().clone()
+    }
+
+    /// Waits until one ask is open and gives it.
+    pub(crate) fn one_open(&self) -> Value {
+        within(SOON, "one open ask", || self.open().into_iter().next())
+    }
+
+    /// Waits until the ask of that request is open and gives it.
+    pub(crate) fn open_of(&self, request_id: &str) -> Value {
+        within(SOON, "the ask to be open", || self.open().into_iter().find(|ask| ask["request_id"] == request_id))
+    }
+
+    pub(crate) fn answer(&self, ask: &Value, answers: &Value) -> (u16, Value) {
+        let path = format!("/asks/{}/answer", ask["id"].as_str().unwrap());
+        self.call("POST", &path, Some(&json!({ "answers": answers })))
+    }
+
+    pub(crate) fn ask(&self, id: &str) -> Value {
+        let (status, ask) = self.call("GET", &format!("/asks/{id}"), None);
+        assert_eq!(status, 200, "{ask}");
+        ask
+    }
+
+    // The records.
+
+    /// Names of the files below a folder of `state/`.
+    pub(crate) fn state_files(&self, folder: &str) -> Vec<String> {
+        names(&self.data().join("state").join(folder))
+    }
+
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let folder = self.data().join("state/audit");
+        let mut lines = Vec::new();
+        for name in names(&folder) {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
+        lines
+    }
+
+    /// Waits until nothing is pending any more.
+    pub(crate) fn all_done(&self, group: &str) {
+        let pending = format!("pending_questions/{group}");
+        within(SOON, "pending files to be gone", || self.state_files(&pending).is_empty().then_some(()));
+    }
+}
+
+/// An agent that is nothing but files: what a drop-in client does.
+pub(crate) struct Agent {
+    pub(crate) path: PathBuf,
+}
+
+impl Agent {
+    pub(crate) fn tasks(&self) -> PathBuf {
+        self.path.join("tasks")
+    }
+
+    /// Writes a file under a temporary name, then renames it.
+    pub(crate) fn put(&self, name: &str, content: &[u8]) {
+        let temporary = self.tasks().join(format!(".{name}.tmp"));
+        fs::write(&temporary, content).unwrap();
+        fs::rename(temporary, self.tasks().join(name)).unwrap();
+    }
+
+    /// Asks with these fields beside `type` and `request_id`.
+    pub(crate) fn ask(&self, request_id: &str, fields: &Value) {
+        let mut request = json!({"type": "ask_user:ask", "request_id": request_id});
+        let fields = fields.as_object().unwrap().clone();
+        request.as_object_mut().unwrap().extend(fields);
+        self.put(&format!("{request_id}.json"), request.to_string().as_bytes());
+    }
+
+    /// Asks a question with the choices React and Vue.
+    pub(crate) fn ask_framework(&self, request_id: &str) {
+        self.ask(request_id, &json!({"questions": [{"question": "Which framework?", "options": ["React", "Vue"]}]}));
+    }
+
+    pub(crate) fn cancel(&self, request_id: &str) {
+        let cancel = json!({"type": "ask_user:cancel", "request_id": request_id});
+        self.put(&format!("cancel-{request_id}.json"), cancel.to_string().as_bytes());
+    }
+
+    pub(crate) fn response_path(&self, request_id: &str) -> PathBuf {
+        self.path.join("responses").join(format!("{request_id}.json"))
+    }
+
+    /// The response, if it is there. One that is not whole is a broken promise.
+    pub(crate) fn response(&self, request_id: &str) -> Option<Value> {
+        let bytes = fs::read(self.response_path(request_id)).ok()?;
+        Some(serde_json::from_slice(&bytes).expect("a response file is complete"))
+    }
+
+    /// Waits for the response.
+    pub(crate) fn wait(&self, request_id: &str) -> Value {
+        within(SOON, &format!("the response of {request_id}"), || self.response(request_id))
+    }
+
+    /// Waits for the response and deletes it, as a client does.
+    pub(crate) fn take(&self, request_id: &str) -> Value {
+        let response = self.wait(request_id);
+        fs::remove_file(self.response_path(request_id)).unwrap();
+        response
+    }
+
+    /// What is left in `tasks/`.
+    pub(crate) fn task_names(&self) -> Vec<String> {
+        names(&self.tasks())
+    }
+}
+
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Looks until something is there; a world in which it never comes has failed.
+pub(crate) fn within<T>(bound: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + bound;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited {bound:?} for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One request, one response, one connection.
+pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    // The server may refuse before it has read everything.
+    let _refused = stream.write_all(request);
+    let mut response = Vec::new();
+    let _reset = stream.read_to_end(&mut response);
+    let text = String::from_utf8_lossy(&response).into_owned();
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let (_head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+    let chunked = text.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if chunked { unchunked(body) } else { body.to_owned() };
+    (status.unwrap_or_else(|| panic!("no HTTP response: {text:?}")), body)
+}
+
+fn unchunked(body: &str) -> String {
+    let mut rest = body;
+    let mut whole = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || after.len() < size {
+            break;
+        }
+        whole.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    whole
+}
+
+#[cfg(feature = "sabotage")]
+impl World {
+    /// With a daemon whose system calls on files are written down.
+    pub(crate) fn started_under_strace(mut self) -> Self {
+        let log = fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let serve = self.serve();
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-qq", "-e", "trace=openat2,fsync,renameat,renameat2,unlinkat", "-o"])
+            .arg(self.dir.path().join("calls"))
+            .arg("--")
+            .arg(serve.get_program())
+            .args(serve.get_args());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.address = line.split('/').nth(2).and_then(|address| address.parse().ok());
+        assert!(self.address.is_some(), "the daemon did not start: {}", self.log());
+        self.daemon = Some(child);
+        self
+    }
+
+    /// Ends the traced daemon (strace passes no signal on): its pid is in the first line of the trace.
+    pub(crate) fn terminate_traced(&mut self) {
+        let pid: i32 = self.calls()[0].split(' ').next().unwrap().parse().unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::TERM)
+            .unwrap();
+        self.ended();
+    }
+
+    /// The system calls, in order. A call that was interrupted by another thread counts from where it was begun.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        fs::read_to_string(self.dir.path().join("calls")).unwrap().lines().map(str::to_owned).collect()
+    }
+}

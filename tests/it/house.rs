@@ -1,0 +1,118 @@
+//! The laws of the house that a compiler does not know: who may import whom, and what is deliberately
+//! absent. The table stands in `ARCHITECTURE.md`, so that the document cannot say something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The rooms named in the table, each with the rooms it may import.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows =
+        text.lines().skip_while(|line| !line.starts_with("| room ")).skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let words = |cell: &str| {
+            cell.split(',')
+                .map(|word| word.trim().trim_matches('`').to_owned())
+                .filter(|word| !word.is_empty())
+                .collect()
+        };
+        (cells[0].trim_matches('`').to_owned(), words(cells[1]))
+    })
+    .collect()
+}
+
+/// The top-level rooms that a file mentions as `crate::room`, its own left out.
+fn imports(text: &str) -> BTreeSet<String> {
+    text.match_indices("crate::")
+        // `$crate::` and other crates' paths do not count.
+        .filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_alphanumeric() || c == ':' || c == '_'))
+        .map(|(at, found)| {
+            let rest = &text[at + found.len()..];
+            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        })
+        .collect()
+}
+
+fn room(path: &Path) -> String {
+    let inner = path.strip_prefix(root().join("src")).unwrap();
+    let first = inner.iter().next().unwrap().to_str().unwrap();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+#[test]
+fn imports_go_downhill_only() {
+    let table = table();
+    assert!(table.len() >= 6, "the table of ARCHITECTURE.md was not found");
+    let mut seen = BTreeSet::new();
+    for path in sources(&root().join("src")) {
+        let from = room(&path);
+        if matches!(from.as_str(), "main" | "lib") {
+            continue;
+        }
+        let allowed = table.get(&from).unwrap_or_else(|| panic!("{from} is missing in the table of ARCHITECTURE.md"));
+        for to in imports(&fs::read_to_string(&path).unwrap()) {
+            assert!(
+                to == from || allowed.contains(&to),
+                "{} imports crate::{to}, which {from} may not",
+                path.display()
+            );
+        }
+        seen.insert(from);
+    }
+    for room in table.keys() {
+        assert!(seen.contains(room), "{room} stands in the table of ARCHITECTURE.md and is not there");
+    }
+}
+
+#[test]
+fn the_core_touches_nothing() {
+    for path in sources(&root().join("src/ask")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for absent in [
+            "std::fs",
+            "std::io",
+            "std::net",
+            "std::env",
+            "tokio",
+            "async fn",
+            ".await",
+            "SystemTime",
+            "Instant",
+            "serde",
+            "uuid",
+        ] {
+            assert!(!text.contains(absent), "{} has {absent}: the core touches nothing", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_stays_readable() {
+    for path in sources(&root().join("src")) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//!"), "{} does not say what it is", path.display());
+        assert!(!text.contains("TODO") && !text.contains("FIXME"), "{}", path.display());
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap().lines().count();
+        let tests_only = text.contains("use proptest::prelude") || path.ends_with("tests.rs");
+        assert!(code <= 600 || tests_only, "{} has {code} lines before its tests: split it", path.display());
+    }
+}

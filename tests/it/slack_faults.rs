@@ -1,0 +1,251 @@
+//! Slack at its worst: limits, errors, broken connections before and after the deed. Every ask ends, with one card at most.
+
+use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice};
+use askd::sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
+use serde_json::json;
+use std::collections::HashMap;
+use std::time::Duration;
+
+const POST: &str = "chat.postMessage";
+
+#[tokio::test]
+async fn a_lost_reply_gives_no_second_card() {
+    for lost in [FaultKind::ResetAfter, FaultKind::Truncate] {
+        let world = World::new(Mode::Http).await;
+        world.slack.faults().next(POST, lost.clone(), 1);
+        world.slack.faults().next("conversations.history", FaultKind::Status(503), 2);
+        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        assert!(world.log().contains("looking for it"), "{lost:?}");
+        world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        world.response("research", "r1", SOON).await;
+        world.says(CHANNEL, &card.ts, "Answered: a").await;
+        world.all_done(SOON).await;
+        assert_eq!(world.slack.messages(CHANNEL).len(), 1, "{lost:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
+    let world = World::new(Mode::Http).await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(500), 20);
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+    let response = world.response("research", "r1", SOON).await;
+    assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+    world.slack.faults().clear();
+    world.all_done(SOON).await;
+}
+
+#[tokio::test]
+async fn a_crash_between_post_and_record_gives_no_second_card() {
+    let mut world = World::new(Mode::Http).await;
+    world.slack.faults().next(POST, FaultKind::Stall(Duration::from_secs(3)), 1);
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.kill().await;
+    world.serve().await;
+    world.stored(&card.ts).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+    world.response("research", "r1", SOON).await;
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+    assert_eq!(world.slack.messages(CHANNEL).len(), 1);
+}
+
+#[tokio::test]
+async fn a_definite_failure_is_tried_again_and_says_so() {
+    let world = World::new(Mode::Http).await;
+    world.slack.faults().next(POST, FaultKind::Error("service_unavailable".into()), 1);
+    world.slack.faults().next(POST, FaultKind::RateLimited(2), 1);
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    assert!(card.visible_text().contains("Previous attempt failed to display. This is retry attempt 3."));
+    assert!(too_early(&world.slack.calls()).is_empty());
+    let mut never = choice("Never?", &["a", "b"]);
+    never["maxRetries"] = json!(0);
+    world.slack.faults().next(POST, FaultKind::Error("service_unavailable".into()), 1);
+    world.ask("research", "r2", never);
+    let response = world.response("research", "r2", SOON).await;
+    assert_eq!(response["error"], "Max retries exceeded");
+    assert_eq!(response["result"]["retryReason"], "Max retries (0) exceeded");
+}
+
+#[tokio::test]
+async fn a_closing_that_fails_is_tried_until_it_is_done_also_after_a_restart() {
+    let mut world = World::new(Mode::Http).await;
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.faults().next("chat.update", FaultKind::Status(503), 3);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("research", "r1", SOON).await;
+    world.kill().await;
+    assert!(!world.slack.message(CHANNEL, &card.ts).unwrap().elements().is_empty());
+    world.serve().await;
+    world.says(CHANNEL, &card.ts, "Answered: a").await;
+    world.all_done(SOON).await;
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let canary = World::new(Mode::Http).await;
+    let world = World::new(Mode::Http).await;
+    world.slack.faults().next(POST, FaultKind::Redirect(format!("{}/chat.postMessage", canary.slack.api_url())), 1);
+    let before = canary.slack.calls().len();
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(canary.slack.calls().len(), before, "no token goes where Slack's answer points");
+}
+
+#[tokio::test]
+async fn posts_keep_their_pace_in_each_channel() {
+    let groups = format!(
+        "[groups.a]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = \"anyone\" }}]\n\
+         [groups.b]\nroutes = [{{ channel = \"slack\", chat = \"C0RESEARCH\", responders = \"anyone\" }}]\n"
+    );
+    let mut make = Make::new(Mode::Http).groups(&groups).sim(|sim| sim.pace = Duration::from_millis(400));
+    make.slack = make.slack.replace("0s", "400ms");
+    let world = make.start().await;
+    for n in 0..5 {
+        world.ask("a", &format!("a{n}"), choice(&format!("A{n}?"), &["x"]));
+        world.ask("b", &format!("b{n}"), choice(&format!("B{n}?"), &["x"]));
+    }
+    let all = || (world.live(CHANNEL).len() == 5 && world.live("C0RESEARCH").len() == 5).then_some(());
+    world.slack.wait_for(SOON, all).await.expect("all are up");
+    let calls = world.slack.calls();
+    assert!(calls.iter().all(|call| call.retry_after.is_none()), "never too early");
+    let first = calls.iter().find(|call| call.method == POST).unwrap().at;
+    let last = calls.iter().rfind(|call| call.method == POST).unwrap().at;
+    assert!((last - first).as_millis() < 2_600, "channels do not wait for each other: {:?}", last - first);
+}
+
+#[tokio::test]
+async fn sockets_come_and_go_without_a_hot_loop() {
+    let world = World::new(Mode::Socket).await;
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    for how in [Goodbye::Refresh, Goodbye::Abrupt] {
+        world.slack.disconnect(how);
+        world.slack.wait_for(SOON, || (world.slack.sockets() == 0).then_some(())).await.expect("gone");
+        world.slack.wait_for(SOON, || (world.slack.sockets() == 1).then_some(())).await.expect("came back");
+    }
+    let began = world.slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
+    for _ in 0..20 {
+        world.slack.disconnect(Goodbye::Abrupt);
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    let opened = world.slack.calls().iter().filter(|call| call.method == "apps.connections.open").count() - began;
+    assert!(opened <= 3, "{opened} connections in 3 s of flapping");
+    world
+        .slack
+        .wait_for(Duration::from_secs(30), || (world.slack.sockets() == 1).then_some(()))
+        .await
+        .expect("came back");
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("research", "r1", SOON).await;
+}
+
+#[tokio::test]
+async fn a_wrong_app_token_is_said_to_the_operator() {
+    let mut make = Make::new(Mode::Socket);
+    make.slack = make.slack.replace("xapp-askd-sim", "xapp-wrong");
+    make.waits = false;
+    let world = make.start().await;
+    crate::slack_world::until("the operator to be told", SOON, || {
+        world.log().contains("cannot connect to Slack").then_some(())
+    })
+    .await;
+    assert!(world.log().contains("invalid_auth"));
+    assert!(!world.log().contains("xapp-wrong"), "no token in the log");
+}
+
+/// `asks` asks in four channels while 30 % of the calls go wrong in every way there is.
+async fn everything_goes_wrong(asks: usize) {
+    let chats = ["C0AGENTS", "C0RESEARCH", "C0THREE", "C0FOUR", "C0FIVE", "C0SIX", "C0SEVEN", "C0EIGHT"];
+    let groups: String = chats
+        .iter()
+        .enumerate()
+        .map(|(n, chat)| {
+            format!(
+                "[groups.g{n}]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 10000\nmax_retries = 5\n\
+                 routes = [{{ channel = \"slack\", chat = \"{chat}\", responders = [\"{ALICE}\"] }}]\n"
+            )
+        })
+        .collect();
+    let make = Make::new(Mode::Http).groups(&groups).sim(|sim| {
+        let like = sim.channels[0].clone();
+        sim.channels
+            .extend(chats[2..].iter().map(|chat| askd::sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
+    });
+    let world = make.start().await;
+    let kinds = [
+        (FaultKind::RateLimited(1), 6),
+        (FaultKind::Status(500), 3),
+        (FaultKind::Status(503), 3),
+        (FaultKind::ResetBefore, 4),
+        (FaultKind::ResetAfter, 6),
+        (FaultKind::Truncate, 4),
+        (FaultKind::Error("service_unavailable".into()), 2),
+        (FaultKind::Error("internal_error".into()), 1),
+        (FaultKind::Stall(Duration::from_secs(35)), 1),
+    ];
+    for (kind, percent) in kinds {
+        world.slack.faults().push(Fault { method: "*".into(), kind, times: Times::Percent(percent) });
+    }
+    for n in 0..asks {
+        let mut ask = choice(&format!("Question {n}?"), &["a", "b"]);
+        ask["timeoutMs"] = json!(600_000);
+        world.ask(&format!("g{}", n % chats.len()), &format!("r{n}"), ask);
+    }
+    let most = Duration::from_secs(120 + asks as u64);
+    let people = async {
+        loop {
+            for chat in chats {
+                for card in world.live(chat) {
+                    // A person clicks once in a while; twice is nobody's concern.
+                    let _sent = world.slack.act(ALICE, &at(chat, &card.ts), Act::Click).await;
+                }
+            }
+            let left =
+                (0..asks).filter(|n| !world.answered(&format!("g{}", n % chats.len()), &format!("r{n}"))).count();
+            if left == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(most, people).await.expect("every ask ends");
+    world.all_done(most).await;
+    let mut cards: HashMap<String, usize> = HashMap::new();
+    for chat in chats {
+        for message in world.slack.messages(chat) {
+            assert!(message.elements().is_empty(), "a card is left open: {}", message.visible_text());
+            let ask = message.metadata.as_ref().and_then(|metadata| metadata["event_payload"]["ask"].as_str()).unwrap();
+            *cards.entry(ask.to_owned()).or_default() += 1;
+        }
+    }
+    let (shown, twice) = (cards.len(), cards.values().filter(|count| **count > 1).count());
+    let early = too_early(&world.slack.calls());
+    assert!(early.is_empty(), "{} calls before a Retry-After had passed: {:?}", early.len(), early.first());
+    assert_eq!(twice, 0, "no ask had two cards");
+    let undelivered = asks - shown;
+    assert!(undelivered * 100 <= asks, "{undelivered} of {asks} could not be shown");
+}
+
+fn at(channel: &str, ts: &str) -> askd::sim::slack::At {
+    askd::sim::slack::At { channel: channel.into(), ts: ts.into(), block_id: None, action_id: "pick:0:0".into() }
+}
+
+#[tokio::test]
+async fn of_a_hundred_asks_with_every_third_call_failing_all_end_closed() {
+    everything_goes_wrong(100).await;
+}
+
+#[tokio::test]
+#[ignore = "a long gate: the same with 1,000 asks"]
+async fn of_a_thousand_asks_with_every_third_call_failing_all_end_closed() {
+    everything_goes_wrong(1000).await;
+}

@@ -1,0 +1,172 @@
+//! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
+
+use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
+use askd::sim::slack::{Act, FaultKind};
+use serde_json::{Value, json};
+
+fn form() -> Value {
+    json!({"title": "Release", "questions": [
+        {"question": "Which framework?", "options": [{"label": "React", "description": "as before"}, "Vue"]},
+        {"question": "Which targets?", "type": "multi-select", "options": ["staging", "prod EU", "prod US"]},
+        {"question": "Mail the customers?", "type": "confirm"},
+        {"question": "Why now?"},
+        {"question": "Anything else?", "required": false},
+    ]})
+}
+
+fn chosen(values: &[&str]) -> Act {
+    Act::Choose(values.iter().map(ToString::to_string).collect())
+}
+
+fn typed(text: &str) -> Act {
+    Act::Type(text.to_owned())
+}
+
+#[tokio::test]
+async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let world = World::new(mode).await;
+        world.ask("research", "r1", form());
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        let before = world.store();
+        let half = [("choice:0", chosen(&["0"])), ("text:3", typed("because"))];
+        let delivery = world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.expect("sent");
+        assert!(delivery.acknowledged);
+        let note = world.told(ALICE, "Still missing").await;
+        assert!(note.text.contains("Which targets?") && note.text.contains("Mail the customers?"), "{}", note.text);
+        assert!(!note.text.contains("Why now?") && !note.text.contains("Anything else?"), "{}", note.text);
+        assert_eq!(world.store(), before, "nothing was changed");
+        assert_eq!(world.slack.message(CHANNEL, &card.ts).expect("there").edits, 0, "what was typed is not lost");
+        let rest = [("choice:1", chosen(&["0", "2"])), ("text:1", typed("the lab")), ("choice:2", chosen(&["1"]))];
+        world.slack.submit(CHANNEL, &card.ts, &rest, "submit", ALICE).await.expect("sent");
+        let response = world.response("research", "r1", SOON).await;
+        assert_eq!(
+            response["result"]["answers"],
+            json!({"Which framework?": "React", "Which targets?": ["staging", "prod US", "the lab"],
+                "Mail the customers?": "No", "Why now?": "because"})
+        );
+        world.says(CHANNEL, &card.ts, "Answered: React; staging, prod US, the lab; No; because by").await;
+    }
+}
+
+#[tokio::test]
+async fn other_and_skip_are_answers() {
+    let world = World::new(Mode::Http).await;
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "submit", ALICE).await.expect("sent");
+    world.told(ALICE, "Still missing").await;
+    world.slack.submit(CHANNEL, &card.ts, &[("text:0", typed(" mine "))], "submit", ALICE).await.expect("sent");
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"Which?": "mine"}));
+
+    let optional = json!({"questions": [{"question": "Which?", "options": ["c"], "required": false}]});
+    world.ask("research", "r2", optional);
+    let card =
+        world.slack.wait_for(SOON, || world.live(CHANNEL).into_iter().find(|live| live.ts != card.ts)).await.unwrap();
+    world.slack.click(CHANNEL, &card.ts, "skip", BOB).await.expect("sent");
+    let response = world.response("research", "r2", SOON).await;
+    assert_eq!((&response["result"]["status"], &response["result"]["answers"]), (&json!("answered"), &json!({})));
+    world.says(CHANNEL, &card.ts, "Answered: (skipped) by").await;
+}
+
+#[tokio::test]
+async fn a_choice_in_a_form_can_be_taken_back_for_a_text() {
+    let world = World::new(Mode::Http).await;
+    let two = json!({"questions": [{"question": "One?", "options": ["a", "b"]}, {"question": "Two?", "options": ["c"], "required": false}]});
+    world.ask("research", "r1", two);
+    let card = world.card(CHANNEL).await;
+    let both = [("choice:0", chosen(&["1"])), ("text:0", typed("mine"))];
+    world.slack.submit(CHANNEL, &card.ts, &both, "submit", ALICE).await.expect("sent");
+    world.told(ALICE, "not both").await;
+    let other = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["skip"]))];
+    world.slack.submit(CHANNEL, &card.ts, &other, "submit", ALICE).await.expect("sent");
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"One?": "mine"}));
+}
+
+#[tokio::test]
+async fn in_the_thread_a_label_a_number_or_a_text_answers() {
+    for (mode, said, answer) in
+        [(Mode::Http, "Vue", "Vue"), (Mode::Socket, " 2. ", "Vue"), (Mode::Http, "a &amp; <b>", "a & <b>")]
+    {
+        let world = World::new(mode).await;
+        let as_typed = said.replace("&amp;", "&");
+        let asked = if answer == "Vue" {
+            choice("Which?", &["React", "Vue"])
+        } else {
+            json!({"questions": [{"question": "Why?"}]})
+        };
+        world.ask("research", "r1", asked);
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        if answer == "Vue" {
+            world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
+            let hint = world.told(ALICE, "not one of the answers").await;
+            assert!(hint.text.contains("React") && hint.thread_ts.as_deref() == Some(&card.ts), "{}", hint.text);
+        }
+        world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, &as_typed).unwrap();
+        let response = world.response("research", "r1", SOON).await;
+        let values: Vec<&Value> = response["result"]["answers"].as_object().unwrap().values().collect();
+        assert_eq!(values, [&json!(answer)]);
+        assert_eq!(response["result"]["answered_by"]["id"], ALICE);
+        world.says(CHANNEL, &card.ts, "Answered:").await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_in_a_thread_or_channel_is_left_alone() {
+    let world = World::new(Mode::Http).await;
+    world.ask("research", "r1", form());
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    world.slack.say(CHANNEL, ALICE, "React").unwrap();
+    let elsewhere = world.slack.say(CHANNEL, BOB, "another thread").unwrap();
+    world.slack.reply_in_thread(CHANNEL, &elsewhere.ts, BOB, "React").unwrap();
+    world.slack.reply_in_thread(CHANNEL, &card.ts, crate::slack_world::STRANGER, "what do you think?").unwrap();
+    world.slack.reply_in_thread(CHANNEL, &card.ts, BOB, "React").unwrap();
+    world.told(BOB, "several questions").await;
+    assert!(world.slack.ephemerals(crate::slack_world::STRANGER).is_empty(), "people may talk about it");
+    assert_eq!(world.slack.ephemerals(BOB).len(), 1);
+    assert!(world.slack.ephemerals(ALICE).is_empty());
+    assert!(!world.answered("research", "r1"));
+}
+
+/// Everything at its limit.
+fn longest() -> Value {
+    let fill = |start: String, most: usize| start.clone() + &"word ".repeat(most / 5 + 1)[..most - start.len()];
+    let questions: Vec<Value> = (0..10)
+        .map(|n| {
+            let options: Vec<Value> = (0..10)
+                .map(
+                    |c| json!({"label": fill(format!("{c} "), 75).trim_end(), "description": fill(String::new(), 300)}),
+                )
+                .collect();
+            json!({"question": fill(format!("{n} "), 3000), "header": fill(String::new(), 30), "options": options,
+                "type": if n % 2 == 0 { "select" } else { "multi-select" }, "required": n == 0})
+        })
+        .collect();
+    json!({"title": fill(String::new(), 100), "context": fill(String::new(), 3000), "questions": questions})
+}
+
+#[tokio::test]
+async fn ten_questions_at_their_limits_are_asked_and_answered() {
+    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = std::time::Duration::from_millis(100));
+    make.slack = make.slack.replace("0s", "100ms");
+    let world = make.start().await;
+    world.slack.faults().next("chat.postMessage", FaultKind::RateLimited(1), 1);
+    world.slack.faults().next("chat.postMessage", FaultKind::ResetAfter, 1);
+    world.ask("research", "r1", longest());
+    let card = world.card(CHANNEL).await;
+    let all = world.slack.messages(CHANNEL);
+    assert!(all.len() > 5 && all.last().unwrap().ts == card.ts, "the texts first, then the form: {}", all.len());
+    let shown = all.iter().map(askd::sim::slack::Message::visible_text).collect::<String>();
+    assert_eq!(shown.matches("· part 2 of").count(), 1, "a text whose reply was lost is not posted again");
+    assert!(shown.contains("part 1 of") && shown.contains("10. 9 word"));
+    let fill = [("choice:0", chosen(&["9"])), ("choice:1", chosen(&["0", "9"]))];
+    world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
+    let response = world.response("research", "r1", SOON).await;
+    assert_eq!(response["result"]["answers"].as_object().map(serde_json::Map::len), Some(2), "{response}");
+    let closed = world.says(CHANNEL, &card.ts, "Answered:").await;
+    assert!(closed.elements().is_empty());
+    world.all_done(SOON).await;
+}

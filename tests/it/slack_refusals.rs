@@ -1,0 +1,250 @@
+//! What is refused changes nothing, and whoever can be told is told why, privately.
+
+use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client};
+use askd::sim::slack::{Raw, RawAnswer, Slack};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+async fn asked(mode: Mode) -> (World, askd::sim::slack::Message) {
+    let world = World::new(mode).await;
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    settled_down(&world, &card.ts).await;
+    (world, card)
+}
+
+/// Waits until the card is stored, so that the store can be compared.
+async fn settled_down(world: &World, ts: &str) {
+    world.stored(ts).await;
+}
+
+fn click(world: &World, ts: &str, user: &str) -> Value {
+    world.slack.payload_of_click(CHANNEL, ts, "pick:0:0", user).expect("a payload")
+}
+
+async fn send(slack: &Slack, raw: Raw) -> RawAnswer {
+    slack.send_raw(raw).await
+}
+
+#[tokio::test]
+async fn what_is_not_signed_by_slack_now_gets_nowhere() {
+    let (world, card) = asked(Mode::Http).await;
+    let before = world.store();
+    let url = format!("{}/slack/interactions", world.url);
+    let honest = Raw::interaction(&world.slack, &url, &click(&world, &card.ts, ALICE));
+    let mut flipped = honest.clone();
+    *flipped.body.last_mut().unwrap() ^= 1;
+    let signed = askd::sim::slack::sign(&world.slack.config().signing_secret, 1, &honest.body);
+    for (what, raw) in [
+        ("another secret", Raw { secret: Some("another".into()), ..honest.clone() }),
+        ("no signature", Raw { secret: None, ..honest.clone() }),
+        ("nonsense", Raw { signature: Some("v0=00".into()), ..honest.clone() }),
+        ("another version", Raw { signature: Some(signed.replace("v0=", "v1=")), ..honest.clone() }),
+        ("a changed body", Raw { signature: Some(signed.clone()), ..flipped }),
+        ("too old", Raw { skew: -301, ..honest.clone() }),
+        ("from the future", Raw { skew: 302, ..honest.clone() }),
+    ] {
+        assert_eq!(send(&world.slack, raw.clone()).await.status, Some(401), "{what}");
+        let events = Raw { url: format!("{}/slack/events", world.url), ..raw };
+        assert_eq!(send(&world.slack, events).await.status, Some(401), "{what}, as an event");
+    }
+    assert_eq!(world.store(), before);
+    assert!(world.slack.ephemerals(ALICE).is_empty());
+    let got = client().get(&url).send().await.unwrap().status();
+    assert_eq!(got.as_u16(), 405);
+    assert_eq!(send(&world.slack, honest).await, RawAnswer { status: Some(200), body: String::new() });
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_stopped_before_it_is_kept() {
+    let (world, _) = asked(Mode::Http).await;
+    let before = world.store();
+    let pid = world.pid();
+    let url = format!("{}/slack/interactions", world.url);
+    let large = Raw::new(&world.slack, &url, "application/x-www-form-urlencoded", vec![b'x'; 64 << 20]);
+    let memory = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        peak.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let at_first = memory();
+    for chunks in [None, Some(64 * 1024)] {
+        let status = send(&world.slack, Raw { chunks, ..large.clone() }).await.status;
+        assert!(matches!(status, Some(413) | None), "{status:?}: refused, or cut off while it was sent");
+    }
+    assert!(memory() < at_first + 16 * 1024, "{} KiB at first, {} KiB at most", at_first, memory());
+    assert_eq!(world.store(), before);
+}
+
+#[tokio::test]
+async fn strangers_other_teams_and_other_channels_are_told_and_change_nothing() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let (world, card) = asked(mode).await;
+        let before = world.store();
+        world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+        let note = world.told(STRANGER, "your id, U0STRANGER").await;
+        assert!(note.text.contains("responders"), "{}", note.text);
+        let forged: [(&str, fn(&mut Value)); 5] = [
+            ("workspace", |payload| payload["team"]["id"] = json!("T0OTHER")),
+            ("not asked in this channel", |payload| payload["container"]["channel_id"] = json!("C0RESEARCH")),
+            ("Choose from", |payload| {
+                payload["actions"][0]["value"] = json!("7");
+                payload["actions"][0]["action_id"] = json!("pick:0:7");
+            }),
+            ("Choose from", |payload| payload["actions"][0]["value"] = json!("Vue")),
+            ("not known here", |payload| {
+                let other =
+                    payload["actions"][0]["block_id"].as_str().unwrap().replace(|c: char| c.is_ascii_digit(), "0");
+                payload["actions"][0]["block_id"] = json!(other.replace("q0:0", "q0:1"));
+            }),
+        ];
+        for (told, forge) in forged {
+            let mut payload = click(&world, &card.ts, BOB);
+            forge(&mut payload);
+            deliver(&world, mode, &payload).await;
+            world.told(BOB, told).await;
+            assert_eq!(world.store(), before, "{told}");
+        }
+        assert!(world.log().contains("Answer for unknown question"));
+        assert!(!world.answered("research", "r1"));
+    }
+}
+
+async fn deliver(world: &World, mode: Mode, payload: &Value) {
+    if mode == Mode::Socket {
+        assert!(world.slack.send_over_socket(payload).await, "acknowledged: {payload}");
+    } else {
+        let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url), payload);
+        assert_eq!(send(&world.slack, raw).await.status, Some(200), "{payload}");
+    }
+}
+
+#[tokio::test]
+async fn a_button_of_another_ask_answers_neither() {
+    let (world, first) = asked(Mode::Http).await;
+    world.ask("research", "r2", choice("Other?", &["c", "d"]));
+    let second =
+        world.slack.wait_for(SOON, || world.live(CHANNEL).into_iter().find(|live| live.ts != first.ts)).await.unwrap();
+    settled_down(&world, &second.ts).await;
+    let before = world.store();
+    let mut payload = click(&world, &first.ts, ALICE);
+    payload["actions"] = click(&world, &second.ts, ALICE)["actions"].clone();
+    deliver(&world, Mode::Http, &payload).await;
+    world.told(ALICE, "not known here").await;
+    assert_eq!(world.store(), before);
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_taken_and_ignored() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let (world, card) = asked(mode).await;
+        let before = world.store();
+        let mut odd = click(&world, &card.ts, ALICE);
+        odd["actions"] = json!([]);
+        for payload in [
+            json!({"type": "workflow_step_edit"}),
+            json!({"type": "view_submission", "view": {}, "user": {"id": ALICE}}),
+            json!({"type": 7}),
+            json!([]),
+            json!({"type": "block_actions"}),
+            odd,
+        ] {
+            deliver(&world, mode, &payload).await;
+        }
+        if mode == Mode::Http {
+            let url = format!("{}/slack/interactions", world.url);
+            for body in ["", "payload=", "payload={", "x=y", "\u{0}"] {
+                let raw = Raw::new(&world.slack, &url, "application/x-www-form-urlencoded", body.as_bytes().to_vec());
+                assert_eq!(send(&world.slack, raw).await.status, Some(200), "{body:?}");
+            }
+        }
+        assert_eq!(world.store(), before);
+        world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+        world.response("research", "r1", SOON).await;
+    }
+}
+
+#[tokio::test]
+async fn an_org_wide_install_is_judged_by_the_user_s_team() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let mut make = Make::new(mode).sim(|sim| sim.enterprise_install = Some("E0ASKD".into()));
+        make.groups = make.groups.replace("\"U0BOB\"", "\"U0BOB\", \"U0STRANGER\"");
+        make.slack += "team_ids = [\"T0ASKD\"]\n";
+        let world = make.start().await;
+        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        settled_down(&world, &card.ts).await;
+        let before = world.store();
+        world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+        world.told(STRANGER, "workspace").await;
+        assert_eq!(world.store(), before, "of another team, though named");
+        let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        assert!(delivery.payload["team"].is_null());
+        assert_eq!(world.response("research", "r1", SOON).await["result"]["answered_by"]["id"], ALICE);
+    }
+}
+
+#[tokio::test]
+async fn with_anyone_that_is_anyone_of_the_team() {
+    let groups =
+        format!("[defaults]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = \"anyone\" }}]\n");
+    let world = Make::new(Mode::Http).groups(&groups).start().await;
+    world.ask("new", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+    world.told(STRANGER, "workspace").await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", BOB).await.expect("sent");
+    assert_eq!(world.response("new", "r1", SOON).await["result"]["answered_by"]["id"], BOB);
+}
+
+#[tokio::test]
+async fn late_clicks_are_told_what_happened_and_copies_are_not() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let (world, card) = asked(mode).await;
+        let (mine, late) = (click(&world, &card.ts, ALICE), click(&world, &card.ts, BOB));
+        deliver(&world, mode, &mine).await;
+        world.response("research", "r1", SOON).await;
+        world.says(CHANNEL, &card.ts, "Answered: a").await;
+        world.all_done(SOON).await;
+        let before = world.store();
+        for _ in 0..10 {
+            deliver(&world, mode, &mine).await;
+        }
+        deliver(&world, mode, &late).await;
+        let note = world.told(BOB, "answered already").await;
+        assert!(note.text.contains("Answered: a, by alice (slack)"), "{}", note.text);
+        assert!(world.slack.ephemerals(ALICE).is_empty(), "a copy is no late answer");
+        assert_eq!(world.store(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_click_that_was_lost_works_the_second_time() {
+    let (world, card) = asked(Mode::Http).await;
+    world.slack.faults().next(askd::sim::slack::INTERACTIONS, askd::sim::slack::FaultKind::Lost, 1);
+    assert!(!world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent").acknowledged);
+    world.slack.faults().next(askd::sim::slack::INTERACTIONS, askd::sim::slack::FaultKind::Duplicate, 1);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("research", "r1", SOON).await;
+    world.says(CHANNEL, &card.ts, "Answered: a").await;
+    assert!(world.slack.ephemerals(ALICE).is_empty());
+}
+
+#[tokio::test]
+async fn webhooks_alone_can_be_published() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut make = Make::new(Mode::Http);
+    make.http = format!("webhook_listen = \"127.0.0.1:{port}\"\n");
+    make.webhooks = Some(format!("http://127.0.0.1:{port}"));
+    let world = make.start().await;
+    let status = |url: String| async move { client().get(url).send().await.unwrap().status().as_u16() };
+    assert_eq!(status(format!("http://127.0.0.1:{port}/")).await, 404, "no inbox there");
+    assert_eq!(status(format!("http://127.0.0.1:{port}/api/v1/asks")).await, 404);
+    assert_eq!(status(format!("http://127.0.0.1:{port}/healthz")).await, 200);
+    assert_eq!(status(format!("{}/slack/events", world.url)).await, 404, "and no webhooks beside the inbox");
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("research", "r1", Duration::from_secs(5)).await;
+}

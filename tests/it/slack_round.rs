@@ -1,0 +1,136 @@
+//! The round trip in both modes: asked, posted, clicked, stored, answered, closed; and the other ways an ask ends.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
+use serde_json::json;
+use std::time::Duration;
+
+const BOTH: [Mode; 2] = [Mode::Http, Mode::Socket];
+
+#[tokio::test]
+async fn a_click_answers_and_the_card_says_so() {
+    for mode in BOTH {
+        let world = World::new(mode).await;
+        world.ask("research", "r1", choice("Which framework?", &["React", "Vue"]));
+        let card = world.card(CHANNEL).await;
+        assert!(card.text.contains("research asks: Which framework?"), "{}", card.text);
+        let shown = card.visible_text();
+        assert!(shown.contains("*research* asks") && shown.contains("Which framework?"), "{shown}");
+        let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        assert!(delivery.acknowledged && delivery.took < Duration::from_secs(3), "{delivery:?}");
+        assert_eq!((delivery.socket, delivery.answer.as_str()), (mode == Mode::Socket, ""));
+        let response = world.response("research", "r1", SOON).await;
+        let result = &response["result"];
+        assert_eq!(result["answers"], json!({"Which framework?": "React"}));
+        assert_eq!(result["answered_by"], json!({"channel": "slack", "id": ALICE, "name": "alice"}));
+        assert_eq!((&result["status"], &result["renderConfirmed"]), (&json!("answered"), &json!(true)));
+        let closed = world.says(CHANNEL, &card.ts, "Answered: React by <@U0ALICE>").await;
+        assert_eq!(closed.text, "Answered: React by alice");
+        assert!(closed.elements().is_empty() && closed.visible_text().contains("Which framework?"));
+        world.all_done(SOON).await;
+        assert_eq!(world.slack.messages(CHANNEL).len(), 1, "one card, nothing else");
+    }
+}
+
+#[tokio::test]
+async fn it_is_stored_before_it_is_acknowledged() {
+    let world = World::new(Mode::Http).await;
+    world.ask("research", "r1", choice("Now?", &["yes", "no"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
+    let stored: String = world.store().into_values().collect();
+    assert!(stored.contains("\"answered\""), "settled on disk when the click returns");
+}
+
+#[tokio::test]
+async fn a_restart_between_post_and_click_changes_nothing() {
+    for mode in BOTH {
+        let mut world = World::new(mode).await;
+        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        world.kill().await;
+        let lost = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+        assert!(!lost.acknowledged, "nobody listens");
+        world.serve().await;
+        if mode == Mode::Socket {
+            world.slack.wait_for(SOON, || (world.slack.sockets() > 0).then_some(())).await.expect("a socket");
+        }
+        let second = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+        assert!(second.acknowledged);
+        let response = world.response("research", "r1", SOON).await;
+        assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
+        world.says(CHANNEL, &card.ts, "Answered: b by").await;
+        assert_eq!(world.slack.messages(CHANNEL).len(), 1, "no second card");
+    }
+}
+
+#[tokio::test]
+async fn the_other_ends_are_said_on_the_card_too() {
+    let world = World::new(Mode::Http).await;
+    world.ask("research", "r1", choice("First?", &["a", "b"]));
+    let first = world.card(CHANNEL).await;
+    world.withdraw("research", "r1");
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["reason"], "system");
+    world.says(CHANNEL, &first.ts, "Cancelled").await;
+
+    world.ask("research", "r2", choice("Second?", &["a", "b"]));
+    let second = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &second.ts, "dismiss", ALICE).await.expect("sent");
+    let response = world.response("research", "r2", SOON).await;
+    assert_eq!(response["error"], "ask_user cancelled: the user dismissed the question.");
+    world.says(CHANNEL, &second.ts, "Cancelled by <@U0ALICE>").await;
+
+    let mut third = choice("Third?", &["a", "b"]);
+    third["timeoutMs"] = json!(10_000);
+    world.ask("research", "r3", third);
+    let third = world.card(CHANNEL).await;
+    assert_eq!(world.response("research", "r3", Duration::from_secs(16)).await["result"]["status"], "timeout");
+    let closed = world.says(CHANNEL, &third.ts, "Timed out").await;
+    assert!(closed.elements().is_empty());
+    world.slack.wait_for(SOON, || world.live(CHANNEL).is_empty().then_some(())).await.expect("no card is left open");
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_told_at_once_with_what_to_mend() {
+    for (chat, token, error, mend) in [
+        ("C0UNINVITED", "xoxb-askd-sim", "not_in_channel", "invite the bot with /invite @askd"),
+        ("C0NOWHERE", "xoxb-askd-sim", "channel_not_found", "check the route's chat"),
+        ("C0ARCHIVED", "xoxb-askd-sim", "is_archived", "unarchive"),
+        (CHANNEL, "xoxb-wrong", "invalid_auth", "Bot User OAuth Token"),
+        (CHANNEL, "xoxb-poor", "missing_scope", "the app lacks chat:write"),
+    ] {
+        let mut make = Make::new(Mode::Http).sim(|sim| {
+            let poor = askd::sim::slack::Token { secret: "xoxb-poor".into(), scopes: vec!["users:read".into()] };
+            sim.bot_tokens.push(poor);
+        });
+        make.slack = make.slack.replace("xoxb-askd-sim", token);
+        make.groups = make.groups.replace(CHANNEL, chat);
+        let world = make.start().await;
+        world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+        let response = world.response("research", "r1", Duration::from_secs(5)).await;
+        let said = response["error"].as_str().unwrap_or_default();
+        assert!(
+            said.starts_with("Could not be shown: slack: ") && said.contains(error) && said.contains(mend),
+            "{said}"
+        );
+        assert_eq!(response["result"]["status"], "undeliverable");
+        assert!(world.log().contains(mend), "the operator reads it too");
+        let posts = world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").count();
+        assert_eq!(posts, 1, "no retries for what cannot succeed");
+    }
+}
+
+#[tokio::test]
+async fn what_slack_refuses_goes_to_the_next_route() {
+    let groups = format!(
+        "[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"C0UNINVITED\", responders = [\"{ALICE}\"] }}, \
+         {{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}]\n"
+    );
+    let world = Make::new(Mode::Http).groups(&groups).start().await;
+    world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+}

@@ -1,0 +1,300 @@
+//! A world for the stories about Slack: the real `askd serve` in a folder of its own, and the stand-in of Slack in this process.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use askd::sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+pub(crate) const CHANNEL: &str = "C0AGENTS";
+pub(crate) const ALICE: &str = "U0ALICE";
+pub(crate) const BOB: &str = "U0BOB";
+pub(crate) const STRANGER: &str = "U0STRANGER";
+/// How long anything may take that should take no time.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// How the daemon is told what people do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Http,
+    Socket,
+}
+
+/// A daemon, its folder, and its Slack.
+pub(crate) struct World {
+    pub(crate) slack: Slack,
+    pub(crate) folder: TempDir,
+    pub(crate) url: String,
+    child: Option<Child>,
+}
+
+/// What a world is made of.
+pub(crate) struct Make {
+    pub(crate) mode: Mode,
+    /// Of the stand-in.
+    pub(crate) sim: Config,
+    /// Instead of the usual `[slack]` keys.
+    pub(crate) slack: String,
+    /// `[groups.*]` and whatever else.
+    pub(crate) groups: String,
+    /// More keys of `[http]`.
+    pub(crate) http: String,
+    /// Where the webhooks are, if not beside the inbox.
+    pub(crate) webhooks: Option<String>,
+    /// Whether to wait until people's doings come in.
+    pub(crate) waits: bool,
+}
+
+impl Make {
+    /// One group, `research`, whose only route is a channel in which alice and bob may answer; no pace.
+    pub(crate) fn new(mode: Mode) -> Self {
+        let sim = Config { pace: Duration::ZERO, ..Config::default() };
+        let groups = format!(
+            "[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\", \"{BOB}\"] }}]\n"
+        );
+        let door = match mode {
+            Mode::Http => format!("signing_secret = \"{SIGNING_SECRET}\"\n"),
+            Mode::Socket => format!("app_token = \"{APP_TOKEN}\"\n"),
+        };
+        let slack = format!("bot_token = \"{BOT_TOKEN}\"\n{door}pace = \"0s\"\n");
+        Self { mode, sim, slack, groups, http: String::new(), webhooks: None, waits: true }
+    }
+
+    pub(crate) fn sim(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.sim);
+        self
+    }
+
+    pub(crate) fn groups(mut self, groups: &str) -> Self {
+        groups.clone_into(&mut self.groups);
+        self
+    }
+
+    pub(crate) async fn start(self) -> World {
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let url = format!("http://127.0.0.1:{port}");
+        let mut sim = self.sim;
+        let webhooks = self.webhooks.unwrap_or_else(|| url.clone());
+        sim.interactivity_url = Some(format!("{webhooks}/slack/interactions"));
+        let slack = Slack::start(sim).await.expect("a stand-in");
+        let config = format!(
+            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n{}[slack]\napi_url = \"{}\"\n{}\n{}",
+            folder.path().join("data").display(),
+            self.http,
+            slack.api_url(),
+            self.slack,
+            self.groups
+        );
+        write(&folder.path().join("askd.toml"), config.as_bytes());
+        let mut world = World { slack, folder, url, child: None };
+        world.serve().await;
+        if !self.waits {
+            return world;
+        }
+        if self.mode == Mode::Http {
+            let events = format!("{webhooks}/slack/events");
+            world.slack.set_events_url(&events).await.expect("the challenge is echoed");
+        } else {
+            world.slack.wait_for(SOON, || (world.slack.sockets() > 0).then_some(())).await.expect("a socket");
+        }
+        world
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's own files need no care")]
+fn write(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).expect("written");
+}
+
+/// Waits until `look` finds something.
+pub(crate) async fn until<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < at_most, "waited {at_most:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+impl World {
+    pub(crate) async fn new(mode: Mode) -> Self {
+        Make::new(mode).start().await
+    }
+
+    /// Starts the daemon (again).
+    pub(crate) async fn serve(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).expect("a log");
+        let child = Command::new(env!("CARGO_BIN_EXE_askd"))
+            .args(["serve", "--config"])
+            .arg(self.path("askd.toml"))
+            .env("RUST_LOG", "info,askd=debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("askd starts");
+        self.child = Some(child);
+        let began = Instant::now();
+        let client = client();
+        loop {
+            let ready = client.get(format!("{}/readyz", self.url)).send().await;
+            if ready.is_ok_and(|response| response.status().is_success()) {
+                return;
+            }
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            assert!(ended.is_none() && began.elapsed() < SOON, "askd does not get ready: {ended:?}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("it runs")
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill(&mut self) {
+        self.child.take().expect("it runs").kill().await.expect("killed");
+    }
+
+    /// SIGTERM, and how it ended.
+    pub(crate) async fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("it runs");
+        let pid =
+            rustix::process::Pid::from_raw(i32::try_from(child.id().expect("it runs")).expect("a pid")).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told to stop");
+        tokio::time::timeout(SOON, child.wait()).await.expect("it stops").expect("it stops").code()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("data/state")
+    }
+
+    /// What the daemon logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Writes a request as an agent would.
+    pub(crate) fn ask(&self, group: &str, request_id: &str, mut request: Value) {
+        let tasks = self.path("data/ipc").join(group).join("tasks");
+        std::fs::create_dir_all(&tasks).expect("a folder");
+        request["type"] = json!("ask_user:ask");
+        request["request_id"] = json!(request_id);
+        let temporary = tasks.join(format!(".{request_id}.tmp"));
+        write(&temporary, request.to_string().as_bytes());
+        std::fs::rename(temporary, tasks.join(format!("{request_id}.json"))).expect("renamed");
+    }
+
+    /// Withdraws a request as an agent would.
+    pub(crate) fn withdraw(&self, group: &str, request_id: &str) {
+        let tasks = self.path("data/ipc").join(group).join("tasks");
+        let temporary = tasks.join(".cancel.tmp");
+        write(&temporary, json!({"type": "ask_user:cancel", "request_id": request_id}).to_string().as_bytes());
+        std::fs::rename(temporary, tasks.join(format!("cancel-{request_id}.json"))).expect("renamed");
+    }
+
+    /// The response to a request.
+    pub(crate) async fn response(&self, group: &str, request_id: &str, at_most: Duration) -> Value {
+        let path = self.path("data/ipc").join(group).join(format!("responses/{request_id}.json"));
+        let text =
+            until(&format!("the response to {request_id}\n{}", self.log()), at_most, || std::fs::read(&path).ok())
+                .await;
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    /// Whether a request has a response.
+    pub(crate) fn answered(&self, group: &str, request_id: &str) -> bool {
+        self.path("data/ipc").join(group).join(format!("responses/{request_id}.json")).exists()
+    }
+
+    /// The newest card of a channel that can be used.
+    pub(crate) async fn card(&self, channel: &str) -> Message {
+        let live = || self.live(channel).pop();
+        let card = self.slack.wait_for(SOON, live).await;
+        card.unwrap_or_else(|| panic!("no card\n{}", self.log()))
+    }
+
+    /// Messages of a channel that can still be used.
+    pub(crate) fn live(&self, channel: &str) -> Vec<Message> {
+        self.slack.messages(channel).into_iter().filter(|message| !message.elements().is_empty()).collect()
+    }
+
+    /// Waits until a message says this.
+    pub(crate) async fn says(&self, channel: &str, ts: &str, text: &str) -> Message {
+        let says = || self.slack.message(channel, ts).filter(|message| message.visible_text().contains(text));
+        let found = self.slack.wait_for(SOON, says).await;
+        found.unwrap_or_else(|| {
+            panic!(
+                "it does not say {text:?}: {:?}\n{}",
+                self.slack.message(channel, ts).map(|m| m.visible_text()),
+                self.log()
+            )
+        })
+    }
+
+    /// Waits until this person is told something privately; the newest of what they were told.
+    pub(crate) async fn told(&self, user: &str, text: &str) -> Message {
+        let told = || self.slack.ephemerals(user).into_iter().rfind(|message| message.text.contains(text));
+        let found = self.slack.wait_for(SOON, told).await;
+        found
+            .unwrap_or_else(|| panic!("{user} is not told {text:?}: {:?}\n{}", self.slack.ephemerals(user), self.log()))
+    }
+
+    /// Every file of the asks, byte for byte.
+    pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        for kind in ["pending_questions", "settled"] {
+            let mut folders = vec![self.state().join(kind)];
+            while let Some(folder) = folders.pop() {
+                for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                    let path = entry.path();
+                    if path.is_dir() {
+                        folders.push(path);
+                    } else if path.extension().is_some_and(|extension| extension == "json") {
+                        files.insert(path.clone(), std::fs::read_to_string(path).unwrap_or_default());
+                    }
+                }
+            }
+        }
+        files
+    }
+
+    /// Waits until this is in a file of the asks.
+    pub(crate) async fn stored(&self, text: &str) {
+        let found = || self.store().values().any(|file| file.contains(text)).then_some(());
+        until(&format!("{text} to be stored"), SOON, found).await;
+    }
+
+    /// Waits until nothing is owed to anybody any more.
+    pub(crate) async fn all_done(&self, at_most: Duration) {
+        let pending = || {
+            let files = self.store();
+            files.keys().all(|path| !path.starts_with(self.state().join("pending_questions"))).then_some(())
+        };
+        until("every ask to be done with", at_most, pending).await;
+    }
+}
+
+pub(crate) fn client() -> reqwest::Client {
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().timeout(SOON).build().expect("a client")
+}
+
+/// A single choice.
+pub(crate) fn choice(question: &str, labels: &[&str]) -> Value {
+    json!({"questions": [{"question": question, "options": labels}]})
+}

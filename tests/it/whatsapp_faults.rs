@@ -107,7 +107,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
     assert_eq!(decided.len(), asks, "every ask is decided");
     assert!(decided.values().all(|count| *count == 1), "none is decided twice");
     world.kept_the_pace();
-    println!(
+    eprintln!(
         "{asks} asks to {people} people: {took:?}; {undelivered} undeliverable; {} calls",
         world.sim.calls().len()
     );

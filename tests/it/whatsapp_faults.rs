@@ -55,7 +55,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
         world.ask_as(&format!("p{}", n % people), &format!("r{n}"), select(&format!("Which {n}?"), &["a", "b", "c"]));
     }
     let mut open: HashSet<usize> = (0..asks).collect();
-    let (mut answered, mut asked_back, mut ended) = (HashSet::new(), HashSet::new(), HashMap::new());
+    let (mut said, mut asked_back, mut ended) = (HashMap::new(), HashSet::new(), HashMap::new());
     while !open.is_empty() {
         assert!(started.elapsed() < patience, "{} of {asks} are still open", open.len());
         for n in 0..people {
@@ -71,7 +71,10 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
                 }
                 let Some(rest) = message.text.split("Which ").nth(1) else { continue };
                 let Ok(ask) = rest.split('?').next().unwrap_or_default().parse::<usize>() else { continue };
-                if message.text.contains("Reply with") && answered.insert(ask) {
+                // Whoever hears nothing for a while writes again.
+                let again = said.get(&ask).is_some_and(|at: &Instant| at.elapsed() > Duration::from_secs(45));
+                if message.text.contains("Reply with") && open.contains(&ask) && (again || !said.contains_key(&ask)) {
+                    said.insert(ask, Instant::now());
                     world.sim.person_quotes(&who, &message.id, &(ask % 3 + 1).to_string());
                     world.sim.person_sends(&who, &Sending::Reaction { on: message.id.clone(), emoji: String::new() });
                 }

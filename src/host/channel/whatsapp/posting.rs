@@ -225,7 +225,9 @@ impl Whatsapp {
                         return;
                     }
                 }
-                Sent::Lost | Sent::Refused(_) => return,
+                // Rather twice than not at all: somebody waits for a word.
+                Sent::Lost => {}
+                Sent::Refused(_) => return,
             }
         }
     }

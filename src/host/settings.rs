@@ -837,6 +837,35 @@ mod tests {
     }
 
     #[test]
+    fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
+        let all =
+            "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
+        for (text, key) in [
+            (all.replace("access_token", "#"), "whatsapp.access_token"),
+            (all.replace("app_secret", "#"), "whatsapp.app_secret"),
+            (all.replace("verify_token", "#"), "whatsapp.verify_token"),
+            (all.replace("phone_number_id", "#"), "whatsapp.phone_number_id"),
+            (all.replace("106", "+1 555"), "whatsapp.phone_number_id"),
+            (format!("{all}api_url = \"http://graph.example.com/v25.0\""), "whatsapp.api_url"),
+            (format!("{all}app_secret_file = \"/does/not/exist\""), "whatsapp.app_secret_file"),
+            (format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\" }}]"), "groups.a.routes[0].chat"),
+            (
+                format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"C012\" }}]"),
+                "groups.a.routes[0].chat",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"15551234567\" }]".to_owned(), "groups.a.routes"),
+        ] {
+            assert!(error(&text).contains(key), "{text}: {}", error(&text));
+        }
+        let route = "[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"+1 (555) 123-4567\" }]";
+        let settings = load(&format!("{all}{route}")).unwrap();
+        let route = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+        assert_eq!(route.chat, "15551234567");
+        assert_eq!(route.responders, Responders::Only(vec!["15551234567".to_owned()]), "its own number");
+        assert!(!format!("{settings:?}").contains("hush"), "secrets do not show");
+    }
+
+    #[test]
     fn secrets_do_not_show() {
         let settings = load("[web]\ntoken = \"hush\"").unwrap();
         assert!(!format!("{settings:?}").contains("hush"));

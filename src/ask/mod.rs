@@ -13,8 +13,8 @@ mod time;
 pub mod wording;
 
 pub use lifecycle::{
-    Accepted, Cause, Effect, Event, Fact, Found, Outcome, Phase, Posted, Response, SoFar, Source, Stage, Step, Waiter,
-    Widget,
+    Accepted, Cause, Effect, Event, Fact, Fate, Found, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
+    Step, Waiter, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

@@ -12,6 +12,16 @@ pub enum Reply {
     Whole(Vec<(usize, Given)>),
     /// One question's part of several; the ask settles when every question has been dealt with.
     Part(usize, Given),
+    /// The same, told in a message of a chat: one that was taken already changes nothing, whatever
+    /// has been asked since.
+    Told {
+        /// Which question.
+        index: usize,
+        /// What for it.
+        given: Given,
+        /// The channel's id of the message.
+        message: String,
+    },
     /// The person does not want to answer: ends the whole ask.
     Dismiss,
 }

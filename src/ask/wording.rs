@@ -1,7 +1,7 @@
 //! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
 //! are part of the contract; the rest may be improved here, and only here.
 
-use super::{Answer, Ask, Cause, Outcome, Person, Question, Questions, Refusal, Rejection};
+use super::{Answer, Ask, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection};
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
@@ -136,6 +136,8 @@ pub fn rejection(rejection: &Rejection) -> String {
     }
 }
 
+/// Why a question that waited for a person to write was given up.
+pub const HELD_TOO_LONG: &str = "the person was asked on WhatsApp to write first, and did not";
 /// Above a card that was posted again. *Exact.*
 #[must_use]
 pub fn retry_heading(attempt: u8) -> String {
@@ -336,3 +338,118 @@ impl Ask {
         self.outcome().map(|outcome| closing_line(outcome, &self.content.questions))
     }
 }
+
+/// Heads a question that is sent a second time because the first may have been lost.
+pub const REPEAT: &str = "(repeat)";
+/// The receipt of an answer.
+pub const GOT_IT: &str = "Got it.";
+
+/// Heads one of several questions. *Exact.*
+#[must_use]
+pub fn question_of(number: usize, count: usize) -> String {
+    format!("Question {number} of {count}")
+}
+
+/// Who asks what, in a chat. *Exact.*
+#[must_use]
+pub fn asking(group: Option<&str>, question: &str) -> String {
+    match group {
+        Some(group) => format!("The agent \"{group}\" is asking: {question}"),
+        None => format!("The agent is asking: {question}"),
+    }
+}
+
+/// How a question is answered by a message. *Exact*, but for what can be skipped.
+#[must_use]
+pub fn how_to_reply(question: &Question) -> String {
+    let line = match (question.kind, question.takes_text()) {
+        (Kind::Text, _) => "Reply with your answer.",
+        (Kind::MultiSelect, true) => "Reply with one or more numbers, like 1,3, or type your own answer.",
+        (Kind::MultiSelect, false) => "Reply with one or more numbers, like 1,3.",
+        (Kind::Select | Kind::Confirm, true) => "Reply with a number or type your own answer.",
+        (Kind::Select | Kind::Confirm, false) => "Reply with a number.",
+    };
+    if question.required { line.to_owned() } else { format!("{line} Reply 0 to skip.") }
+}
+
+/// How one of several open asks is meant.
+#[must_use]
+pub fn with_code(code: &str) -> String {
+    format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
+}
+
+/// Asks which of several open asks was meant; each with its code and a few words.
+#[must_use]
+pub fn which_one(open: &[(String, String)]) -> String {
+    let list: Vec<String> = open.iter().map(|(code, question)| format!("{code}: {question}")).collect();
+    let code = open.first().map_or("k7", |(code, _)| code.as_str());
+    format!(
+        "Which question do you mean? Nothing was answered yet.\n{}\n\nQuote its message, or begin your reply with its \
+         code, like: {code} 2",
+        list.join("\n")
+    )
+}
+
+/// Why a message is not an answer to the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// A sticker, a voice note, a reaction, a picture without words.
+    NoText,
+    /// A number that is not in the list.
+    NoSuchNumber,
+    /// Several numbers where one is wanted.
+    OnlyOne,
+    /// A label of one option and the number of another.
+    TwoMeanings,
+    /// None of the options, and nothing else is allowed.
+    NotOffered,
+    /// The question cannot be left out.
+    NotOptional,
+    /// Another question was answered with that message already.
+    AnsweredAlready,
+}
+
+/// What is possible instead.
+#[must_use]
+pub fn unfit(unfit: &Unfit, question: &Question) -> String {
+    let count = question.choices.len();
+    let why = match unfit {
+        Unfit::NoText => "I can only read text as an answer.".to_owned(),
+        Unfit::NoSuchNumber if question.takes_text() => format!(
+            "There are the numbers 1 to {count}. For a number of your own, write a word with it, like \"it is 12\"."
+        ),
+        Unfit::NoSuchNumber => format!("There are the numbers 1 to {count}."),
+        Unfit::OnlyOne => "This question takes one answer.".to_owned(),
+        Unfit::TwoMeanings => {
+            let labels = question.choices.iter().enumerate().map(|(n, choice)| format!("{}. {}", n + 1, choice.label));
+            let labels: Vec<String> = labels.collect();
+            format!(
+                "That could be the name of one option or the number of another:\n{}\nWrite the number with a dot, \
+                 like \"2.\"",
+                labels.join("\n")
+            )
+        }
+        Unfit::NotOffered => {
+            let labels: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
+            format!("That is not one of the options: {}.", labels.join(", "))
+        }
+        Unfit::NotOptional => "This question cannot be skipped.".to_owned(),
+        Unfit::AnsweredAlready => "That question has been answered already; nothing was changed.".to_owned(),
+    };
+    format!("{why} {} Reply cancel to dismiss the question.", how_to_reply(question))
+}
+
+/// To somebody who ended an ask of another chat.
+#[must_use]
+pub fn receipt(line: &str) -> String {
+    format!("{GOT_IT}\n{line}")
+}
+
+/// Why a question cannot be put to somebody who has been silent, and how to mend it.
+pub const NO_TEMPLATE: &str = "the person has not written within 24 hours, so that WhatsApp lets only an approved \
+                               template through, and whatsapp.template is not set (see docs/whatsapp.md)";
+/// Why an approved template cannot be used, and how to mend it.
+pub const TEMPLATE_PARAMETERS: &str = "the template does not have the parameters that askd fills in: one, {{1}}, for \
+                                       the name of the group, or none (see docs/whatsapp.md)";
+/// Why somebody is never told how an ask ended.
+pub const NEVER_WROTE: &str = "the person did not write again for as long as the outcome is kept";

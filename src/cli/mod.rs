@@ -6,6 +6,8 @@ mod ask;
 mod asks;
 mod mcp;
 #[cfg(feature = "host")]
+mod phone;
+#[cfg(feature = "host")]
 mod serve;
 #[cfg(feature = "host")]
 mod sim;

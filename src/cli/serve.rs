@@ -123,7 +123,8 @@ impl Demo {
         let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
         runtime.block_on(async {
             let stop = stop_on_signals()?;
-            demo::run(self.auto, stop, |line| drop(say(line))).await?;
+            let phone = super::phone::phone().await.context("the stand-in of WhatsApp")?;
+            demo::run(self.auto, phone, stop, |line| drop(say(line))).await?;
             anyhow::Ok(())
         })?;
         Ok(ExitCode::SUCCESS)

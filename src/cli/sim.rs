@@ -1,7 +1,7 @@
 //! `askd sim`: the stand-ins of the chat platforms alone, for checks by other clients. Hidden: it is of no use to users.
 
 use super::{Exit, small_runtime};
-use crate::sim::{SlackArgs, run_slack};
+use crate::sim::{SlackArgs, run_slack, whatsapp};
 use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -11,12 +11,18 @@ use std::process::ExitCode;
 pub(super) enum Sim {
     /// A stand-in of Slack; serves until standard input ends.
     Slack(SlackArgs),
+    /// A stand-in of the WhatsApp Cloud API, with a page that looks like the person's phone; serves until standard input ends.
+    Whatsapp(whatsapp::Args),
 }
 
 impl Sim {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let Self::Slack(args) = self;
-        small_runtime()?.block_on(run_slack(args)).context("the stand-in of Slack").map_err(Exit::from)?;
+        let runtime = small_runtime()?;
+        match self {
+            Self::Slack(args) => runtime.block_on(run_slack(args)).context("the stand-in of Slack"),
+            Self::Whatsapp(args) => runtime.block_on(whatsapp::run(args)).context("the stand-in of WhatsApp"),
+        }
+        .map_err(Exit::from)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,6 +4,7 @@
 use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
+use crate::host::channel::whatsapp::settings as whatsapp;
 use crate::host::client::Client;
 use crate::host::settings::{Settings, SlackDoor, SlackSettings};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
@@ -13,7 +14,9 @@ use anyhow::{Context as _, bail, ensure};
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -43,11 +46,36 @@ impl Drop for Temporary {
     }
 }
 
+/// Something that ends some time.
+type Later = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+
+/// Waits for a question and replies to it.
+type Replying = Box<dyn Fn(&str, &str) -> Later + Send + Sync>;
+
+/// A phone with a stand-in of WhatsApp behind it. The command line makes it: the daemon knows no stand-ins.
+pub struct Phone {
+    /// What the daemon is to be set up with.
+    pub settings: whatsapp::Whatsapp,
+    /// Whose phone it is.
+    pub chat: String,
+    /// Where it can be seen and used.
+    pub page: String,
+    /// Told where the webhook is, once the daemon listens.
+    pub connect: Box<dyn Fn(&str) + Send + Sync>,
+    /// Waits until a question is on the screen, and replies.
+    pub reply: Replying,
+}
+
+/// The group whose agent asks on the phone.
+const ON_THE_PHONE: &str = "whatsapp";
+
 /// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
-pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
+pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
     let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
     let slack = Slack::start(slack::Config::default()).await.context("the stand-in of Slack")?;
-    let settings = Settings::for_demo(&folder.0).and_in_slack(SLACK_GROUP, pretended(&slack), CHANNEL);
+    let mut settings = Settings::for_demo(&folder.0).and_in_slack(SLACK_GROUP, pretended(&slack), CHANNEL);
+    settings.whatsapp = Some(phone.settings.clone());
+    settings.add_group(ON_THE_PHONE, vec![whatsapp::route("demo", Some(phone.chat.clone()), None)?]);
     let daemon = Daemon::open(settings, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
     let client = Client::new(&url, daemon.token().clone())?;
@@ -55,6 +83,7 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     say("");
     say(&format!("  Open the inbox:             {url}/#token={}", daemon.token().expose_secret()));
     say(&format!("  Open the pretended Slack:   {}/?user={PERSON}&channel={CHANNEL}", slack.url()));
+    say(&format!("  Open the pretended phone:   {}", phone.page));
     say("");
     let ipc = |group: &str| folder.0.join("ipc").join(group);
     let stopping = stop.clone();
@@ -69,9 +98,10 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
         }
         anyhow::Ok(())
     };
+    let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
     let played = tokio::select! {
-        played = script => played,
-        () = stopping.cancelled() => Ok(()),
+        played = script => played.map(|_| ()),
+        () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
     if !auto && played.is_ok() && !stop.is_cancelled() {
         say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
@@ -195,6 +225,41 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(
     }
 }
 
+/// The same on the phone, one question after the other.
+async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let ipc = data.join("ipc").join(ON_THE_PHONE);
+    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the phone's folders")?;
+    (phone.connect)(&format!("{url}/whatsapp/webhook"));
+    let label = |text: &str| DraftChoice::Label(text.to_owned());
+    let questions = vec![
+        Draft {
+            options: Some(vec![label("JWT tokens"), label("Session cookies"), label("OAuth 2.0")]),
+            ..question("Which auth strategy?")
+        },
+        Draft { kind: Some("confirm".to_owned()), ..question("Shall I open a pull request?") },
+    ];
+    let asked: Vec<String> = questions.iter().map(|draft| draft.question.clone()).collect();
+    say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
+    let file = RequestFile { questions, ..RequestFile::default() };
+    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, Clock::system(), &Process::new()?)?;
+    let answering = async {
+        if auto {
+            for (question, reply) in asked.iter().zip(["2", "yes"]) {
+                (phone.reply)(question, reply).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let (answered, end) = tokio::join!(answering, waiter.wait());
+    answered?;
+    match end? {
+        Waited::Taken(taken) => tell(*taken, say),
+        Waited::NotClaimed => bail!("nobody took the question"),
+        Waited::HostSilent => bail!("the daemon fell silent"),
+    }
+}
+
 fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let result = &taken.response.result;
     if result.answered {
@@ -217,7 +282,8 @@ async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::
     let open = tokio::time::timeout(PATIENCE, async {
         loop {
             let list = client.call(Method::GET, "/asks?state=open", None).await?;
-            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.first()) {
+            let ours = |ask: &&Value| ask["questions"][0]["question"] == *asked[0];
+            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.iter().find(ours)) {
                 return anyhow::Ok(ask.clone());
             }
             tokio::time::sleep(LOOK_EVERY).await;

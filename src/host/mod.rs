@@ -24,6 +24,7 @@ use broker::Broker;
 use channel::Channels;
 use channel::slack::Slack;
 use channel::web::{Inbox, token};
+use channel::whatsapp::Whatsapp;
 use folders::Folders;
 use intake::Intake;
 use secrecy::SecretString;
@@ -74,6 +75,7 @@ pub struct Daemon {
     clock: Clock,
     token: SecretString,
     slack: Option<Slack>,
+    whatsapp: Option<Whatsapp>,
     listener: TcpListener,
     webhooks: Option<TcpListener>,
     address: SocketAddr,
@@ -101,10 +103,12 @@ impl Daemon {
         };
         let slack = settings.slack.clone().map(|slack| Slack::new(slack, clock.clone())).transpose();
         let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
+        let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, clock.clone()));
+        let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
         let settings = Arc::new(settings);
-        let channels = Channels::new(slack.clone());
+        let channels = Channels::new(slack.clone(), whatsapp.clone());
         let broker = Broker::start(store, folders.clone(), audit, channels, clock.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, clock, token, slack, listener, webhooks, address })
+        Ok(Self { settings, broker, folders, clock, token, slack, whatsapp, listener, webhooks, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -134,6 +138,9 @@ impl Daemon {
         if let Some(slack) = &self.slack {
             slack.start(&self.broker);
             webhooks = slack.routes(&self.broker).unwrap_or_default();
+        }
+        if let Some(whatsapp) = &self.whatsapp {
+            webhooks = webhooks.merge(whatsapp.routes());
         }
         let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
         let looking = tokio::spawn(intake.run(stop.clone()));

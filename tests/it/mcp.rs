@@ -260,7 +260,9 @@ fn two_calls_of_the_same_in_one_process_both_get_the_answer() {
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
     let mut told = calls.map(|call| client.result(call, SOON));
-    told.iter_mut().for_each(|told| told.assert_answered(&json!({"Go?": "yes"})));
+    for told in &mut told {
+        told.assert_answered(&json!({"Go?": "yes"}));
+    }
     assert_eq!(told[0].question_id(), told[1].question_id());
 }
 

@@ -5,6 +5,7 @@
 //! what is still owed. Who calls it: the broker, and nobody else.
 
 mod nudging;
+mod parts;
 mod settling;
 mod showing;
 
@@ -116,6 +117,27 @@ pub struct Widget {
     pub phase: Phase,
     /// The channel's ids of what was posted; the last one is the card people use.
     pub messages: Vec<String>,
+    /// Where several questions are asked one after the other: how far that is.
+    pub parts: Parts,
+}
+
+/// How far a widget is that asks one question after the other, and what it went through.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parts {
+    /// Which question is shown now, or is on its way.
+    pub index: usize,
+    /// The try with which it began; earlier ones belong to the questions before it.
+    pub first_attempt: u8,
+    /// Who is asked, if not the chat of the route: somebody else is answering.
+    pub to: Option<String>,
+    /// Which question each of the widget's messages asked; `0` for those it does not say.
+    pub of: Vec<usize>,
+    /// Sent a second time because nobody knew what came of the first.
+    pub repeated: bool,
+    /// Failed late because the chat was closed for us; happens to a question once.
+    pub lapsed: bool,
+    /// Something of it was displayed.
+    pub seen: bool,
 }
 
 /// How far a widget is.
@@ -154,6 +176,15 @@ pub enum Phase {
         /// When, without proof, the next route is shown too; `None` once that is done.
         fall_back_at: Option<Time>,
     },
+    /// The person has to write first; was asked to.
+    Held {
+        /// Since when.
+        at: Time,
+        /// When waiting is given up.
+        until: Time,
+        /// When the next route is shown too; `None` once that is done.
+        fall_back_at: Option<Time>,
+    },
     /// Could not be posted; nothing is up.
     Failed {
         /// Why, if no retry can mend it; `None`: retries used up.
@@ -172,6 +203,8 @@ pub struct SoFar {
     pub person: Person,
     /// One entry per question; `None`: not dealt with yet.
     pub given: Vec<Option<Given>>,
+    /// The channel's ids of the messages that said so.
+    pub messages: Vec<String>,
 }
 
 /// All that makes an ask.
@@ -241,6 +274,24 @@ pub enum Event {
         /// The route.
         route: usize,
     },
+    /// The channel tells later what became of a message it had taken.
+    Fate {
+        /// The route.
+        route: usize,
+        /// The try the message belongs to.
+        attempt: u8,
+        /// The question it asks.
+        part: usize,
+        /// The channel's id of it.
+        message: String,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// The person has written: what was held can be posted.
+    Opened {
+        /// The route.
+        route: usize,
+    },
     /// A message of ours turned up, whatever was known of it before: somebody used it.
     Spotted {
         /// The route.
@@ -273,8 +324,10 @@ pub enum Event {
 pub enum Posted {
     /// Up, and that is proof enough that people can see it; the channel's id of the message.
     Shown(String),
-    /// Taken by the channel, not proven to be displayed; the channel's id of the message.
-    Accepted(String),
+    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages.
+    Accepted(Vec<String>),
+    /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
+    Held(String),
     /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
     NotPosted {
         /// What the channel asked for (`Retry-After`).
@@ -284,6 +337,24 @@ pub enum Posted {
     Unknown,
     /// Certainly not posted, and no retry will mend it.
     Never(String),
+}
+
+/// What became of a message that a channel had taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It is the channel's; where a question needs several messages, all but the last say only this.
+    Known,
+    /// The channel has it, and with it the whole question.
+    Taken,
+    /// It is on the person's screen.
+    Displayed,
+    /// It never will be.
+    Failed {
+        /// Because the person has to write first.
+        window: bool,
+        /// In words.
+        why: String,
+    },
 }
 
 /// What a look into a channel's history found.
@@ -318,6 +389,13 @@ pub enum Effect {
     Look {
         /// The route.
         route: usize,
+    },
+    /// Wait until the person has written; comes back as [`Event::Opened`].
+    Await {
+        /// The route.
+        route: usize,
+        /// Not longer than this.
+        until: Time,
     },
     /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
     Close {
@@ -442,10 +520,11 @@ impl Ask {
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
-            Event::Replied { source, person, reply } => {
-                self.replied(source, person, reply, now, &mut effects)?;
-                true
+            Event::Fate { route, attempt, part, message, fate } => {
+                self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }
+            Event::Opened { route } => self.opened(route, now, &mut effects),
+            Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
             Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
             Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
             Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
@@ -476,6 +555,7 @@ impl Ask {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
                 Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
+                Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
                 Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
                 Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }

@@ -75,6 +75,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         3 => proptest::collection::vec((0..4_usize, given()), 0..4).prop_map(Reply::Whole),
         3 => (0..4_usize, given()).prop_map(|(index, given)| Reply::Part(index, given)),
+        3 => (0..4_usize, given(), "[a-f]").prop_map(|(index, given, message)| Reply::Told { index, given, message }),
         1 => Just(Reply::Dismiss),
     ]
 }
@@ -91,7 +92,8 @@ fn person() -> impl Strategy<Value = Person> {
 fn posted() -> impl Strategy<Value = Posted> {
     prop_oneof![
         3 => Just(Posted::Shown("m1".to_owned())),
-        2 => Just(Posted::Accepted("m2".to_owned())),
+        2 => Just(Posted::Accepted(vec!["m2".to_owned(), "m3".to_owned()])),
+        1 => Just(Posted::Held("m4".to_owned())),
         2 => proptest::option::of(0..20_000_u64).prop_map(|retry_after_millis| Posted::NotPosted { retry_after_millis }),
         2 => Just(Posted::Unknown),
         1 => Just(Posted::Never("channel_not_found".to_owned())),
@@ -100,6 +102,15 @@ fn posted() -> impl Strategy<Value = Posted> {
 
 fn found() -> impl Strategy<Value = Found> {
     prop_oneof![Just(Found::Widget("m3".to_owned())), Just(Found::Absent), Just(Found::CannotKnow)]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        Just(Fate::Known),
+        Just(Fate::Taken),
+        Just(Fate::Displayed),
+        any::<bool>().prop_map(|window| Fate::Failed { window, why: "131047".to_owned() }),
+    ]
 }
 
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
@@ -116,6 +127,10 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
             .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
         1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+        3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate()).prop_map(|(route, attempt, part, message, fate)| {
+            Some(Event::Fate { route, attempt, part, message, fate })
+        }),
+        1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
         1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(Event::Spotted { route, message })),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
             Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
@@ -133,6 +148,9 @@ struct Seen {
     outcome: Option<Outcome>,
     responds: Vec<RequestId>,
     sends: Vec<(usize, u8)>,
+    /// Each beginning of a question on a route: the first, the ones after it, and what begins anew
+    /// because the person had to write first.
+    rounds: std::collections::HashSet<(usize, u8)>,
 }
 
 fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &Step, now: Time) {
@@ -167,7 +185,9 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             Effect::Respond(id) => seen.responds.push(id.clone()),
             Effect::Send { route, attempt } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
+                assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
                 seen.sends.push((*route, *attempt));
+                seen.rounds.insert((*route, ask.widgets[*route].parts.first_attempt));
             }
             Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
             _ => {}
@@ -239,8 +259,10 @@ fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     waiting.sort();
     assert_eq!(told, waiting, "exactly one response for each waiter");
     for route in 0..routes {
+        let rounds = seen.rounds.iter().filter(|(r, _)| *r == route).count();
         let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
-        let allowed = if ask.rules.routes[route].channel == Channel::Web { 0 } else { usize::from(retries) + 1 };
+        let allowed =
+            if ask.rules.routes[route].channel == Channel::Web { 0 } else { (usize::from(retries) + 1) * rounds };
         assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
     }
 }
@@ -286,6 +308,7 @@ proptest! {
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
                 Effect::Close { route } => Some(Event::WidgetClosed { route }),
+                Effect::Await { route, .. } => Some(Event::Opened { route }),
                 Effect::Respond(id) => Some(Event::ResponseReady(id)),
                 Effect::Publish(id) => Some(Event::ResponsePublished(id)),
                 _ => None,
@@ -418,7 +441,7 @@ fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
 fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
     let ask = begin(&[Channel::Whatsapp], 1, 3).ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let posted = Posted::Accepted("wamid.1".to_owned());
+    let posted = Posted::Accepted(vec!["wamid.1".to_owned()]);
     let later = START + Duration::from_secs(2);
     let ask = ask.step(Event::Posted { route: 0, attempt: 1, posted }, later).unwrap().unwrap().ask;
     assert_eq!(ask.stage, Stage::Posting);
@@ -454,4 +477,100 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
     assert_eq!(step.ask.outcome(), None);
     let step = step.ask.step(Event::Withdraw(request_id(1)), START).unwrap().unwrap();
     assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
+}
+
+fn told(who: &str, index: usize, message: &str) -> Event {
+    Event::Replied {
+        source: Source::Route(0),
+        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        reply: Reply::Told { index, given: Given { picks: vec![0], text: None }, message: message.to_owned() },
+    }
+}
+
+fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec![message.to_owned()]);
+    ask.step(Event::Posted { route: 0, attempt, posted }, START).unwrap().unwrap().ask
+}
+
+#[test]
+fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Queue { route: 0, not_before: START }));
+    assert_eq!(step.ask.next_question(0, "alice"), Some(1));
+    assert_eq!(step.ask.resume()[0], Effect::Queue { route: 0, not_before: START }, "a restart asks it too");
+    let again = step.ask.clone().step(told("alice", 1, "m1"), START).unwrap();
+    assert_eq!(again, None, "the same message does not answer the next question");
+    assert_eq!(step.ask.clone().step(told("alice", 0, "m2"), START).unwrap(), None, "an answer is not edited");
+    let ask = up(step.ask, 2, "q2");
+    assert_eq!((ask.widgets[0].question_of("q1"), ask.widgets[0].question_of("q2")), (Some(0), Some(1)));
+    let ask = ask.step(told("alice", 1, "m2"), START).unwrap().unwrap().ask;
+    let step = up(ask, 3, "q3").step(told("alice", 2, "m3"), START).unwrap().unwrap();
+    assert!(matches!(step.ask.outcome(), Some(Outcome::Answered { .. })));
+    assert!(step.effects.contains(&Effect::Close { route: 0 }));
+    assert_eq!(step.ask.step(told("alice", 0, "m1"), START).unwrap(), None, "nor after it was decided");
+}
+
+#[test]
+fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
+    let ask = up(begin(&[Channel::Whatsapp, Channel::Web], 2, 0).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Never("131026".to_owned());
+    let ask = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
+    let done = ask.step(Event::Cancel, START).unwrap().unwrap();
+    assert!(done.effects.contains(&Effect::Close { route: 0 }), "whoever saw the first question is told");
+}
+
+#[test]
+fn a_closed_window_is_met_once_and_what_is_held_ends() {
+    let lapse = |ask: Ask, attempt| {
+        let fate = Fate::Failed { window: true, why: "131047".to_owned() };
+        let message = "q".to_owned();
+        ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate }, START).unwrap().unwrap().ask
+    };
+    let ask = lapse(up(begin(&[Channel::Whatsapp], 1, 0).ask, 1, "q"), 1);
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Held("template".to_owned());
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    let until = START + Duration::from_secs(600);
+    assert!(step.effects.contains(&Effect::Await { route: 0, until }));
+    let open = step.ask.clone().step(Event::Opened { route: 0 }, START).unwrap().unwrap().ask;
+    let twice = lapse(up(open, 3, "q"), 3);
+    assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause::Never("131047".to_owned()) }));
+    let early = step.ask.clone().step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
+    assert_eq!(early.outcome(), None, "held, though there is no other route");
+    let late = early.step(Event::Tick, until).unwrap().unwrap().ask;
+    assert!(matches!(late.outcome(), Some(Outcome::Undelivered { .. })), "it was never shown");
+}
+
+#[test]
+fn an_unanswered_ask_escalates_to_the_next_route() {
+    let ask = begin(&[Channel::Web, Channel::Whatsapp, Channel::Slack], 2, 1).ask;
+    let ask = ask.step(Event::Proof { route: 0 }, START).unwrap().unwrap().ask;
+    assert_eq!(ask.deadline(), START + Duration::from_secs(45));
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(45)).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 2);
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(90)).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 3);
+}
+
+#[test]
+fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
+    let lose = |ask: Ask, attempt, now| {
+        let ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+        ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown }, now).unwrap().unwrap().ask
+    };
+    let ask = lose(begin(&[Channel::Whatsapp], 1, 3).ask, 1, START);
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q".to_owned(), fate: Fate::Taken };
+    let told = ask.clone().step(fate, START).unwrap().unwrap().ask;
+    assert!(matches!(told.widgets[0].phase, Phase::Up { proven: false, .. }));
+    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, START).unwrap().unwrap().ask;
+    assert!(ask.widgets[0].parts.repeated);
+    let later = START + Duration::from_secs(1);
+    let ask = lose(ask, 2, later);
+    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
 }

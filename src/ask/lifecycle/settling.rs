@@ -75,8 +75,13 @@ impl Ask {
         reply: Reply,
         now: Time,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         self.may_answer(source, &person)?;
+        if let Reply::Told { message, .. } = &reply
+            && self.was_told(message)
+        {
+            return Ok(false);
+        }
         self.still_open()?;
         let outcome = match reply {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
@@ -84,16 +89,35 @@ impl Ask {
                 let answers = self.content.questions.answer(&given)?;
                 Some(Outcome::Answered { answers, by: person })
             }
-            Reply::Part(index, given) => self.add_part(source, person, index, given)?,
+            Reply::Part(index, given) => self.add_part(source, &person, index, given)?,
+            Reply::Told { index, given, message } => {
+                if self.dealt_with(source, &person, index) {
+                    return Ok(false);
+                }
+                let outcome = self.add_part(source, &person, index, given)?;
+                if let Some(so_far) = self.so_far_of(source, &person) {
+                    so_far.messages.push(message);
+                }
+                if let (None, Source::Route(route)) = (&outcome, source) {
+                    self.confirmed = true;
+                    self.prove(route, now, effects);
+                    self.next_part(route, &person, now, effects);
+                    return Ok(true);
+                }
+                outcome
+            }
         };
         // Whoever replies has seen it, whatever the channel knows of that.
         self.confirmed = true;
         if let Some(outcome) = outcome {
+            if let Source::Route(route) = source {
+                self.widgets[route].parts.seen = true;
+            }
             self.settle(outcome, now, effects);
         } else if let Source::Route(route) = source {
             self.prove(route, now, effects);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
@@ -115,27 +139,23 @@ impl Ask {
     fn add_part(
         &mut self,
         source: Source,
-        person: Person,
+        person: &Person,
         index: usize,
         given: Given,
     ) -> Result<Option<Outcome>, Refusal> {
         self.content.questions.fits(index, &given)?;
-        let route = match source {
-            Source::Route(route) => route,
-            // The inbox sends whole forms; a part of a single question is the whole of it.
-            Source::Token => usize::MAX,
-        };
+        let route = so_far_route(source);
         let mine = |so_far: &SoFar| so_far.route == route && so_far.person.id == person.id;
         let position = self.so_far.iter().position(mine).unwrap_or_else(|| {
             let given = vec![None; self.content.questions.len()];
-            self.so_far.push(SoFar { route, person: person.clone(), given });
+            self.so_far.push(SoFar { route, person: person.clone(), given, messages: Vec::new() });
             self.so_far.len() - 1
         });
         self.so_far[position].given[index] = Some(given);
         let whole: Option<Vec<(usize, Given)>> =
             self.so_far[position].given.iter().cloned().enumerate().map(|(i, g)| g.map(|g| (i, g))).collect();
         whole
-            .map(|given| Ok(Outcome::Answered { answers: self.content.questions.answer(&given)?, by: person }))
+            .map(|given| Ok(Outcome::Answered { answers: self.content.questions.answer(&given)?, by: person.clone() }))
             .transpose()
     }
 
@@ -153,6 +173,11 @@ impl Ask {
                 // The inbox shows the stored ask itself: it is closed by being settled.
                 Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.phase = Phase::Closed,
                 Phase::Up { .. } => effects.push(Effect::Close { route }),
+                // People know of it: a question that went before, or a message that asked them to write.
+                Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => {
+                    widget.close_too(route, now, effects);
+                }
+                Phase::Held { .. } => widget.close_too(route, now, effects),
                 Phase::Queued { .. } => widget.phase = Phase::Closed,
                 // What is on its way is closed when its fate is known.
                 Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Failed { .. } | Phase::Closed => {}
@@ -200,5 +225,13 @@ impl Ask {
         self.outcome().is_some()
             && self.waiters.iter().all(|waiter| waiter.response == Response::Published)
             && self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
+    }
+}
+
+/// Where answers so far are kept: the inbox sends whole forms, and a part of a single question is the whole of it.
+pub(super) fn so_far_route(source: Source) -> usize {
+    match source {
+        Source::Route(route) => route,
+        Source::Token => usize::MAX,
     }
 }

@@ -1,8 +1,8 @@
 //! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
-use super::{Cause, Effect, Fact, Found, Outcome, Phase, Posted, Stage, Widget};
-use crate::ask::{Ask, Channel, Time};
+use super::{Cause, Effect, Fact, Found, Outcome, Parts, Phase, Posted, Stage, Widget};
+use crate::ask::{Ask, Channel, Time, wording};
 use std::time::Duration;
 
 /// How long after a look that found nothing the next one follows: what a chat service may need
@@ -22,19 +22,19 @@ impl Ask {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
             let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
             effects.push(Effect::Queue { route, not_before: now });
         }
         true
     }
 
     /// Starts the answer clock, if it is not running: from `shown_at`, which is never later than now.
-    fn open(&mut self, shown_at: Time, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn open(&mut self, shown_at: Time, now: Time, effects: &mut Vec<Effect>) {
         if self.stage == Stage::Posting {
             let shown_at = shown_at.min(now);
             self.stage = Stage::Open { shown_at, answer_by: shown_at + self.rules.timeout };
@@ -65,18 +65,18 @@ impl Ask {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
+        if widget.attempt != attempt {
+            return self.posted_late(route, attempt, &posted);
+        }
         let (Phase::Sent { at, .. } | Phase::Unknown { at, .. } | Phase::Up { at, .. }) = widget.phase else {
             return false;
         };
-        if widget.attempt != attempt {
-            return false;
-        }
         match posted {
             Posted::Shown(message) => {
-                self.up(route, at, message, effects);
+                self.up(route, at, vec![message], effects);
                 self.prove(route, now, effects);
             }
-            Posted::Accepted(message) => self.up(route, at, message, effects),
+            Posted::Accepted(messages) => self.up(route, at, messages, effects),
             // A proof came before this reply: it is up, whatever the reply says.
             _ if matches!(widget.phase, Phase::Up { .. }) => return false,
             Posted::NotPosted { retry_after_millis } => {
@@ -84,18 +84,23 @@ impl Ask {
             }
             Posted::Never(why) => self.give_up(route, Some(why), now, effects),
             Posted::Unknown => self.unknown(route, at, now, effects),
+            Posted::Held(message) => self.hold(route, message, now, effects),
         }
         true
     }
 
     /// The channel has the message.
-    fn up(&mut self, route: usize, at: Time, message: String, effects: &mut Vec<Effect>) {
+    pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
         let render_timeout = self.rules.render_timeout;
         let settled = self.outcome().is_some();
         let widget = &mut self.widgets[route];
-        if !widget.messages.contains(&message) {
+        let part = widget.parts.index;
+        let mut new = false;
+        for message in messages {
+            new |= widget.remember(message, part);
+        }
+        if new {
             effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
-            widget.messages.push(message);
         }
         if !matches!(widget.phase, Phase::Up { .. }) {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
@@ -115,10 +120,10 @@ impl Ask {
         let (Phase::Unknown { at, .. } | Phase::Sent { at, .. }) = widget.phase else { return false };
         match found {
             Found::Widget(message) => {
-                self.up(route, at, message, effects);
+                self.up(route, at, vec![message], effects);
                 self.prove(route, now, effects);
             }
-            Found::CannotKnow => self.try_again(route, None, now, effects),
+            Found::CannotKnow => self.lost(route, now, effects),
             Found::Absent => match widget.phase {
                 // After a restart a sent widget is looked for without having been reported lost.
                 Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {
@@ -143,6 +148,9 @@ impl Ask {
         // The newest message stays the card that people use.
         let at = widget.messages.len().saturating_sub(1);
         widget.messages.insert(at, message);
+        let part = widget.parts.index;
+        widget.parts.of.resize(widget.messages.len() - 1, part);
+        widget.parts.of.insert(at, part);
         if !matches!(widget.phase, Phase::Up { .. }) {
             widget.phase = Phase::Up { at: now, proven: false, fall_back_at: None };
         }
@@ -165,6 +173,7 @@ impl Ask {
             return false;
         };
         widget.phase = Phase::Up { at, proven: true, fall_back_at: None };
+        widget.parts.seen = true;
         self.confirmed = true;
         effects.push(Effect::Note(Fact::Shown { route }));
         self.open(now, now, effects);
@@ -172,34 +181,41 @@ impl Ask {
     }
 
     /// Certainly not up: post again, or give the route up.
-    fn try_again(&mut self, route: usize, retry_after: Option<Duration>, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn try_again(
+        &mut self,
+        route: usize,
+        retry_after: Option<Duration>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
         let timeout = self.rules.timeout;
         let max_retries = self.rules.max_retries;
         let settled = self.outcome().is_some();
         let widget = &mut self.widgets[route];
         let attempt = widget.attempt;
+        let tries = widget.tries();
         if settled {
-            widget.phase = Phase::Failed { never: None };
-            self.retire_if_done(effects);
-        } else if attempt > max_retries {
+            self.over(route, now, effects);
+        } else if tries > max_retries {
             self.give_up(route, None, now, effects);
         } else {
             effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-            let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(attempt) - 1)).min(LONGEST_BACKOFF);
+            let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
             let not_before = now + backoff.max(retry_after.unwrap_or_default());
-            widget.attempt += 1;
+            widget.attempt = widget.attempt.saturating_add(1);
             widget.phase = Phase::Queued { not_before, until: (now + timeout).max(not_before) };
             effects.push(Effect::Queue { route, not_before });
         }
     }
 
     /// Nothing of this route is up, nor will be: on to the next one.
-    fn give_up(&mut self, route: usize, never: Option<String>, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn give_up(&mut self, route: usize, never: Option<String>, now: Time, effects: &mut Vec<Effect>) {
+        let settled = self.outcome().is_some();
         let widget = &mut self.widgets[route];
         effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
         widget.phase = Phase::Failed { never };
-        if self.outcome().is_some() {
-            self.retire_if_done(effects);
+        if settled {
+            self.over(route, now, effects);
         } else if !self.show_next(now, effects) {
             self.start_clock_or_end(now, effects);
         }
@@ -225,8 +241,10 @@ impl Ask {
             Phase::Up { at, .. } => Some(at),
             _ => None,
         });
+        let held = self.widgets.iter().any(|widget| matches!(widget.phase, Phase::Held { .. }));
         match accepted.min() {
             Some(earliest) => self.open(earliest, now, effects),
+            None if held => {}
             None => self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects),
         }
     }
@@ -254,6 +272,7 @@ impl Ask {
             Phase::Sent { render_by, .. } => Some(render_by),
             Phase::Unknown { look_at, .. } => Some(look_at),
             Phase::Up { fall_back_at, .. } if !settled => fall_back_at,
+            Phase::Held { until, fall_back_at, .. } => Some(fall_back_at.unwrap_or(until).min(until)),
             Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => None,
         });
         due.min()
@@ -275,7 +294,15 @@ impl Ask {
                     self.widgets[route].phase = Phase::Unknown { at, looks: 2, look_at: now + LOOK_FOR };
                     effects.push(Effect::Look { route });
                 }
-                Phase::Unknown { look_at, .. } if look_at <= now => self.try_again(route, None, now, effects),
+                Phase::Unknown { look_at, .. } if look_at <= now => self.lost(route, now, effects),
+                Phase::Held { until, .. } if until <= now => {
+                    self.give_up(route, Some(wording::HELD_TOO_LONG.to_owned()), now, effects);
+                }
+                Phase::Held { at, until, fall_back_at: Some(due) } if due <= now => {
+                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+                    self.widgets[route].phase = Phase::Held { at, until, fall_back_at: None };
+                    self.show_next(now, effects);
+                }
                 Phase::Up { at, proven, fall_back_at: Some(due) } if due <= now && !settled => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
                     self.widgets[route].phase = Phase::Up { at, proven, fall_back_at: None };

@@ -28,6 +28,7 @@ impl Broker {
                 Effect::Queue { route, not_before } => self.queue(ask, route, not_before),
                 Effect::Send { route, attempt } => self.send(ask, route, attempt),
                 Effect::Look { route } => self.look(ask, route),
+                Effect::Await { route, until } => self.wait_for_person(ask, route, until),
                 Effect::Close { route } => self.close(ask, route),
                 Effect::Remind { route } => self.remind(ask, route),
                 // Done in the lane, together with saving.
@@ -133,6 +134,16 @@ impl Broker {
             // Answered while this waited for its turn: then it would only disturb.
             if !broker.index().is_settled(ask.id) {
                 broker.0.channels.remind(&ask, route).await;
+            }
+        });
+    }
+
+    /// What is held goes on when the person has written.
+    fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            if broker.0.channels.opened(&ask, route, until).await {
+                broker.tell(ask.id, Event::Opened { route });
             }
         });
     }

@@ -2,6 +2,7 @@
 //! every start; decides nothing.
 
 use super::Job;
+use super::chats::Chats;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -27,6 +28,7 @@ pub(super) struct Index {
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
     hash: RandomState,
+    chats: Chats,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Index {
         let deadline = ask.deadline();
         self.deadlines.insert((deadline, ask.id));
         self.asks.insert(ask.id, Entry { group, deadline, settled });
+        self.chats.note(ask);
         if !settled {
             self.shorts.insert(ask.short_id.clone(), ask.id);
             if let Some(key) = ask.key {
@@ -93,6 +96,7 @@ impl Index {
         if settled_now {
             self.close(ask);
         }
+        self.chats.note(ask);
         self.add_names(ask);
     }
 
@@ -124,6 +128,7 @@ impl Index {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
+        self.chats.remove(ask);
         if !entry.settled {
             self.close(ask);
         }
@@ -134,6 +139,11 @@ impl Index {
             }
         }
         self.messages.retain(|_, id| *id != ask.id);
+    }
+
+    /// What is known of chats.
+    pub(super) fn chats(&self) -> &Chats {
+        &self.chats
     }
 
     /// Whose an ask is.

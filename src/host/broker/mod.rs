@@ -7,6 +7,7 @@
 //! start builds it anew.
 
 mod act;
+mod chats;
 mod index;
 mod submit;
 
@@ -21,7 +22,7 @@ use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
 use index::Index;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,18 @@ const LISTED_SETTLED: usize = 200;
 /// The only room that changes an ask. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Broker(Arc<Inner>);
+
+/// The same, held by what it holds.
+#[derive(Debug, Clone)]
+pub struct WeakBroker(Weak<Inner>);
+
+impl WeakBroker {
+    /// The broker, if it is still there.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Broker> {
+        self.0.upgrade().map(Broker)
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -130,6 +143,7 @@ impl Broker {
             stop: CancellationToken::new(),
         }));
         let mut known = Lines::default();
+        broker.0.channels.attach(&broker);
         for ask in pending {
             broker.resume(ask, &mut known);
         }
@@ -251,6 +265,30 @@ impl Broker {
         self.0.index()
     }
 
+    /// For those it holds itself.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakBroker {
+        WeakBroker(Arc::downgrade(&self.0))
+    }
+
+    /// The open asks that somebody with one of these ids may answer on WhatsApp.
+    #[must_use]
+    pub fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
+        self.index().chats().asked_of(ids)
+    }
+
+    /// The ask that a channel's message belongs to.
+    #[must_use]
+    pub fn of_message(&self, message: &str) -> Option<AskId> {
+        self.index().chats().of_message(message)
+    }
+
+    /// The last settled ask that had this code.
+    #[must_use]
+    pub fn closed_with(&self, code: &ShortId) -> Option<AskId> {
+        self.index().chats().closed_with(code)
+    }
+
     /// Looks at the clock again: it may have jumped, or the computer may have slept.
     pub fn nudge(&self) {
         self.0.moved.notify_one();
@@ -345,6 +383,7 @@ impl Broker {
     /// Finishes what is in flight. Whatever is not finished is taken up at the next start.
     pub async fn stop(&self) {
         self.0.stop.cancel();
+        self.0.channels.stop().await;
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }

@@ -6,15 +6,25 @@
 
 pub mod slack;
 pub mod web;
+pub mod whatsapp;
 
-use crate::ask::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route};
+use crate::ask::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time};
+use crate::host::broker::Broker;
 use slack::Slack;
 use std::time::Duration;
+use whatsapp::Whatsapp;
 
 /// The channels that are set up.
 #[derive(Debug, Default)]
 pub struct Channels {
     slack: Option<Slack>,
+    whatsapp: Option<Whatsapp>,
+}
+
+/// One that posts.
+enum Posting<'a> {
+    Slack(&'a Slack),
+    Whatsapp(&'a Whatsapp),
 }
 
 /// What came of closing a widget.
@@ -31,34 +41,56 @@ pub enum Closed {
 impl Channels {
     /// With these.
     #[must_use]
-    pub fn new(slack: Option<Slack>) -> Self {
-        Self { slack }
+    pub fn new(slack: Option<Slack>, whatsapp: Option<Whatsapp>) -> Self {
+        Self { slack, whatsapp }
+    }
+
+    /// Says where what people do is to go.
+    pub fn attach(&self, broker: &Broker) {
+        if let Some(whatsapp) = &self.whatsapp {
+            whatsapp.attach(broker);
+        }
+    }
+
+    /// Begins nothing more.
+    pub async fn stop(&self) {
+        if let Some(whatsapp) = &self.whatsapp {
+            whatsapp.stop().await;
+        }
     }
 
     /// Whether this content can be shown on each of these routes.
     pub fn fit(&self, routes: &[Route], group: &Group, content: &Content) -> Result<(), Rejection> {
         routes.iter().try_for_each(|route| match route.channel {
             Channel::Slack => Slack::fits(group, content),
+            // Whatever is long is split over messages.
             Channel::Whatsapp | Channel::Web => Ok(()),
         })
     }
 
     /// The channel of a route, if it is one that posts and is set up.
-    fn of(&self, route: Option<&Route>) -> Option<&Slack> {
-        route.filter(|route| route.channel == Channel::Slack).and(self.slack.as_ref())
+    fn of(&self, route: Option<&Route>) -> Option<Posting<'_>> {
+        match route?.channel {
+            Channel::Slack => self.slack.as_ref().map(Posting::Slack),
+            Channel::Whatsapp => self.whatsapp.as_ref().map(Posting::Whatsapp),
+            Channel::Web => None,
+        }
     }
 
     /// Waits for the route's turn in the channel's queue.
     pub async fn turn(&self, route: &Route) {
-        if let Some(slack) = self.of(Some(route)) {
-            slack.turn(&route.chat).await;
+        match self.of(Some(route)) {
+            Some(Posting::Slack(slack)) => slack.turn(&route.chat).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.turn(route).await,
+            None => {}
         }
     }
 
     /// Posts the ask on its route; within the HTTP timeout.
     pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
         match self.of(ask.rules.routes.get(route)) {
-            Some(slack) => slack.post(ask, route, attempt).await,
+            Some(Posting::Slack(slack)) => slack.post(ask, route, attempt).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.post(ask, route, attempt).await,
             None => Posted::Never(not_set_up(ask, route)),
         }
     }
@@ -66,22 +98,32 @@ impl Channels {
     /// Looks whether the ask was posted on its route.
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         match self.of(ask.rules.routes.get(route)) {
-            Some(slack) => slack.find(ask, route).await,
+            Some(Posting::Slack(slack)) => slack.find(ask, route).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.find().await,
             None => Found::CannotKnow,
         }
     }
 
     /// Brings an open ask to people's minds.
     pub async fn remind(&self, ask: &Ask, route: usize) {
-        if let Some(slack) = self.of(ask.rules.routes.get(route)) {
+        if let Some(Posting::Slack(slack)) = self.of(ask.rules.routes.get(route)) {
             slack.remind(ask, route).await;
+        }
+    }
+
+    /// Waits until the person of a held widget has written; `false` if that does not happen.
+    pub async fn opened(&self, ask: &Ask, route: usize, until: Time) -> bool {
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.opened(ask, route, until).await,
+            Some(Posting::Slack(_)) | None => false,
         }
     }
 
     /// Makes the widget say how the ask ended. May be done twice.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {
-            Some(slack) => slack.close(ask, route).await,
+            Some(Posting::Slack(slack)) => slack.close(ask, route).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.close(ask, route).await,
             None => Closed::Never(not_set_up(ask, route)),
         }
     }

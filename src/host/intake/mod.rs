@@ -158,7 +158,7 @@ impl Intake {
                         self.prepare(&self.broker.settings());
                     }
                     Err(error) => {
-                        tracing::error!(folder = %folder.display(), %error, "it cannot be made: check who owns its parent")
+                        tracing::error!(folder = %folder.display(), %error, "it cannot be made: check who owns its parent");
                     }
                 }
                 return;

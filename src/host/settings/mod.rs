@@ -8,6 +8,7 @@ mod slack;
 pub use slack::{SlackDoor, SlackSettings};
 
 use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
+use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::files::Access;
 use crate::ipc::{NoDataDir, default_data_dir};
 use config::{Config, Environment, File, FileFormat};
@@ -43,7 +44,7 @@ pub enum SettingsError {
     NoDataDir(#[from] NoDataDir),
 }
 
-fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
+pub(crate) fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
     SettingsError::Value { key: key.into(), why: why.into() }
 }
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub slack: Option<SlackSettings>,
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
+    /// What is needed to ask on WhatsApp; `None`: it is not set up.
+    pub whatsapp: Option<Whatsapp>,
     /// What is logged, and how.
     pub log: Log,
     /// How long audit lines are kept.
@@ -168,6 +171,7 @@ impl Settings {
             },
             slack: None,
             web_token: None,
+            whatsapp: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
             keep_audit: Duration::from_secs(3600),
             groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
@@ -185,6 +189,11 @@ impl Settings {
         self
     }
 
+    /// One more group, with the rules of all.
+    pub fn add_group(&mut self, name: &str, routes: Vec<Route>) {
+        self.groups.insert(name.to_owned(), GroupSettings { routes, ..self.defaults.clone() });
+    }
+
     /// What holds for this group; `None` if it is not served.
     #[must_use]
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
@@ -195,6 +204,24 @@ impl Settings {
     /// The groups that are named in the settings.
     pub fn configured(&self) -> impl Iterator<Item = Group> {
         self.groups.keys().filter_map(|name| name.parse().ok())
+    }
+
+    /// Whether more than one group may ask in a chat, so that each says who asks.
+    #[must_use]
+    pub fn shares(&self, channel: Channel, chat: &str) -> bool {
+        let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
+        // Any number of folders may use the defaults.
+        there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
+    }
+
+    /// Whether somebody with one of these ids is asked on WhatsApp by some group.
+    #[must_use]
+    pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
+        let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
+        all.filter(|route| route.channel == Channel::Whatsapp).any(|route| {
+            let listed = matches!(&route.responders, Responders::Only(_));
+            ids.iter().any(|id| *id == route.chat || (listed && route.responders.includes(id)))
+        })
     }
 
     /// Where the inbox is, for a link: the public address if there is one.
@@ -227,7 +254,6 @@ pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "whatsapp is checked for its shape; the channel is not built yet")]
 struct Shape {
     data_dir: String,
     dir_mode: String,
@@ -235,7 +261,7 @@ struct Shape {
     http: HttpShape,
     asks: AsksShape,
     slack: SlackShape,
-    whatsapp: WhatsappShape,
+    whatsapp: whatsapp::Shape,
     web: WebShape,
     log: Log,
     defaults: Option<GroupShape>,
@@ -271,22 +297,6 @@ struct AsksShape {
     max_per_hour_per_group: Option<u32>,
     keep_settled: Option<String>,
     keep_audit: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "checked for its shape; the channel that uses it is not built yet")]
-struct WhatsappShape {
-    access_token: Option<SecretString>,
-    access_token_file: Option<PathBuf>,
-    app_secret: Option<SecretString>,
-    app_secret_file: Option<PathBuf>,
-    verify_token: Option<SecretString>,
-    verify_token_file: Option<PathBuf>,
-    phone_number_id: String,
-    template: String,
-    template_language: String,
-    api_url: String,
 }
 
 #[derive(Deserialize)]
@@ -351,16 +361,20 @@ impl Shape {
             Some(shape) => shape.check("defaults", &self.asks, &base)?,
             None => base,
         };
+        let whatsapp = self.whatsapp.check()?;
         let slack = self.slack.check()?;
         for (at, group) in groups.iter().map(|(name, group)| (format!("groups.{name}"), group)) {
             slack_is_there(&at, group, slack.as_ref())?;
+            whatsapp_is_there(&at, group, whatsapp.as_ref())?;
         }
         slack_is_there("defaults", &defaults, slack.as_ref())?;
+        whatsapp_is_there("defaults", &defaults, whatsapp.as_ref())?;
         Ok(Settings {
             data_dir: data_dir(&self.data_dir)?,
             access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
             http: self.http.check()?,
             slack,
+            whatsapp,
             web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
             log: self.log,
             keep_audit,
@@ -399,6 +413,18 @@ impl HttpShape {
         });
         Ok(Http { listen, webhook_listen: webhook_listen.transpose()?, public_url, allowed_hosts: self.allowed_hosts })
     }
+}
+
+/// The same of WhatsApp.
+fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
+    if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
+        return Err(wrong(
+            format!("{at}.routes"),
+            "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
+             (docs/whatsapp.md says where they come from)",
+        ));
+    }
+    Ok(())
 }
 
 /// Host and port of an http or https URL, as they stand in a `Host` header.
@@ -517,11 +543,23 @@ impl RouteShape {
             }
             "web" => Ok(web_route()),
             "slack" => self.slack(at),
-            "whatsapp" => {
-                Err(wrong(format!("{at}.channel"), "this version cannot ask on whatsapp yet; use slack or web"))
-            }
+            "whatsapp" => whatsapp::route(at, self.chat, responders(at, self.responders)?),
             other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
         }
+    }
+}
+
+fn responders(at: &str, shape: Option<RespondersShape>) -> Result<Option<Responders>, SettingsError> {
+    match shape {
+        None => Ok(None),
+        Some(RespondersShape::Word(word)) if word == "anyone" => Ok(Some(Responders::Anyone)),
+        Some(RespondersShape::Word(word)) => {
+            Err(wrong(format!("{at}.responders"), format!("{word:?} is neither \"anyone\" nor a list of ids")))
+        }
+        Some(RespondersShape::Ids(ids)) if ids.is_empty() => {
+            Err(wrong(format!("{at}.responders"), "the list is empty, so nobody could answer; name somebody"))
+        }
+        Some(RespondersShape::Ids(ids)) => Ok(Some(Responders::Only(ids))),
     }
 }
 
@@ -575,10 +613,12 @@ fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
     value.filter(|value| *value > 0).ok_or_else(|| wrong(key, "has to be at least 1"))
 }
 
-fn secret(key: &str, value: Option<SecretString>, file: Option<&Path>) -> Result<Option<SecretString>, SettingsError> {
-    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
-        return Ok(value.filter(|value| !value.expose_secret().is_empty()));
-    };
+pub(crate) fn secret(
+    key: &str,
+    value: Option<SecretString>,
+    file: Option<&Path>,
+) -> Result<Option<SecretString>, SettingsError> {
+    let Some(file) = file else { return Ok(value.filter(|value| !value.expose_secret().is_empty())) };
     let text = std::fs::read_to_string(file)
         .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;
     let text = text.trim();
@@ -696,6 +736,34 @@ mod tests {
         assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
         assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
         assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
+    }
+
+    #[test]
+    fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
+        let all = "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
+        for (text, key) in [
+            (all.replace("access_token", "#"), "whatsapp.access_token"),
+            (all.replace("app_secret", "#"), "whatsapp.app_secret"),
+            (all.replace("verify_token", "#"), "whatsapp.verify_token"),
+            (all.replace("phone_number_id", "#"), "whatsapp.phone_number_id"),
+            (all.replace("106", "+1 555"), "whatsapp.phone_number_id"),
+            (format!("{all}api_url = \"http://graph.example.com/v25.0\""), "whatsapp.api_url"),
+            (format!("{all}app_secret_file = \"/does/not/exist\""), "whatsapp.app_secret_file"),
+            (format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\" }}]"), "groups.a.routes[0].chat"),
+            (
+                format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"C012\" }}]"),
+                "groups.a.routes[0].chat",
+            ),
+            ("[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"15551234567\" }]".to_owned(), "groups.a.routes"),
+        ] {
+            assert!(error(&text).contains(key), "{text}: {}", error(&text));
+        }
+        let route = "[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"+1 (555) 123-4567\" }]";
+        let settings = load(&format!("{all}{route}")).unwrap();
+        let route = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+        assert_eq!(route.chat, "15551234567");
+        assert_eq!(route.responders, Responders::Only(vec!["15551234567".to_owned()]), "its own number");
+        assert!(!format!("{settings:?}").contains("hush"), "secrets do not show");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! people and tools that look into the folder; they are written and never read.
 
 use crate::ask::{
-    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Person, Phase, Questions, Responders,
-    Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
+    Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text};
 use serde::{Deserialize, Serialize};
@@ -155,8 +155,23 @@ struct WaiterRecord {
 struct WidgetRecord {
     attempt: u8,
     messages: Vec<String>,
+    #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
+    parts: PartsRecord,
     #[serde(flatten)]
     phase: PhaseRecord,
+}
+
+/// Left out where a widget shows the whole ask at once.
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+#[serde(default)]
+struct PartsRecord {
+    index: usize,
+    first_attempt: u8,
+    to: Option<String>,
+    of: Vec<usize>,
+    repeated: bool,
+    lapsed: bool,
+    seen: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -166,6 +181,7 @@ enum PhaseRecord {
     Sent { at: String, render_by: String },
     Unknown { at: String, looks: u8, look_at: String },
     Up { at: String, proven: bool, fall_back_at: Option<String> },
+    Held { at: String, until: String, fall_back_at: Option<String> },
     Failed { never: Option<String> },
     Closed,
 }
@@ -175,6 +191,8 @@ struct SoFarRecord {
     route: usize,
     person: PersonRecord,
     given: Vec<Option<GivenRecord>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<String>,
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -482,10 +500,18 @@ impl WidgetRecord {
             Phase::Up { at, proven, fall_back_at } => {
                 PhaseRecord::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
             }
+            Phase::Held { at, until, fall_back_at } => {
+                PhaseRecord::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
+            }
             Phase::Failed { never } => PhaseRecord::Failed { never: never.clone() },
             Phase::Closed => PhaseRecord::Closed,
         };
-        Self { attempt: widget.attempt, messages: widget.messages.clone(), phase }
+        Self {
+            attempt: widget.attempt,
+            messages: widget.messages.clone(),
+            parts: PartsRecord::of(&widget.parts),
+            phase,
+        }
     }
 
     fn widget(self) -> Result<Widget, BadRecord> {
@@ -502,10 +528,30 @@ impl WidgetRecord {
                 let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
                 Phase::Up { at: at(&up)?, proven, fall_back_at }
             }
+            PhaseRecord::Held { at: held, until, fall_back_at } => {
+                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
+                Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
+            }
             PhaseRecord::Failed { never } => Phase::Failed { never },
             PhaseRecord::Closed => Phase::Closed,
         };
-        Ok(Widget { attempt: self.attempt, messages: self.messages, phase })
+        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts() })
+    }
+}
+
+impl PartsRecord {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of(parts: &Parts) -> Self {
+        let Parts { index, first_attempt, to, of, repeated, lapsed, seen } = parts.clone();
+        Self { index, first_attempt, to, of, repeated, lapsed, seen }
+    }
+
+    fn parts(self) -> Parts {
+        let Self { index, first_attempt, to, of, repeated, lapsed, seen } = self;
+        Parts { index, first_attempt, to, of, repeated, lapsed, seen }
     }
 }
 
@@ -518,6 +564,7 @@ impl SoFarRecord {
             route: so_far.route,
             person: PersonRecord::of(&so_far.person),
             given: so_far.given.iter().map(given).collect(),
+            messages: so_far.messages.clone(),
         }
     }
 
@@ -527,6 +574,7 @@ impl SoFarRecord {
             route: self.route,
             person: self.person.person()?,
             given: self.given.into_iter().map(given).collect(),
+            messages: self.messages,
         })
     }
 }

@@ -25,7 +25,7 @@ fn ask(number: u128, group: &str) -> Ask {
             max_retries: 3,
             keep: Duration::from_secs(3600),
             remind_after: Some(Duration::from_secs(600)),
-            escalate_after: None,
+            escalate_after: Some(Duration::from_secs(20)),
             routes: vec![web],
         },
         key: Some(Digest::from_bytes([9; 32])),

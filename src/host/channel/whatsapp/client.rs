@@ -1,0 +1,172 @@
+//! One call of the Cloud API, and what came of it. Knows nothing of asks, windows or rates.
+
+use super::codes::{Verdict, verdict};
+use super::settings::Whatsapp as Settings;
+use reqwest::header::RETRY_AFTER;
+use secrecy::ExposeSecret as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a call may take before nobody knows what became of it.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// No answer of the API comes near this.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// A message to somebody.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing<'a> {
+    /// A number, or a business-scoped id.
+    pub(super) to: &'a str,
+    /// What it says.
+    pub(super) content: Content<'a>,
+    /// Comes back with every status of the message.
+    pub(super) tag: String,
+    /// The message it quotes.
+    pub(super) quotes: Option<&'a str>,
+}
+
+/// What a message says.
+#[derive(Debug, Clone)]
+pub(super) enum Content<'a> {
+    /// Words.
+    Text(&'a str),
+    /// The approved template, with or without the name of the group as parameter.
+    Template(&'a str, &'a str, Option<&'a str>),
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Taken; the id of the message.
+    Id(String),
+    /// Certainly not taken.
+    Refused(Verdict),
+    /// Nobody knows.
+    Lost,
+}
+
+/// The client of one number.
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    settings: Settings,
+}
+
+#[derive(Deserialize)]
+struct Taken {
+    messages: Vec<TakenMessage>,
+}
+
+#[derive(Deserialize)]
+struct TakenMessage {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: ErrorShape,
+}
+
+#[derive(Deserialize)]
+struct ErrorShape {
+    code: u64,
+    #[serde(default)]
+    message: String,
+}
+
+impl Client {
+    /// Fixed address, no redirects, no proxy: the token goes nowhere else.
+    pub(super) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
+        let http = reqwest::Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .user_agent(concat!("askd/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Self { http, settings })
+    }
+
+    /// What it was set up with.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sends a message. `attempt`: which try, for the waits that grow with it.
+    pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Sent {
+        let url = format!("{}/{}/messages", self.settings.api_url, self.settings.phone_number_id);
+        let call = self.http.post(url).bearer_auth(self.settings.access_token.expose_secret()).json(&body(message));
+        let response = match call.send().await {
+            Ok(response) => response,
+            // No connection: nothing can have been taken.
+            Err(error) if error.is_connect() => {
+                tracing::warn!(error = %error.without_url(), "WhatsApp cannot be reached");
+                return Sent::Refused(Verdict::Again(None));
+            }
+            Err(error) => {
+                tracing::warn!(error = %error.without_url(), "the answer to a WhatsApp message was lost");
+                return Sent::Lost;
+            }
+        };
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let Some(bytes) = read(response).await else { return Sent::Lost };
+        if status.is_success() {
+            return match serde_json::from_slice::<Taken>(&bytes).map(|taken| taken.messages) {
+                Ok(messages) if !messages.is_empty() => {
+                    Sent::Id(messages.into_iter().map(|m| m.id).next_back().unwrap_or_default())
+                }
+                _ => Sent::Lost,
+            };
+        }
+        match serde_json::from_slice::<Envelope>(&bytes) {
+            Ok(Envelope { error }) => {
+                tracing::warn!(code = error.code, status = status.as_u16(), "WhatsApp refused a message");
+                Sent::Refused(verdict(error.code, &error.message, attempt))
+            }
+            // Something in between refused it.
+            Err(_) if status.is_client_error() => Sent::Refused(Verdict::Again(retry_after.map(Duration::from_secs))),
+            Err(_) => Sent::Lost,
+        }
+    }
+}
+
+async fn read(mut response: reqwest::Response) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.ok()? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > MAX_ANSWER {
+            return None;
+        }
+    }
+    Some(bytes)
+}
+
+fn body(message: &Outgoing<'_>) -> Value {
+    let mut body = json!({
+        "messaging_product": "whatsapp",
+        "recipient_type": "individual",
+        "biz_opaque_callback_data": message.tag,
+    });
+    // Business-scoped ids have a dot; numbers have none.
+    body[if message.to.contains('.') { "recipient" } else { "to" }] = json!(message.to);
+    match &message.content {
+        Content::Text(text) => {
+            body["type"] = json!("text");
+            body["text"] = json!({"preview_url": false, "body": text});
+        }
+        Content::Template(name, language, group) => {
+            body["type"] = json!("template");
+            body["template"] = json!({"name": name, "language": {"code": language}});
+            if let Some(group) = group {
+                body["template"]["components"] =
+                    json!([{"type": "body", "parameters": [{"type": "text", "text": group}]}]);
+            }
+        }
+    }
+    if let Some(quoted) = message.quotes {
+        body["context"] = json!({"message_id": quoted});
+    }
+    body
+}

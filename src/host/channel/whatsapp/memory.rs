@@ -1,0 +1,320 @@
+//! What the channel has to remember over a restart: when each person last wrote, which ids are one
+//! person, and which messages were dealt with. Kept in `state/channels/whatsapp.json`, 30 days.
+//!
+//! It decides nothing about asks. Several changes at once share one write.
+
+use crate::ask::{AskId, Time};
+use crate::ipc::files::{Access, Dir, ReadError};
+use crate::ipc::wire::{time_from, time_text};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The file's name below `state/channels/`.
+const FILE: &str = "whatsapp.json";
+/// The format that is written. What is newer is not touched.
+const VERSION: u32 = 1;
+/// How long a person's message leaves the chat open (Cloud API: 24 hours).
+const WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// So much before its end a chat counts as closed: what is sent has to arrive within the window.
+const MARGIN: Duration = Duration::from_secs(5 * 60);
+/// How long ids are kept. Webhooks are repeated for up to 7 days.
+pub(super) const KEEP: Duration = Duration::from_secs(30 * 86_400);
+/// No memory comes near this.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// What the channel remembers of one number of the business.
+#[derive(Debug, Default, Clone)]
+struct Kept {
+    /// By id of a person.
+    last_inbound: BTreeMap<String, Time>,
+    /// Business-scoped ids, and the number of the same person.
+    same: BTreeMap<String, String>,
+    /// Messages of people that were dealt with.
+    seen: BTreeMap<String, Time>,
+    /// Messages of ours besides questions, and the ask they are about.
+    about: BTreeMap<String, (AskId, Time)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Shape {
+    v: u32,
+    numbers: BTreeMap<String, NumberShape>,
+}
+
+#[derive(Serialize, Deserialize, Default, Clone)]
+#[serde(default)]
+struct NumberShape {
+    last_inbound: BTreeMap<String, String>,
+    same: BTreeMap<String, String>,
+    seen: BTreeMap<String, String>,
+    about: BTreeMap<String, (String, String)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Memory {
+    folder: Arc<Dir>,
+    number: String,
+    kept: Mutex<Kept>,
+    /// Of other numbers, as they were found.
+    others: BTreeMap<String, NumberShape>,
+    changes: Mutex<u64>,
+    written: tokio::sync::Mutex<u64>,
+    /// Somebody wrote.
+    inbound: watch::Sender<u64>,
+}
+
+impl std::fmt::Debug for NumberShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NumberShape").finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// Reads what is there. A damaged file is moved aside; one of a newer askd stops the start.
+    pub(super) fn open(state: &Path, number: &str) -> io::Result<Self> {
+        let folder = Dir::open(state)?.ensure("channels", Access::PRIVATE)?;
+        let mut numbers = match folder.read(FILE, MAX_BYTES) {
+            Ok((bytes, _)) => read(&folder, &bytes)?,
+            Err(ReadError::Gone) => BTreeMap::new(),
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let kept = Kept::of(numbers.remove(number).unwrap_or_default());
+        Ok(Self {
+            folder: Arc::new(folder),
+            number: number.to_owned(),
+            kept: Mutex::new(kept),
+            others: numbers,
+            changes: Mutex::new(0),
+            written: tokio::sync::Mutex::new(0),
+            inbound: watch::Sender::new(0),
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) -> u64 {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        *changes += 1;
+        *changes
+    }
+
+    /// All ids of the person of these.
+    pub(super) fn person(&self, ids: &[String]) -> Vec<String> {
+        let kept = self.kept();
+        let mut all: Vec<String> = ids.to_vec();
+        for id in ids {
+            all.extend(kept.same.get(id).cloned());
+            all.extend(kept.same.iter().filter(|(_, number)| *number == id).map(|(scoped, _)| scoped.clone()));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// One name for the person of that id, whichever of their ids it is.
+    pub(super) fn one_name(&self, id: &str) -> String {
+        self.kept().same.get(id).cloned().unwrap_or_else(|| id.to_owned())
+    }
+
+    /// Learns that a number and a business-scoped id are one person.
+    pub(super) fn learn(&self, number: &str, scoped: &str) {
+        let known = self.kept().same.insert(scoped.to_owned(), number.to_owned());
+        if known.as_deref() != Some(number) {
+            self.changed();
+        }
+    }
+
+    /// Somebody wrote at that time.
+    pub(super) fn wrote(&self, ids: &[String], at: Time) {
+        {
+            let mut kept = self.kept();
+            for id in ids {
+                let last = kept.last_inbound.entry(id.clone()).or_insert(at);
+                *last = (*last).max(at);
+            }
+        }
+        self.changed();
+        self.inbound.send_modify(|count| *count += 1);
+    }
+
+    /// The platform says that the chat is closed, whatever we thought; if nobody wrote since `at`.
+    pub(super) fn lapsed(&self, id: &str, at: Time) {
+        for id in self.person(&[id.to_owned()]) {
+            let mut kept = self.kept();
+            if kept.last_inbound.get(&id).is_some_and(|last| *last <= at) {
+                kept.last_inbound.remove(&id);
+            }
+        }
+        self.changed();
+    }
+
+    /// Whether the person of that id may be written to freely.
+    pub(super) fn is_open(&self, id: &str, now: Time) -> bool {
+        let ids = self.person(&[id.to_owned()]);
+        let kept = self.kept();
+        ids.iter().filter_map(|id| kept.last_inbound.get(id)).any(|last| now + MARGIN < *last + WINDOW)
+    }
+
+    /// Told whenever somebody writes.
+    pub(super) fn inbound(&self) -> watch::Receiver<u64> {
+        self.inbound.subscribe()
+    }
+
+    /// Whether that message was dealt with.
+    pub(super) fn has_seen(&self, message: &str) -> bool {
+        self.kept().seen.contains_key(message)
+    }
+
+    /// That message was dealt with. Counts once [`Self::save`] has returned.
+    pub(super) fn saw(&self, message: &str, now: Time) {
+        self.kept().seen.insert(message.to_owned(), now);
+        self.changed();
+    }
+
+    /// A message of ours is about that ask: kept with the next write.
+    pub(super) fn about(&self, message: &str, ask: AskId, now: Time) {
+        self.kept().about.insert(message.to_owned(), (ask, now));
+        self.changed();
+    }
+
+    /// The ask that a message of ours was about.
+    pub(super) fn subject(&self, message: &str) -> Option<AskId> {
+        self.kept().about.get(message).map(|(ask, _)| *ask)
+    }
+
+    /// Puts everything on stable storage; returns at once if somebody else just did.
+    pub(super) async fn save(&self, now: Time) -> io::Result<()> {
+        let wanted = *self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock().await;
+        if *written >= wanted {
+            return Ok(());
+        }
+        let covers = *self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = {
+            let mut kept = self.kept();
+            kept.drop_old(now - KEEP);
+            kept.shape()
+        };
+        let mut numbers = self.others.clone();
+        numbers.insert(self.number.clone(), shape);
+        let folder = Arc::clone(&self.folder);
+        let write = move || {
+            let bytes = serde_json::to_vec(&Shape { v: VERSION, numbers })?;
+            folder.replace(".tmp-whatsapp", FILE, &bytes, Access::PRIVATE)
+        };
+        tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
+        *written = covers;
+        Ok(())
+    }
+}
+
+fn read(folder: &Dir, bytes: &[u8]) -> io::Result<BTreeMap<String, NumberShape>> {
+    match serde_json::from_slice::<Shape>(bytes) {
+        Ok(shape) if shape.v > VERSION => Err(io::Error::other(format!(
+            "{FILE} has format {}, this askd knows {VERSION}: a newer askd wrote it; start that version again",
+            shape.v
+        ))),
+        Ok(shape) => Ok(shape.numbers),
+        Err(error) => {
+            tracing::error!(file = FILE, %error, "what the WhatsApp channel remembered is damaged; it was moved aside (.corrupt)");
+            folder.rename(FILE, &format!("{FILE}.corrupt"))?;
+            folder.sync()?;
+            Ok(BTreeMap::new())
+        }
+    }
+}
+
+impl Kept {
+    fn of(shape: NumberShape) -> Self {
+        let times = |texts: BTreeMap<String, String>| {
+            texts.into_iter().filter_map(|(key, text)| Some((key, time_from(&text)?))).collect()
+        };
+        let about = shape
+            .about
+            .into_iter()
+            .filter_map(|(message, (ask, at))| Some((message, (ask.parse().ok()?, time_from(&at)?))));
+        Self {
+            last_inbound: times(shape.last_inbound),
+            same: shape.same,
+            seen: times(shape.seen),
+            about: about.collect(),
+        }
+    }
+
+    fn shape(&self) -> NumberShape {
+        let texts = |times: &BTreeMap<String, Time>| times.iter().map(|(k, at)| (k.clone(), time_text(*at))).collect();
+        let about = self.about.iter().map(|(k, (ask, at))| (k.clone(), (ask.to_string(), time_text(*at))));
+        NumberShape {
+            last_inbound: texts(&self.last_inbound),
+            same: self.same.clone(),
+            seen: texts(&self.seen),
+            about: about.collect(),
+        }
+    }
+
+    fn drop_old(&mut self, before: Time) {
+        self.last_inbound.retain(|_, at| *at >= before);
+        self.seen.retain(|_, at| *at >= before);
+        self.about.retain(|_, (_, at)| *at >= before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_790_000_000_000);
+
+    #[tokio::test]
+    async fn it_is_the_same_after_a_restart_and_forgets_after_30_days() {
+        let temp = tempfile::tempdir().unwrap();
+        let memory = Memory::open(temp.path(), "106").unwrap();
+        memory.learn("15551234567", "US.1");
+        memory.wrote(&["US.1".to_owned()], NOW);
+        memory.saw("wamid.old", NOW - KEEP - Duration::from_secs(1));
+        memory.saw("wamid.new", NOW);
+        memory.save(NOW).await.unwrap();
+        let again = Memory::open(temp.path(), "106").unwrap();
+        assert!(again.has_seen("wamid.new") && !again.has_seen("wamid.old"));
+        assert!(again.is_open("15551234567", NOW), "known by the other id");
+        assert!(
+            !Memory::open(temp.path(), "107").unwrap().is_open("15551234567", NOW),
+            "another number, another window"
+        );
+    }
+
+    #[test]
+    fn a_window_closes_a_little_early_and_when_the_platform_says_so() {
+        let temp = tempfile::tempdir().unwrap();
+        let memory = Memory::open(temp.path(), "106").unwrap();
+        assert!(!memory.is_open("1", NOW));
+        memory.wrote(&["1".to_owned()], NOW);
+        memory.wrote(&["1".to_owned()], NOW - Duration::from_secs(500));
+        assert!(memory.is_open("1", NOW + WINDOW - MARGIN - Duration::from_secs(1)));
+        assert!(!memory.is_open("1", NOW + WINDOW - MARGIN));
+        memory.lapsed("1", NOW - Duration::from_secs(1));
+        assert!(memory.is_open("1", NOW), "somebody wrote since");
+        memory.lapsed("1", NOW);
+        assert!(!memory.is_open("1", NOW));
+    }
+
+    #[test]
+    fn what_is_damaged_is_moved_aside_and_what_is_newer_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
+        folder.create(FILE, b"{", Access::PRIVATE).unwrap();
+        assert!(Memory::open(temp.path(), "106").is_ok());
+        assert!(folder.look("whatsapp.json.corrupt").unwrap().is_some());
+        folder.create(FILE, br#"{"v":9,"numbers":{}}"#, Access::PRIVATE).unwrap();
+        assert!(Memory::open(temp.path(), "106").is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! WhatsApp through the Cloud API: numbers, and everything around them.
+//!
+//! An ask is shown as numbered text, one question after the other; what people write is read in
+//! [`inbound`] and comes to the broker as events. Statuses, not the answers to our calls, say what was
+//! displayed. Who may answer and what happens next is the core's to say.
+
+mod client;
+mod codes;
+mod hook;
+mod inbound;
+mod memory;
+mod pace;
+mod posting;
+mod reading;
+pub(crate) mod settings;
+mod shapes;
+mod statuses;
+mod tag;
+mod text;
+
+#[cfg(test)]
+mod text_tests;
+
+use crate::ask::{AskId, Route, Time};
+use crate::clock::Clock;
+use crate::host::broker::{Broker, WeakBroker};
+use axum::Router;
+use client::{Client, Outgoing, Sent};
+use codes::Verdict;
+use memory::Memory;
+use pace::{Pair, Throughput};
+use settings::Whatsapp as Settings;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The channel. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Whatsapp(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    memory: Memory,
+    clock: Clock,
+    started: Instant,
+    broker: OnceLock<WeakBroker>,
+    pairs: Mutex<HashMap<String, Pair>>,
+    throughput: Mutex<Throughput>,
+    /// One message to a person at a time, so that they arrive in order.
+    sending: Lanes,
+    /// One message of a person at a time.
+    reading: Lanes,
+    /// The messages that are up of a question that needs several, by ask, route and question.
+    begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
+    /// Templates that wait for a person to write.
+    invited: Mutex<HashMap<String, String>>,
+    /// Closing lines that a status has told of.
+    closed: Mutex<HashSet<(AskId, usize)>>,
+    /// Notes that wait to be sent: the same one is not sent twice at a time.
+    notes: Mutex<HashSet<(String, String)>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// A lock for each name.
+#[derive(Debug, Default)]
+struct Lanes(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Lanes {
+    async fn enter(&self, name: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let lane = {
+            let mut lanes = lock(&self.0);
+            lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+            Arc::clone(lanes.entry(name.to_owned()).or_default())
+        };
+        lane.lock_owned().await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whatever is kept here is changed in whole steps.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Whatsapp {
+    /// Reads what was remembered; connects to nothing yet.
+    pub fn open(settings: Settings, state: &Path, clock: Clock) -> io::Result<Self> {
+        let memory = Memory::open(state, &settings.phone_number_id)?;
+        Ok(Self(Arc::new(Inner {
+            client: Client::new(settings).map_err(io::Error::other)?,
+            memory,
+            clock,
+            started: Instant::now(),
+            broker: OnceLock::new(),
+            pairs: Mutex::default(),
+            throughput: Mutex::default(),
+            sending: Lanes::default(),
+            reading: Lanes::default(),
+            begun: Mutex::default(),
+            invited: Mutex::default(),
+            closed: Mutex::default(),
+            notes: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        })))
+    }
+
+    /// Says where what people do is to go.
+    pub fn attach(&self, broker: &Broker) {
+        if self.0.broker.set(broker.downgrade()).is_err() {
+            tracing::error!("the WhatsApp channel belongs to another broker");
+        }
+    }
+
+    fn broker(&self) -> Option<Broker> {
+        self.0.broker.get().and_then(WeakBroker::upgrade)
+    }
+
+    /// The webhook.
+    pub fn routes(&self) -> Router {
+        hook::routes(self.clone())
+    }
+
+    /// Begins nothing more, and finishes what is on its way.
+    pub async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+
+    /// Milliseconds on a clock that only goes forward.
+    fn ticks(&self) -> u64 {
+        u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Waits on the same clock; `false` if the daemon stops.
+    async fn until(&self, ticks: u64) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep_until(self.0.started + Duration::from_millis(ticks)) => true,
+            () = self.0.stop.cancelled() => false,
+        }
+    }
+
+    /// Waits for the person's turn: one message every 6 seconds, some at once on credit.
+    pub async fn turn(&self, place: &Route) {
+        let person = self.0.memory.one_name(&place.chat);
+        loop {
+            let now = self.ticks();
+            let turn = lock(&self.0.pairs).entry(person.clone()).or_default().turn(now);
+            match turn {
+                Ok(()) => return,
+                Err(then) => {
+                    if !self.until(then).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a message when the rates allow it, and keeps the person's messages in order.
+    async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Sent {
+        let person = self.0.memory.one_name(message.to);
+        let _in_order = self.0.sending.enter(&person).await;
+        let Some(began) = self.begin(&person).await else { return Sent::Refused(Verdict::Again(None)) };
+        let sent = self.0.client.send(message, attempt).await;
+        let now = self.ticks();
+        let mut pairs = lock(&self.0.pairs);
+        if let Some(pair) = pairs.get_mut(&person) {
+            pair.over(began, now);
+        }
+        pairs.retain(|_, pair| !pair.is_idle(now));
+        sent
+    }
+
+    /// Waits until a message may go; when it did, or `None` if the daemon stops.
+    async fn begin(&self, person: &str) -> Option<u64> {
+        loop {
+            let now = self.ticks();
+            let free = {
+                let mut pairs = lock(&self.0.pairs);
+                let pair = pairs.entry(person.to_owned()).or_default();
+                let mut tried = pair.clone();
+                let free = tried.begin(now).and_then(|()| lock(&self.0.throughput).begin(now));
+                if free.is_ok() {
+                    *pair = tried;
+                }
+                free
+            };
+            match free {
+                Ok(()) => return Some(now),
+                Err(then) => {
+                    if !self.until(then).await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Questions, invitations to write, closing lines and notes on their way to a person.
+
+use super::client::{Content, Outgoing, Sent};
+use super::codes::Verdict;
+use super::tag::{Kind, Tag};
+use super::text::{self, How};
+use super::{Whatsapp, lock};
+use crate::ask::{Ask, Channel, Found, Outcome, Posted, Time, Via, wording};
+use crate::host::channel::Closed;
+use std::time::Duration;
+
+/// How long a status is waited for that says what became of a message whose call was lost.
+const LISTEN: Duration = Duration::from_secs(60);
+/// How often a note is tried.
+const NOTE_TRIES: u8 = 3;
+
+impl Whatsapp {
+    /// Posts the question that is next on a route.
+    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
+            return Posted::Never("the route is gone".to_owned());
+        };
+        let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
+        if !self.0.memory.is_open(to, self.now()) {
+            return self.invite(ask, route, attempt, to).await;
+        }
+        let part = widget.parts.index;
+        let key = (ask.id, route, part);
+        let texts = self.texts(ask, part, to, &place.chat, widget.parts.repeated);
+        // A repetition says everything again; after a refusal only the rest is owed.
+        let mut up =
+            if widget.parts.repeated { Vec::new() } else { lock(&self.0.begun).remove(&key).unwrap_or_default() };
+        for (at, text) in texts.iter().enumerate().skip(up.len()) {
+            let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Piece };
+            let tag = Tag { ask: ask.id, route, attempt, part, kind }.to_string();
+            let message = Outgoing { to, content: Content::Text(text), tag, quotes: None };
+            let posted = match self.send(&message, attempt).await {
+                Sent::Id(id) => {
+                    up.push(id);
+                    continue;
+                }
+                Sent::Lost => Posted::Unknown,
+                Sent::Refused(Verdict::Window) => {
+                    self.0.memory.lapsed(to, self.now());
+                    return self.invite(ask, route, attempt, to).await;
+                }
+                Sent::Refused(verdict) => refused(verdict),
+            };
+            if !up.is_empty() {
+                lock(&self.0.begun).insert(key, up);
+            }
+            return posted;
+        }
+        Posted::Accepted(up)
+    }
+
+    /// A question as the person is to read it.
+    pub(super) fn texts(&self, ask: &Ask, part: usize, to: &str, chat: &str, repeat: bool) -> Vec<String> {
+        let broker = self.broker();
+        let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
+        let ids = self.0.memory.person(&[to.to_owned()]);
+        let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
+        let how =
+            How { group: shared.then_some(ask.group.as_str()), code: several.then_some(ask.short_id.as_str()), repeat };
+        text::question(&ask.content, part, how)
+    }
+
+    /// The chat is closed for us: an approved template asks the person to write.
+    async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Posted {
+        let settings = self.0.client.settings();
+        let Some(template) = settings.template.as_deref() else {
+            return Posted::Never(wording::NO_TEMPLATE.to_owned());
+        };
+        let person = self.0.memory.one_name(to);
+        let _one_at_a_time = self.0.reading.enter(&format!("invite {person}")).await;
+        if let Some(invited) = lock(&self.0.invited).get(&person) {
+            // One invitation is enough for all that waits.
+            return Posted::Held(invited.clone());
+        }
+        let tag = Tag { ask: ask.id, route, attempt, part: 0, kind: Kind::Template }.to_string();
+        let with = |group| Content::Template(template, &settings.template_language, group);
+        let message = Outgoing { to, content: with(Some(ask.group.as_str())), tag, quotes: None };
+        let sent = match self.send(&message, attempt).await {
+            // A template without a place for the name of the group.
+            Sent::Refused(Verdict::Parameters) => {
+                self.send(&Outgoing { content: with(None), ..message.clone() }, attempt).await
+            }
+            sent => sent,
+        };
+        match sent {
+            Sent::Id(id) => {
+                lock(&self.0.invited).insert(person, id.clone());
+                Posted::Held(id)
+            }
+            Sent::Lost => Posted::Unknown,
+            Sent::Refused(verdict) => refused(verdict),
+        }
+    }
+
+    /// Waits until the person has written; `false` if that did not happen by `until`, or the daemon stops.
+    pub async fn opened(&self, ask: &Ask, route: usize, until: Time) -> bool {
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else { return false };
+        let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
+        self.window(to, until).await
+    }
+
+    async fn window(&self, to: &str, until: Time) -> bool {
+        let mut inbound = self.0.memory.inbound();
+        loop {
+            inbound.borrow_and_update();
+            if self.0.memory.is_open(to, self.now()) {
+                return true;
+            }
+            tokio::select! {
+                changed = inbound.changed() => if changed.is_err() { return false },
+                () = self.0.clock.sleep_until(until) => return false,
+                () = self.0.stop.cancelled() => return false,
+            }
+        }
+    }
+
+    /// There is no history to look into: a status tells, within a minute or not at all. It reaches the ask
+    /// by itself.
+    pub async fn find(&self) -> Found {
+        tokio::select! {
+            () = self.0.clock.sleep(LISTEN) => Found::CannotKnow,
+            () = self.0.stop.cancelled() => std::future::pending().await,
+        }
+    }
+
+    /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
+    /// waits until the person writes.
+    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
+            return Closed::Done;
+        };
+        let (to, now) = (place.chat.as_str(), self.now());
+        if !self.window(to, now + ask.rules.keep).await {
+            return if self.0.stop.is_cancelled() {
+                Closed::Later(None)
+            } else {
+                Closed::Never(wording::NEVER_WROTE.to_owned())
+            };
+        }
+        let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Closing };
+        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
+        for text in text::closing(ask, self.ended_by(ask, to)) {
+            loop {
+                let message = Outgoing { to, content: Content::Text(&text), tag: tag.to_string(), quotes };
+                match self.send(&message, 1).await {
+                    Sent::Id(id) => {
+                        self.0.memory.about(&id, ask.id, self.now());
+                        break;
+                    }
+                    Sent::Lost if self.heard_of(&tag).await => break,
+                    Sent::Lost => return Closed::Later(None),
+                    Sent::Refused(Verdict::Window) => {
+                        self.0.memory.lapsed(to, self.now());
+                        return Closed::Later(None);
+                    }
+                    Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
+                    // What it quotes may be gone.
+                    Sent::Refused(Verdict::Never(_)) if quotes.is_some() => quotes = None,
+                    Sent::Refused(Verdict::Never(why)) => return Closed::Never(why),
+                    Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
+                }
+            }
+        }
+        lock(&self.0.begun).retain(|(id, ..), _| *id != ask.id);
+        Closed::Done
+    }
+
+    /// Whether the person of that chat ended the ask here.
+    fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
+        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
+        by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
+    }
+
+    /// Whether a status told of a closing line whose call was lost.
+    async fn heard_of(&self, tag: &Tag) -> bool {
+        let key = (tag.ask, tag.route);
+        let end = self.ticks() + 60_000;
+        while self.ticks() < end {
+            if lock(&self.0.closed).remove(&key) {
+                return true;
+            }
+            if !self.until(self.ticks() + 250).await {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Sends something that nothing depends on, in the background.
+    pub(super) fn note(&self, to: &str, ask: Option<&Ask>, text: String) {
+        let key = (to.to_owned(), text);
+        if !lock(&self.0.notes).insert(key.clone()) {
+            return;
+        }
+        let (channel, ask) = (self.clone(), ask.map(|ask| ask.id));
+        self.0.tasks.spawn(async move {
+            let (to, text) = &key;
+            for text in text::note(text) {
+                channel.send_note(to, &text, ask).await;
+            }
+            lock(&channel.0.notes).remove(&key);
+        });
+    }
+
+    async fn send_note(&self, to: &str, text: &str, ask: Option<crate::ask::AskId>) {
+        let tag = ask.map(|ask| Tag { ask, route: 0, attempt: 0, part: 0, kind: Kind::Note }.to_string());
+        for attempt in 1..=NOTE_TRIES {
+            let message =
+                Outgoing { to, content: Content::Text(text), tag: tag.clone().unwrap_or_default(), quotes: None };
+            match self.send(&message, attempt).await {
+                Sent::Id(id) => {
+                    if let Some(ask) = ask {
+                        self.0.memory.about(&id, ask, self.now());
+                    }
+                    return;
+                }
+                Sent::Refused(Verdict::Again(after)) => {
+                    let wait = after.unwrap_or(Duration::from_secs(2));
+                    if !self.until(self.ticks() + u64::try_from(wait.as_millis()).unwrap_or(2_000)).await {
+                        return;
+                    }
+                }
+                // Rather twice than not at all: somebody waits for a word.
+                Sent::Lost => {}
+                Sent::Refused(_) => return,
+            }
+        }
+    }
+}
+
+fn refused(verdict: Verdict) -> Posted {
+    match verdict {
+        Verdict::Again(after) => {
+            let retry_after_millis = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+            Posted::NotPosted { retry_after_millis }
+        }
+        Verdict::Never(why) => Posted::Never(why),
+        Verdict::Window => Posted::Never(wording::NO_TEMPLATE.to_owned()),
+        Verdict::Parameters => Posted::Never(wording::TEMPLATE_PARAMETERS.to_owned()),
+    }
+}

@@ -1,0 +1,407 @@
+//! What a message means: which of the open asks, and what for its question. Pure.
+//!
+//! In doubt it asks back: an answer that nobody meant is worse than one more message. Whether the
+//! person may answer, and whether the answer fits the limits, is the core's to say.
+
+use crate::ask::wording::Unfit;
+use crate::ask::{Given, Kind, Question};
+
+/// An open ask of the person, at the question that is next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Open<'a> {
+    /// Its code.
+    pub(super) code: &'a str,
+    /// The question.
+    pub(super) question: &'a Question,
+}
+
+/// What a message means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// An answer to that one's question; nothing given: it is skipped.
+    Answer(usize, Given),
+    /// That one is dismissed.
+    Dismiss(usize),
+    /// That one is meant, and this is no answer to it.
+    Back(usize, Unfit),
+    /// That one is meant, and nothing is said: show it again.
+    Show(usize),
+    /// It could be several.
+    Which,
+    /// There is nothing open.
+    Nothing,
+}
+
+/// Reads a text. `quoted`: the ask whose message it quotes.
+pub(super) fn read(text: &str, quoted: Option<usize>, open: &[Open<'_>]) -> Reading {
+    let text = text.trim();
+    let coded = code_of(text, open);
+    match (quoted, coded, open.len()) {
+        (Some(ask), Some((other, _)), _) if other != ask => Reading::Which,
+        (Some(ask), None, _) => meaning(text, ask, open),
+        (_, Some((ask, rest)), count) => {
+            // An answer that begins with what looks like the code of the only ask.
+            let label = open.get(ask).is_some_and(|open| open.question.choice(text).is_some());
+            if label && (count == 1 || quoted.is_some()) {
+                meaning(text, ask, open)
+            } else {
+                meaning_of_rest(rest, ask, open)
+            }
+        }
+        (None, None, 0) => Reading::Nothing,
+        (None, None, 1) => meaning(text, 0, open),
+        (None, None, _) => Reading::Which,
+    }
+}
+
+fn meaning_of_rest(rest: &str, ask: usize, open: &[Open<'_>]) -> Reading {
+    if rest.is_empty() { Reading::Show(ask) } else { meaning(rest, ask, open) }
+}
+
+/// The ask whose code the text begins with, and the rest of the text.
+fn code_of<'t>(text: &'t str, open: &[Open<'_>]) -> Option<(usize, &'t str)> {
+    let end = text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len());
+    let first = text.get(..end)?.trim_end_matches('.').to_lowercase();
+    let ask = open.iter().position(|open| open.code == first)?;
+    Some((ask, text.get(end..)?.trim_start_matches([':', ',', ';', ')']).trim()))
+}
+
+/// The first word, as the code of an ask that may not be open any more.
+pub(super) fn first_word(text: &str) -> String {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len());
+    text.get(..end).unwrap_or_default().trim_end_matches('.').to_lowercase()
+}
+
+fn meaning(text: &str, ask: usize, open: &[Open<'_>]) -> Reading {
+    let Some(Open { question, .. }) = open.get(ask) else { return Reading::Which };
+    match understand(text, question) {
+        Meaning::Given(given) => Reading::Answer(ask, given),
+        Meaning::Dismiss => Reading::Dismiss(ask),
+        Meaning::Unfit(unfit) => Reading::Back(ask, unfit),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    Given(Given),
+    Dismiss,
+    Unfit(Unfit),
+}
+
+fn picks(picks: Vec<usize>) -> Meaning {
+    Meaning::Given(Given { picks, text: None })
+}
+
+/// Exact label, then number, then the words, then free text.
+fn understand(text: &str, question: &Question) -> Meaning {
+    let text = text.trim();
+    if text.is_empty() {
+        return Meaning::Unfit(Unfit::NoText);
+    }
+    let label = question.choice(text);
+    let plain = plain_digits(text);
+    let numbers = if question.kind == Kind::Text { None } else { numbers(&plain) };
+    match (label, numbers) {
+        (Some(label), Some(numbers)) => {
+            // The name of one option that is the number of another; "2." is a number for certain.
+            let other = numbers.list.len() == 1
+                && numbers.list[0] != label + 1
+                && (1..=question.choices.len()).contains(&numbers.list[0]);
+            if other { Meaning::Unfit(Unfit::TwoMeanings) } else { picks(vec![label]) }
+        }
+        (Some(label), None) => picks(vec![label]),
+        (None, Some(numbers)) => by_number(&numbers.list, question),
+        (None, None) => by_words(text, &plain, question),
+    }
+}
+
+fn by_number(numbers: &[usize], question: &Question) -> Meaning {
+    match numbers {
+        [0] => skip(question, Unfit::NoSuchNumber),
+        [_, _, ..] if question.kind != Kind::MultiSelect => Meaning::Unfit(Unfit::OnlyOne),
+        numbers if numbers.iter().all(|n| (1..=question.choices.len()).contains(n)) => {
+            let mut chosen: Vec<usize> = numbers.iter().map(|number| number - 1).collect();
+            chosen.sort_unstable();
+            chosen.dedup();
+            picks(chosen)
+        }
+        _ => Meaning::Unfit(Unfit::NoSuchNumber),
+    }
+}
+
+fn skip(question: &Question, otherwise: Unfit) -> Meaning {
+    if question.required { Meaning::Unfit(otherwise) } else { Meaning::Given(Given::default()) }
+}
+
+fn by_words(text: &str, plain: &str, question: &Question) -> Meaning {
+    let word = plain.trim_end_matches(['.', '!']).to_lowercase();
+    match word.as_str() {
+        "cancel" => return Meaning::Dismiss,
+        "skip" => return skip(question, Unfit::NotOptional),
+        "0" if !question.required => return skip(question, Unfit::NotOptional),
+        "y" | "n" if question.kind == Kind::Confirm => {
+            let starts = |label: &str| label.to_lowercase() == if word == "y" { "yes" } else { "no" };
+            if let Some(pick) = question.choices.iter().position(|choice| starts(&choice.label)) {
+                return picks(vec![pick]);
+            }
+        }
+        _ => {}
+    }
+    if question.kind == Kind::MultiSelect
+        && let Some(chosen) = labels(text, question)
+    {
+        return picks(chosen);
+    }
+    // Digits and signs only, and not a list of numbers: a slip rather than an answer of one's own.
+    let slip =
+        question.kind != Kind::Text && text.chars().any(char::is_numeric) && !text.chars().any(char::is_alphabetic);
+    if slip {
+        return Meaning::Unfit(Unfit::NoSuchNumber);
+    }
+    if question.takes_text() {
+        return Meaning::Given(Given { picks: Vec::new(), text: Some(text.to_owned()) });
+    }
+    Meaning::Unfit(Unfit::NotOffered)
+}
+
+/// Labels and numbers with commas or "and" between them, if there is nothing else.
+fn labels(text: &str, question: &Question) -> Option<Vec<usize>> {
+    let parts = text.split([',', ';', '\n', '&', '+']).flat_map(|part| part.split(" and "));
+    let mut chosen = Vec::new();
+    for part in parts.map(|part| part.trim().trim_start_matches("and ").trim()).filter(|part| !part.is_empty()) {
+        let number = || {
+            let numbers = numbers(&plain_digits(part))?.list;
+            (numbers.len() == 1).then(|| numbers[0].checked_sub(1)).flatten()
+        };
+        chosen.push(question.choice(part).or_else(number).filter(|pick| *pick < question.choices.len())?);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    (!chosen.is_empty()).then_some(chosen)
+}
+
+/// Numbers and nothing else.
+struct Numbers {
+    list: Vec<usize>,
+}
+
+/// Words around a number that change nothing.
+const AROUND: &[&str] = &["option", "number", "no", "nr", "choice", "answer", "please", "pls", "thanks", "thx"];
+/// Numbers people write out.
+const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+/// A text that is numbers: `2`, `2.`, `(2)`, `#2`, `1,3`, `1 3`, `1 and 3`, `option 2 please`, `two`.
+fn numbers(text: &str) -> Option<Numbers> {
+    if let Some(at) = WORDS.iter().position(|word| text.eq_ignore_ascii_case(word)) {
+        return Some(Numbers { list: vec![at + 1] });
+    }
+    let mut list = Vec::new();
+    let parts = text.split(|c: char| c.is_whitespace() || ",;&+/".contains(c)).filter(|part| !part.is_empty());
+    for part in parts {
+        let bare = part.trim_start_matches(['#', '(']).trim_end_matches(['.', ')', '!', ':']);
+        if !bare.is_empty() && bare.len() <= 6 && bare.bytes().all(|b| b.is_ascii_digit()) {
+            list.push(bare.parse().ok()?);
+        } else {
+            let word = bare.to_lowercase();
+            if !(word == "and" || AROUND.contains(&word.as_str())) {
+                return None;
+            }
+        }
+    }
+    (!list.is_empty()).then_some(Numbers { list })
+}
+
+/// Digits of every kind as plain ones: "²", "２", "②", "٢", a keycap.
+fn plain_digits(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{fe0f}' | '\u{20e3}' => {}
+            '¹' => out.push('1'),
+            '²' => out.push('2'),
+            '³' => out.push('3'),
+            '⁰' => out.push('0'),
+            '①'..='⑳' => out.push_str(&(u32::from(c) - u32::from('①') + 1).to_string()),
+            '⑴'..='⒇' => out.push_str(&(u32::from(c) - u32::from('⑴') + 1).to_string()),
+            '⒈'..='⒛' => out.push_str(&(u32::from(c) - u32::from('⒈') + 1).to_string()),
+            '🔟' => out.push_str("10"),
+            '，' | '、' => out.push(','),
+            '．' | '。' => out.push('.'),
+            '（' => out.push('('),
+            '）' => out.push(')'),
+            _ => out.push(digit(c).unwrap_or(c)),
+        }
+    }
+    out.trim().to_owned()
+}
+
+/// The zeros of decimal digits that people have on their keyboards.
+const ZEROS: [char; 14] = [
+    '\u{2070}', '\u{2080}', '\u{ff10}', '\u{660}', '\u{6f0}', '\u{966}', '\u{9e6}', '\u{a66}', '\u{ae6}', '\u{b66}',
+    '\u{be6}', '\u{c66}', '\u{e50}', '\u{17e0}',
+];
+
+fn digit(c: char) -> Option<char> {
+    ZEROS.iter().find_map(|zero| {
+        let value = u32::from(c).checked_sub(u32::from(*zero)).filter(|value| *value < 10)?;
+        char::from_digit(value, 10)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::{Choice, Draft, Questions};
+    use proptest::prelude::*;
+
+    fn question(kind: &str, labels: &[&str], custom: Option<bool>, required: bool) -> Question {
+        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None }).collect();
+        let draft = Draft {
+            text: "q".to_owned(),
+            kind: Some(kind.to_owned()),
+            choices,
+            custom,
+            required: Some(required),
+            ..Draft::default()
+        };
+        Questions::new("r", vec![draft]).unwrap()[0].clone()
+    }
+
+    fn one(question: &Question, text: &str) -> Meaning {
+        match read(text, None, &[Open { code: "k7", question }]) {
+            Reading::Answer(0, given) => Meaning::Given(given),
+            Reading::Dismiss(0) => Meaning::Dismiss,
+            Reading::Back(0, unfit) => Meaning::Unfit(unfit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text(text: &str) -> Meaning {
+        Meaning::Given(Given { picks: vec![], text: Some(text.to_owned()) })
+    }
+
+    #[test]
+    fn a_number_is_understood_as_a_person_means_it() {
+        let select = question("select", &["JWT tokens", "Session cookies", "OAuth 2.0"], None, true);
+        for two in [
+            "2",
+            " 2 ",
+            "2.",
+            "2)",
+            "(2)",
+            "#2",
+            "²",
+            "２",
+            "٢",
+            "2️⃣",
+            "②",
+            "⒉",
+            "₂",
+            "02",
+            "two",
+            "Option 2",
+            "2 please",
+            "number 2.",
+            "session COOKIES",
+            "k7 2",
+            "K7: 2",
+            "k7, 2.",
+            "２．",
+            "2\n",
+        ] {
+            assert_eq!(one(&select, two), picks(vec![1]), "{two:?}");
+        }
+        for out in ["4", "0", "99", "999999", "½", "1-3", "2,5", "-1", "1e3".trim_end_matches("e3"), "7)"] {
+            let meant = one(&select, out);
+            assert!(matches!(meant, Meaning::Unfit(_)) || out == "1", "{out:?}: {meant:?}");
+        }
+        assert_eq!(one(&select, "1,3"), Meaning::Unfit(Unfit::OnlyOne));
+        assert_eq!(one(&select, "2 factor, with keys"), text("2 factor, with keys"));
+        assert_eq!(one(&select, "Keycloak"), text("Keycloak"));
+        assert_eq!(one(&select, "cancel"), Meaning::Dismiss);
+        assert_eq!(one(&select, "Cancel."), Meaning::Dismiss);
+        assert_eq!(one(&select, "skip"), Meaning::Unfit(Unfit::NotOptional));
+    }
+
+    #[test]
+    fn several_numbers_or_labels_are_several_picks() {
+        let multi = question("multi-select", &["staging", "prod EU", "prod US"], None, true);
+        for both in
+            ["1,3", "1 3", "1 and 3", "3, 1", "1;3", "1 & 3", "１、３", "staging, prod US", "1 and prod us", "1, 3, 1"]
+        {
+            assert_eq!(one(&multi, both), picks(vec![0, 2]), "{both:?}");
+        }
+        assert_eq!(one(&multi, "1,4"), Meaning::Unfit(Unfit::NoSuchNumber));
+        assert_eq!(one(&multi, "staging, after five"), text("staging, after five"));
+        let closed = question("multi-select", &["a", "b"], Some(false), true);
+        assert_eq!(one(&closed, "a, c"), Meaning::Unfit(Unfit::NotOffered));
+    }
+
+    #[test]
+    fn a_label_that_is_another_ones_number_is_asked_back() {
+        let odd = question("select", &["2", "1", "5"], None, true);
+        assert_eq!(one(&odd, "2"), Meaning::Unfit(Unfit::TwoMeanings));
+        assert_eq!(one(&odd, "2."), picks(vec![1]), "a number for certain");
+        assert_eq!(one(&odd, "5"), picks(vec![2]), "no fifth option: only a name");
+        assert_eq!(one(&odd, "3"), picks(vec![2]));
+    }
+
+    #[test]
+    fn confirm_takes_its_two_choices_only() {
+        let confirm = question("confirm", &[], None, true);
+        assert_eq!(one(&confirm, "YES"), picks(vec![0]));
+        assert_eq!(one(&confirm, "n"), picks(vec![1]));
+        assert_eq!(one(&confirm, "2"), picks(vec![1]));
+        assert_eq!(one(&confirm, "sure, go ahead"), Meaning::Unfit(Unfit::NotOffered));
+    }
+
+    #[test]
+    fn typed_answers_and_skipping() {
+        let free = question("text", &[], None, true);
+        assert_eq!(one(&free, "0"), text("0"), "how many? none");
+        assert_eq!(one(&free, " 2. "), text("2."));
+        assert_eq!(one(&free, "k7 hello"), text("hello"));
+        let optional = question("text", &[], None, false);
+        for nothing in ["0", "skip", "SKIP.", "０"] {
+            assert_eq!(one(&optional, nothing), Meaning::Given(Given::default()), "{nothing:?}");
+        }
+        assert_eq!(one(&question("select", &["a"], None, false), "0"), Meaning::Given(Given::default()));
+    }
+
+    #[test]
+    fn which_one_is_meant() {
+        let a = question("select", &["x", "y"], None, true);
+        let b = question("text", &[], None, true);
+        let open = [Open { code: "k7", question: &a }, Open { code: "m3", question: &b }];
+        assert_eq!(read("2", None, &open), Reading::Which);
+        assert_eq!(read("cancel", None, &open), Reading::Which);
+        assert_eq!(read("2", Some(0), &open), Reading::Answer(0, Given { picks: vec![1], text: None }));
+        assert_eq!(read("k7 2", None, &open), Reading::Answer(0, Given { picks: vec![1], text: None }));
+        assert_eq!(read("m3 2", None, &open), Reading::Answer(1, Given { picks: vec![], text: Some("2".to_owned()) }));
+        assert_eq!(read("m3 2", Some(0), &open), Reading::Which, "quote and code disagree");
+        assert_eq!(read("m3", None, &open), Reading::Show(1));
+        assert_eq!(read("m3 cancel", None, &open), Reading::Dismiss(1));
+        assert_eq!(read("2", None, &[]), Reading::Nothing);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_breaks_it(text in "\\PC{0,40}|[ 0-9.,)(#²½٢①k7and\u{20e3}\u{fe0f}\\n]{0,12}", quoted in proptest::option::of(0..3_usize), kind in 0..4_usize) {
+            let kinds = [("text", &[][..]), ("select", &["1", "b"][..]), ("multi-select", &["a", "2", "c"][..]), ("confirm", &[][..])];
+            let (kind, labels) = kinds[kind];
+            let question = question(kind, labels, None, text.len() % 2 == 0);
+            let open = [Open { code: "k7", question: &question }, Open { code: "m3", question: &question }];
+            for open in [&open[..], &open[..1], &[]] {
+                if let Reading::Answer(ask, given) = read(&text, quoted, open) {
+                    prop_assert!(ask < open.len());
+                    prop_assert!(given.picks.iter().all(|pick| *pick < question.choices.len()));
+                    prop_assert!(given.text.is_none() || question.takes_text(), "confirm takes no text");
+                    prop_assert!(question.required || !given.picks.is_empty() || given.text.is_some() || given == Given::default());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Webhooks as Meta sends them, read tolerantly: what is not known is ignored, and one odd message does
+//! not spoil the others. Knows nothing of asks.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Something a webhook tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Somebody sent something.
+    Message(Message),
+    /// Something became of a message of ours.
+    Status(Status),
+}
+
+/// What somebody sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) id: String,
+    /// Number and business-scoped id, whichever is told.
+    pub(super) people: People,
+    /// The person's own name for themselves.
+    pub(super) name: Option<String>,
+    /// Seconds since the Unix epoch.
+    pub(super) at: i64,
+    pub(super) said: Said,
+    /// The message it quotes.
+    pub(super) quotes: Option<String>,
+}
+
+/// The ids of one person.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct People {
+    pub(super) number: Option<String>,
+    pub(super) scoped: Option<String>,
+}
+
+/// What there is to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Words.
+    Text(String),
+    /// A button of a template: the person writes, and says nothing.
+    Tap,
+    /// Something without words.
+    Wordless,
+    /// An emoji on a message; `false`: taken off again. Does not open a chat.
+    Reaction(bool),
+    /// Not meant for anybody: a change of number, an order.
+    Nothing,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) id: String,
+    pub(super) state: State,
+    /// Seconds since the Unix epoch.
+    pub(super) at: i64,
+    pub(super) people: People,
+    pub(super) tag: Option<String>,
+}
+
+/// How far a message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// With the platform.
+    Sent,
+    /// On the person's device.
+    Shown,
+    /// Will never be.
+    Failed { code: u64, title: String },
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Envelope {
+    entry: Vec<Entry>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entry {
+    changes: Vec<Change>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Change {
+    field: String,
+    value: Value,
+}
+
+/// All that is told about that number of the business. `None`: not a webhook of the right shape.
+pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Told>> {
+    let envelope: Envelope = serde_json::from_slice(body).ok()?;
+    let mut told = Vec::new();
+    for change in envelope.entry.into_iter().flat_map(|entry| entry.changes) {
+        let ours = text(&change.value["metadata"]["phone_number_id"]).as_deref() == Some(phone_number_id);
+        if change.field != "messages" || !ours {
+            continue;
+        }
+        let list = |key: &str| change.value[key].as_array().cloned().unwrap_or_default();
+        let contacts = list("contacts");
+        told.extend(list("statuses").iter().filter_map(status).map(Told::Status));
+        let mut messages: Vec<Message> = list("messages").iter().filter_map(|m| message(m, &contacts)).collect();
+        messages.sort_by_key(|message| message.at);
+        told.extend(messages.into_iter().map(Told::Message));
+    }
+    Some(told)
+}
+
+/// A text, or a number as one.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn seconds(value: &Value) -> Option<i64> {
+    text(value)?.parse().ok()
+}
+
+fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
+    let mut people = People { number: text(&value["from"]), scoped: text(&value["from_user_id"]) };
+    let same = |contact: &&Value| {
+        let both = |a: &Option<String>, b: Option<String>| a.is_some() && *a == b;
+        both(&people.number, text(&contact["wa_id"])) || both(&people.scoped, text(&contact["user_id"]))
+    };
+    let contact = contacts.iter().find(same);
+    if let Some(contact) = contact {
+        people.number = people.number.or_else(|| text(&contact["wa_id"]));
+        people.scoped = people.scoped.or_else(|| text(&contact["user_id"]));
+    }
+    if people.number.is_none() && people.scoped.is_none() {
+        return None;
+    }
+    Some(Message {
+        id: text(&value["id"])?,
+        people,
+        name: contact.and_then(|contact| text(&contact["profile"]["name"])),
+        at: seconds(&value["timestamp"]).unwrap_or(0),
+        said: said(value),
+        quotes: text(&value["context"]["id"]),
+    })
+}
+
+fn said(value: &Value) -> Said {
+    let words = |text: Option<String>| match text {
+        Some(text) if !text.trim().is_empty() => Said::Text(text),
+        _ => Said::Wordless,
+    };
+    match value["type"].as_str().unwrap_or_default() {
+        "text" => words(text(&value["text"]["body"])),
+        kind @ ("image" | "video" | "document") => words(text(&value[kind]["caption"])),
+        "interactive" => {
+            let reply = &value["interactive"];
+            words(text(&reply["button_reply"]["title"]).or_else(|| text(&reply["list_reply"]["title"])))
+        }
+        "button" => Said::Tap,
+        "reaction" => Said::Reaction(text(&value["reaction"]["emoji"]).is_some()),
+        "system" | "order" | "request_welcome" => Said::Nothing,
+        _ => Said::Wordless,
+    }
+}
+
+fn status(value: &Value) -> Option<Status> {
+    let state = match value["status"].as_str()? {
+        "sent" => State::Sent,
+        "delivered" | "read" | "played" => State::Shown,
+        "failed" => {
+            let error = &value["errors"][0];
+            State::Failed {
+                code: error["code"].as_u64().unwrap_or(0),
+                title: text(&error["title"]).unwrap_or_default(),
+            }
+        }
+        _ => return None,
+    };
+    Some(Status {
+        id: text(&value["id"])?,
+        state,
+        at: seconds(&value["timestamp"]).unwrap_or(0),
+        people: People { number: text(&value["recipient_id"]), scoped: text(&value["recipient_user_id"]) },
+        tag: text(&value["biz_opaque_callback_data"]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn hook(value: &Value) -> Vec<u8> {
+        let mut value = value.clone();
+        value["metadata"] = json!({"phone_number_id": "106"});
+        serde_json::to_vec(&json!({"entry": [{"changes": [{"field": "messages", "value": value}]}]})).unwrap()
+    }
+
+    #[test]
+    fn people_are_known_by_either_id_and_contacts_by_id_not_by_place() {
+        let body = hook(&json!({
+            "contacts": [
+                {"user_id": "US.2", "profile": {"name": "Bob"}},
+                {"wa_id": "1555", "user_id": "US.1", "profile": {"name": "Ada"}},
+            ],
+            "messages": [
+                {"from_user_id": "US.2", "id": "m2", "timestamp": "20", "type": "text", "text": {"body": "2"}},
+                {"from": "1555", "id": "m1", "timestamp": "10", "type": "sticker", "sticker": {}},
+                {"id": "m3", "timestamp": "1", "type": "text"},
+                {"from": 7, "type": "text"},
+                "odd",
+            ],
+        }));
+        let told = read(&body, "106").unwrap();
+        let [Told::Message(first), Told::Message(second)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((first.people.scoped.as_deref(), first.name.as_deref()), (Some("US.1"), Some("Ada")));
+        assert_eq!(first.said, Said::Wordless);
+        assert_eq!((second.people.number.as_deref(), second.name.as_deref()), (None, Some("Bob")));
+        assert_eq!(read(&body, "107"), Some(vec![]), "another number of the business");
+        assert_eq!(read(b"{", "106"), None);
+    }
+
+    #[test]
+    fn only_words_can_be_an_answer() {
+        for (message, expected) in [
+            (json!({"type": "image", "image": {"caption": "  "}}), Said::Wordless),
+            (json!({"type": "image", "image": {"caption": "2"}}), Said::Text("2".to_owned())),
+            (json!({"type": "audio"}), Said::Wordless),
+            (json!({"type": "unsupported"}), Said::Wordless),
+            (json!({"type": "button", "button": {"payload": "x", "text": "Show it"}}), Said::Tap),
+            (json!({"type": "reaction", "reaction": {"message_id": "x"}}), Said::Reaction(false)),
+            (json!({"type": "text"}), Said::Wordless),
+        ] {
+            assert_eq!(said(&message), expected, "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_breaks_it(body in "\\PC{0,200}", odd in "[\\[\\]{}\":,a-z0-9]{0,60}") {
+            let _ = read(body.as_bytes(), "106");
+            let _ = read(format!("{{\"entry\":[{{\"changes\":[{{\"field\":\"messages\",\"value\":{odd}}}]}}]}}").as_bytes(), "106");
+        }
+    }
+}

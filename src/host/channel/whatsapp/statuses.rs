@@ -1,0 +1,106 @@
+//! What became of messages of ours: proof of display, late failures, and who is who.
+
+use super::inbound::NotStored;
+use super::shapes::{State, Status};
+use super::tag::{Kind, Tag};
+use super::{Whatsapp, lock};
+use crate::ask::{AskId, Event, Fate, Posted, Time};
+use crate::host::broker::{Broker, Failure};
+
+/// Failed, because the person has to write first.
+const WINDOW: u64 = 131_047;
+
+impl Whatsapp {
+    /// Takes a status in. Any order, any number of times.
+    pub(super) async fn status(&self, broker: &Broker, status: Status) -> Result<(), NotStored> {
+        if let (Some(number), Some(scoped)) = (&status.people.number, &status.people.scoped) {
+            self.0.memory.learn(number, scoped);
+        }
+        let failed = match &status.state {
+            State::Failed { code, title } => {
+                tracing::warn!(code, "WhatsApp could not deliver a message it had taken");
+                self.lapse(&status, *code);
+                Some(format!("WhatsApp could not deliver it ({code}): {title}"))
+            }
+            _ => None,
+        };
+        let Some(tag) = status.tag.as_deref().and_then(Tag::read) else { return Ok(()) };
+        let window = matches!(status.state, State::Failed { code: WINDOW, .. });
+        let fate = |fate| Event::Fate {
+            route: tag.route,
+            attempt: tag.attempt,
+            part: tag.part,
+            message: status.id.clone(),
+            fate,
+        };
+        match (tag.kind, failed) {
+            (Kind::Question | Kind::Piece, Some(why)) => {
+                happen(broker, tag.ask, fate(Fate::Failed { window, why })).await
+            }
+            (Kind::Question, None) if status.state == State::Shown => {
+                happen(broker, tag.ask, fate(Fate::Displayed)).await
+            }
+            (Kind::Question, None) => happen(broker, tag.ask, fate(Fate::Taken)).await,
+            (Kind::Piece, None) => happen(broker, tag.ask, fate(Fate::Known)).await,
+            (Kind::Template, Some(why)) => self.uninvited(broker, &tag, &status, why).await,
+            (Kind::Template, None) => {
+                let posted = Posted::Held(status.id.clone());
+                happen(broker, tag.ask, Event::Posted { route: tag.route, attempt: tag.attempt, posted }).await
+            }
+            (Kind::Closing, None) => {
+                self.0.memory.about(&status.id, tag.ask, self.now());
+                // Only somebody who lost the answer to the call looks for it, and at once.
+                let mut closed = lock(&self.0.closed);
+                if closed.len() > 10_000 {
+                    closed.clear();
+                }
+                closed.insert((tag.ask, tag.route));
+                Ok(())
+            }
+            (Kind::Closing | Kind::Note, _) => Ok(()),
+        }
+    }
+
+    /// The platform says that the chat is closed.
+    fn lapse(&self, status: &Status, code: u64) {
+        if code == WINDOW
+            && let Some(id) = status.people.number.as_ref().or(status.people.scoped.as_ref())
+        {
+            let at = Time::from_millis(status.at.saturating_mul(1000).saturating_add(999));
+            self.0.memory.lapsed(id, at);
+        }
+    }
+
+    /// The invitation to write did not arrive: nothing that waits for it will be shown.
+    async fn uninvited(&self, broker: &Broker, tag: &Tag, status: &Status, why: String) -> Result<(), NotStored> {
+        lock(&self.0.invited).retain(|_, message| *message != status.id);
+        let ids: Vec<String> = [&status.people.number, &status.people.scoped].into_iter().flatten().cloned().collect();
+        let mut asks = broker.asked_of(&self.0.memory.person(&ids));
+        if !asks.contains(&tag.ask) {
+            asks.push(tag.ask);
+        }
+        for id in asks {
+            let ask = match broker.show(id).await {
+                Ok(Some(ask)) => ask,
+                Ok(None) => continue,
+                Err(_) => return Err(NotStored),
+            };
+            for (route, widget) in ask.widgets.iter().enumerate() {
+                let ours = widget.messages.contains(&status.id) || (id == tag.ask && route == tag.route);
+                if ours {
+                    let fate = Fate::Failed { window: false, why: why.clone() };
+                    let (attempt, part, message) = (widget.attempt, widget.parts.index, status.id.clone());
+                    happen(broker, id, Event::Fate { route, attempt, part, message, fate }).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn happen(broker: &Broker, id: AskId, event: Event) -> Result<(), NotStored> {
+    match broker.happen(id, event).await {
+        Err(Failure::NotStored) => Err(NotStored),
+        Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Ok(()),
+    }
+}

@@ -1,0 +1,159 @@
+//! What people read, letter for letter.
+
+use super::text::{How, closing, question, tame};
+use crate::ask::{
+    Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
+};
+use crate::ask::{Route, Rules, Source, Time, TimeoutPolicy, Via, Waiter};
+use std::time::Duration;
+
+fn draft(text: &str, labels: &[&str]) -> Draft {
+    let choice = |label: &&str| Choice { label: (*label).to_owned(), description: None };
+    Draft { text: text.to_owned(), choices: labels.iter().map(choice).collect(), ..Draft::default() }
+}
+
+fn content(drafts: Vec<Draft>) -> Content {
+    Content { title: None, context: None, questions: Questions::new("r", drafts).unwrap() }
+}
+
+fn auth() -> Draft {
+    draft("Which auth strategy?", &["JWT tokens", "Session cookies", "OAuth 2.0"])
+}
+
+fn one(content: &Content) -> String {
+    let texts = question(content, 0, How::default());
+    assert_eq!(texts.len(), 1);
+    texts[0].clone()
+}
+
+#[test]
+fn the_text_of_the_specification() {
+    assert_eq!(
+        one(&content(vec![auth()])),
+        "The agent is asking: Which auth strategy?\n1. JWT tokens\n2. Session cookies\n3. OAuth 2.0\n\n\
+         Reply with a number or type your own answer."
+    );
+}
+
+#[test]
+fn each_kind_says_how_it_is_answered() {
+    let last = |draft: Draft| one(&content(vec![draft])).lines().last().unwrap().to_owned();
+    assert_eq!(last(Draft { custom: Some(false), ..auth() }), "Reply with a number.");
+    assert_eq!(last(Draft { kind: Some("confirm".into()), ..draft("Go?", &[]) }), "Reply with a number.");
+    assert_eq!(last(draft("Why?", &[])), "Reply with your answer.");
+    assert_eq!(last(Draft { required: Some(false), ..draft("Why?", &[]) }), "Reply with your answer. Reply 0 to skip.");
+    assert_eq!(
+        last(Draft { multiple: true, ..auth() }),
+        "Reply with one or more numbers, like 1,3, or type your own answer."
+    );
+    assert_eq!(
+        last(Draft { multiple: true, custom: Some(false), ..auth() }),
+        "Reply with one or more numbers, like 1,3."
+    );
+}
+
+#[test]
+fn title_context_descriptions_codes_and_several_questions() {
+    let mut rollout = draft("How?", &["Canary"]);
+    rollout.choices[0].description = Some("5 %\nfirst".to_owned());
+    rollout.header = Some("Rollout".to_owned());
+    let content = Content {
+        title: Some("Release 2.4".to_owned()),
+        context: Some("All tests pass.\n\n\n\nNo migration.".to_owned()),
+        ..content(vec![rollout, draft("Why?", &[])])
+    };
+    let how = How { group: Some("research"), code: Some("k7"), repeat: true };
+    assert_eq!(
+        question(&content, 0, how),
+        ["(repeat)\nRelease 2.4\n\nAll tests pass.\n\nNo migration.\n\nQuestion 1 of 2\nRollout\n\
+          The agent \"research\" is asking: How?\n1. Canary - 5 % first\n\n\
+          Reply with a number or type your own answer.\n\
+          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2"]
+    );
+    assert_eq!(
+        question(&content, 1, How::default()),
+        ["Got it.\n\nQuestion 2 of 2\nThe agent is asking: Why?\n\nReply with your answer."]
+    );
+}
+
+#[test]
+fn the_agents_words_format_link_and_hide_nothing() {
+    for (text, tamed) in [
+        ("*bold* and `code`", "*\u{200b}bold* and `\u{200b}code`"),
+        ("snake_case 2*3", "snake_case 2*3"),
+        ("see https://evil.example/x", "see https:\u{200b}//evil.\u{200b}example/x"),
+        ("evil.com and app.js, OAuth 2.0. Then", "evil.\u{200b}com and app.js, OAuth 2.0. Then"),
+        ("mail a@b.org", "mail a@\u{200b}b.\u{200b}org"),
+        ("abc\u{202e}def\u{0}\u{7}", "abcdef"),
+        ("> quoted\n- item", ">\u{200b} quoted\n-\u{200b} item"),
+    ] {
+        assert_eq!(tame(text), tamed);
+    }
+    let faked = one(&content(vec![draft("x", &["a\n2. b"])]));
+    assert!(faked.contains("1. a 2. b\n"), "options are numbered by askd alone: {faked}");
+}
+
+#[test]
+fn what_is_long_is_split_and_nothing_is_cut() {
+    let word = |n: usize| format!("w{n}");
+    let words = |n: usize| (0..n).map(word).collect::<Vec<_>>().join(" ");
+    let mut long = draft(&words(550), &["a", "b"]);
+    for (n, choice) in long.choices.iter_mut().enumerate() {
+        choice.description = Some(format!("{n}{}", "é".repeat(299)));
+    }
+    let content = Content { context: Some(words(540)), ..content(vec![long]) };
+    let texts = question(&content, 0, How::default());
+    assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
+    let all = texts.join(" ");
+    let said: Vec<&str> = all.split_whitespace().filter(|part| part.starts_with('w')).collect();
+    assert_eq!(said.len(), 550 + 540 + 1, "with the word \"with\"");
+    assert!(texts.last().unwrap().contains("\n2. b"), "what can be chosen is the last one");
+    let emoji = "\u{1f600}".repeat(3000);
+    let parts = question(&self::content(vec![draft(&emoji, &[])]), 0, How::default());
+    assert!(parts.iter().all(|text| text.encode_utf16().count() <= 4096));
+    assert_eq!(parts.iter().map(|text| text.matches('\u{1f600}').count()).sum::<usize>(), 3000);
+}
+
+#[test]
+fn the_closing_line_says_how_it_ended_and_who_did_it() {
+    let new = Accepted {
+        id: AskId::from_bits(1),
+        short_id: "k7".parse().unwrap(),
+        group: "g".parse().unwrap(),
+        content: content(vec![auth()]),
+        rules: Rules {
+            timeout: Duration::from_secs(60),
+            render_timeout: Duration::from_secs(30),
+            max_retries: 3,
+            keep: Duration::from_secs(60),
+            remind_after: None,
+            escalate_after: None,
+            routes: vec![Route {
+                channel: crate::ask::Channel::Whatsapp,
+                chat: "15550001111".to_owned(),
+                responders: crate::ask::Responders::Only(vec!["15550001111".to_owned()]),
+            }],
+        },
+        key: None,
+        session: None,
+        waiter: Waiter {
+            request_id: "r".parse().unwrap(),
+            digest: Digest::from_bytes([0; 32]),
+            op_code: None,
+            on_timeout: TimeoutPolicy::ReturnCancel,
+            process: None,
+            withdrawn: false,
+            response: Response::Undecided,
+        },
+    };
+    let now = Time::from_millis(1_790_000_000_000);
+    let ask = Ask::accept(new, now).ask;
+    let person = Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) };
+    let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
+    let answered =
+        ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
+    assert_eq!(closing(&answered, false), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, true), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
+    assert_eq!(closing(&withdrawn, true), ["Cancelled"]);
+}

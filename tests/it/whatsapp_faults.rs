@@ -1,0 +1,131 @@
+//! Faulty calls, doubled and shuffled webhooks: every ask ends, none is answered twice, and the rates are
+//! never broken. Gate G7.
+
+use crate::whatsapp_world::{World, select};
+use askd::sim::whatsapp::{Config, Fault, FaultMix, Person, Sending, Traffic};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// What is refused for certain, and what was taken although it looks lost: both are settled in seconds.
+const QUICK: [Fault; 8] = [
+    Fault::Code(131_056),
+    Fault::Code(130_429),
+    Fault::Code(131_016),
+    Fault::Code(131_000),
+    Fault::Http(429),
+    Fault::ResetAfter,
+    Fault::TruncatedBody,
+    Fault::WrongJson,
+];
+/// What nobody can tell from a success whose answer was lost: a status is waited for, for a minute.
+const SLOW: [Fault; 4] = [Fault::ResetBefore, Fault::StallBefore, Fault::StallAfter, Fault::Http(503)];
+
+fn person(n: usize) -> String {
+    format!("1666{n:07}")
+}
+
+/// `asks` asks to `people` people, who answer all they see; how long it took.
+async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) -> Duration {
+    let mut groups = String::new();
+    for n in 0..people {
+        let chat = person(n);
+        writeln!(groups, "[groups.p{n}]\nroutes = [{{ channel = \"whatsapp\", chat = \"{chat}\" }}]").unwrap();
+    }
+    let traffic = Traffic { gather_ms: 20, batch: 5, shuffle: true, duplicate: 0.3, lanes: 4, ..Traffic::default() };
+    let config = Config {
+        people: (0..people).map(|n| Person::new(&person(n), &format!("P{n}"))).collect(),
+        traffic,
+        stall_ms: 15_000,
+        ..Config::default()
+    };
+    let world = World::start(config, "{ channel = \"web\" }", &groups).await;
+    for n in 0..people {
+        world.sim.person_says(&person(n), "hello");
+    }
+    let heard = |sim: &askd::sim::whatsapp::Whatsapp| {
+        let taken =
+            sim.webhooks().into_iter().filter(|post| post.status == 200).map(|post| post.body.matches("hello").count());
+        taken.sum::<usize>() >= people
+    };
+    assert!(world.sim.wait_until(heard, Duration::from_secs(120)).await);
+    world.sim.faults(FaultMix { share: 0.3, kinds: kinds.to_vec() });
+    let started = Instant::now();
+    for n in 0..asks {
+        world.ask_as(&format!("p{}", n % people), &format!("r{n}"), select(&format!("Which {n}?"), &["a", "b", "c"]));
+    }
+    let mut open: HashSet<usize> = (0..asks).collect();
+    let (mut said, mut asked_back, mut ended) = (HashMap::new(), HashSet::new(), HashMap::new());
+    while !open.is_empty() {
+        assert!(started.elapsed() < patience, "{} of {asks} are still open", open.len());
+        for n in 0..people {
+            let who = person(n);
+            for message in world.sim.messages_to(&who).iter().filter(|message| message.stage.shown()) {
+                // A quote of what the daemon does not know yet is asked back.
+                for line in message.text.lines().filter(|_| message.text.starts_with("Which question do you mean?")) {
+                    let Some((code, text)) = line.split_once(": Which ") else { continue };
+                    let Ok(ask) = text.trim_end_matches('?').parse::<usize>() else { continue };
+                    if asked_back.insert((message.id.clone(), ask)) && open.contains(&ask) {
+                        world.sim.person_says(&who, &format!("{code} {}", ask % 3 + 1));
+                    }
+                }
+                let Some(rest) = message.text.split("Which ").nth(1) else { continue };
+                let Ok(ask) = rest.split('?').next().unwrap_or_default().parse::<usize>() else { continue };
+                // Whoever hears nothing for a while writes again.
+                let again = said.get(&ask).is_some_and(|at: &Instant| at.elapsed() > Duration::from_secs(45));
+                if message.text.contains("Reply with") && open.contains(&ask) && (again || !said.contains_key(&ask)) {
+                    said.insert(ask, Instant::now());
+                    world.sim.person_quotes(&who, &message.id, &(ask % 3 + 1).to_string());
+                    world.sim.person_sends(&who, &Sending::Reaction { on: message.id.clone(), emoji: String::new() });
+                }
+            }
+        }
+        open.retain(|ask| match world.response_as(&format!("p{}", ask % people), &format!("r{ask}")) {
+            Some(response) => {
+                ended.insert(*ask, response);
+                false
+            }
+            None => true,
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = started.elapsed();
+    let mut undelivered = 0;
+    for (ask, response) in &ended {
+        match response["result"]["status"].as_str().unwrap() {
+            "answered" => {
+                let expected = ["a", "b", "c"][ask % 3];
+                assert_eq!(response["result"]["answers"][format!("Which {ask}?")], expected, "{response}");
+            }
+            "undeliverable" => undelivered += 1,
+            other => panic!("{other}: {response}"),
+        }
+    }
+    let mut decided: HashMap<String, usize> = HashMap::new();
+    for line in world.audit() {
+        if matches!(line["what"].as_str(), Some("answered" | "undeliverable" | "expired" | "dismissed" | "withdrawn")) {
+            *decided.entry(line["ask"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    assert_eq!(decided.len(), asks, "every ask is decided");
+    assert!(decided.values().all(|count| *count == 1), "none is decided twice");
+    world.kept_the_pace();
+    eprintln!(
+        "{asks} asks to {people} people: {took:?}; {undelivered} undeliverable; {} calls",
+        world.sim.calls().len()
+    );
+    assert!(undelivered * 50 <= asks, "{undelivered} of {asks} were not delivered");
+    took
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faulty_calls_and_shuffled_webhooks() {
+    storm(60, 20, &QUICK, Duration::from_secs(180)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a long gate: minutes"]
+async fn a_thousand_asks_to_two_hundred_people_with_every_fault() {
+    let kinds: Vec<Fault> = QUICK.into_iter().chain(SLOW).collect();
+    storm(1000, 200, &kinds, Duration::from_secs(900)).await;
+}

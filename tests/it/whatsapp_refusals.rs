@@ -1,0 +1,232 @@
+//! What must not happen on WhatsApp: nothing that is no answer answers, nobody who may not answer does,
+//! and nothing that is not signed is heard.
+
+use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, select, sim};
+use askd::sim::whatsapp::{Config, Sending};
+use serde_json::{Value, json};
+
+async fn asked(question: Value, text: &str) -> World {
+    let world = World::start(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", question);
+    world.shown(ADA, text).await;
+    world.quiet(1).await;
+    world
+}
+
+#[tokio::test]
+async fn numbers_are_understood_as_people_write_them() {
+    let world = World::start(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    for (n, said) in ["²", "2.", "2)", " 2 ", "２"].iter().enumerate() {
+        let (id, text) = (format!("r{n}"), format!("Which {n}?"));
+        world.ask(&id, select(&text, &["a", "b", "c"]));
+        world.shown(ADA, &text).await;
+        world.writes(ADA, said).await;
+        assert_eq!(world.response(&id).await["result"]["answers"][&text], "b", "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_out_of_range_is_asked_back() {
+    let world = asked(select("Which?", &["a", "b", "c"]), "Which?").await;
+    let before = world.records();
+    world.writes(ADA, "7").await;
+    world.shown(ADA, "There are the numbers 1 to 3.").await;
+    world.writes(ADA, "1,2").await;
+    world.shown(ADA, "This question takes one answer.").await;
+    assert!(before == world.records());
+    world.writes(ADA, "3").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "c");
+}
+
+#[tokio::test]
+async fn a_label_that_is_another_ones_number_is_asked_back() {
+    let world = asked(select("How many?", &["2", "1"]), "How many?").await;
+    world.writes(ADA, "2").await;
+    world.shown(ADA, "That could be the name of one option or the number of another").await;
+    world.writes(ADA, "2.").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["How many?"], "1");
+}
+
+#[tokio::test]
+async fn confirm_takes_no_free_text() {
+    let world = asked(json!({"questions": [{"question": "Deploy?", "type": "confirm"}]}), "Deploy?").await;
+    world.writes(ADA, "if the tests pass").await;
+    world.shown(ADA, "That is not one of the options: Yes, No.").await;
+    world.writes(ADA, "yes").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "Yes");
+}
+
+#[tokio::test]
+async fn what_has_no_words_is_not_an_answer() {
+    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let question = world.shown(ADA, "Which?").await;
+    let before = world.records();
+    let hint = "I can only read text as an answer.";
+    for (n, sending) in [
+        Sending::Sticker,
+        Sending::Voice,
+        Sending::Image(Some(String::new())),
+        Sending::Image(None),
+        Sending::Unsupported,
+        Sending::Reaction { on: question.id.clone(), emoji: "\u{1f44d}".to_owned() },
+    ]
+    .iter()
+    .enumerate()
+    {
+        let id = world.sim.person_sends(ADA, sending);
+        world.taken(&id).await;
+        let told = |sim: &askd::sim::whatsapp::Whatsapp| {
+            sim.messages_to(ADA).iter().filter(|message| message.text.contains(hint)).count() > n
+        };
+        assert!(world.sim.wait_until(told, SOON).await, "{sending:?}: {:#?}", world.said_to(ADA));
+    }
+    assert!(before == world.records(), "none of it changed anything");
+    world.sim.person_sends(ADA, &Sending::Image(Some("2".to_owned())));
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "a caption is text");
+}
+
+#[tokio::test]
+async fn chat_that_answers_nothing_is_left_alone() {
+    let world = World::start(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello, is anybody there?").await;
+    let sticker = world.sim.person_sends(ADA, &Sending::Sticker);
+    world.taken(&sticker).await;
+    world.writes(ADA, "2").await;
+    // What would have been said goes before what is said now.
+    world.ask("r1", select("Which?", &["a"]));
+    world.shown(ADA, "Which?").await;
+    assert_eq!(world.said_to(ADA).len(), 1, "{:#?}", world.said_to(ADA));
+}
+
+#[tokio::test]
+async fn strangers_get_nothing_and_change_nothing() {
+    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let before = world.records();
+    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    for said in ["1", "a", "cancel", &format!("{code} 1")] {
+        world.writes(MALLORY, said).await;
+    }
+    let question = world.shown(ADA, "Which?").await;
+    let quoting = world.sim.person_quotes(MALLORY, &question.id, "1");
+    world.taken(&quoting).await;
+    assert!(before == world.records());
+    world.writes(ADA, "1").await;
+    world.response("r1").await;
+    world.shown(ADA, "Answered: a by Ada").await;
+    assert_eq!(world.said_to(MALLORY), Vec::<String>::new());
+    let refused: Vec<Value> =
+        world.audit().into_iter().filter(|line| line["what"] == "refused" && line["by"] == MALLORY).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|line| line["reason"] == "not_responder"));
+}
+
+#[tokio::test]
+async fn who_may_answer_is_listed() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{BOB}\"] }}");
+    let world = World::start(sim(), &route, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", select("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    let before = world.quiet(1).await;
+    world.writes(ADA, "1").await;
+    assert!(before == world.records(), "the chat's own number is not in the list");
+    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    world.writes(BOB, &format!("{code} 2")).await;
+    assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], BOB);
+    world.shown(BOB, "Answered: b by Bob").await;
+    world.shown(ADA, "Answered: b by Bob").await;
+}
+
+#[tokio::test]
+async fn last_weeks_duplicate_changes_nothing() {
+    let mut world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let said = world.writes(ADA, "1").await;
+    world.response("r1").await;
+    world.shown(ADA, "Answered: a by Ada").await;
+    world.ask("r2", select("And now?", &["c", "d"]));
+    world.shown(ADA, "And now?").await;
+    let before = world.quiet(1).await;
+    world.restart();
+    for _ in 0..3 {
+        assert_eq!(world.sim.message_again(&said).await, Some(200));
+    }
+    assert!(before == world.records(), "the answer to the one is not the answer to the other");
+    let said = world.said_to(ADA);
+    assert!(!said.iter().any(|text| text.contains("answered already")), "{said:#?}");
+}
+
+#[tokio::test]
+async fn only_what_is_signed_and_ours_is_heard() {
+    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let before = world.records();
+    let now = world.sim.calls().last().unwrap().clock / 1000;
+    let hook = |phone: &str, text: &str| {
+        json!({"object": "whatsapp_business_account", "entry": [{"id": "1", "changes": [{"field": "messages", "value": {
+            "messaging_product": "whatsapp", "metadata": {"phone_number_id": phone},
+            "contacts": [{"wa_id": ADA, "profile": {"name": "Ada"}}],
+            "messages": [{"from": ADA, "id": "wamid.forged", "timestamp": now.to_string(), "type": "text", "text": {"body": text}}],
+        }}]}]})
+        .to_string()
+    };
+    let ours = world.sim.config().phone_number_id.clone();
+    let body = hook(&ours, "1");
+    let good = world.sim.sign(body.as_bytes());
+    let post = async |body: &str, signature: Option<&str>| {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut call = http.post(format!("{}/whatsapp/webhook", world.url)).body(body.to_owned());
+        if let Some(signature) = signature {
+            call = call.header("x-hub-signature-256", signature);
+        }
+        call.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(post(&body, None).await, 401);
+    assert_eq!(post(&body, Some("sha256=")).await, 401);
+    assert_eq!(post(&body, Some(&good.replace("sha256=", "sha1="))).await, 401);
+    assert_eq!(post(&body.replace("\"1\"", "\"2\""), Some(&good)).await, 401, "one byte changed");
+    assert_eq!(post(&body, Some(&good[..good.len() - 2])).await, 401);
+    let other = hook("999", "1");
+    assert_eq!(post(&other, Some(&world.sim.sign(other.as_bytes()))).await, 200, "another number: ignored");
+    assert_eq!(post("{}", Some(&world.sim.sign(b"{}"))).await, 200);
+    assert_eq!(post("no json", Some(&world.sim.sign(b"no json"))).await, 200);
+    let huge = "x".repeat(4 * 1024 * 1024 + 1);
+    assert_eq!(post(&huge, Some(&good)).await, 413);
+    assert!(before == world.records(), "nothing of it was heard");
+    let get = async |query: &str| {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = http.get(format!("{}/whatsapp/webhook{query}", world.url)).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let asked = "?hub.mode=subscribe&hub.challenge=4711&hub.verify_token=";
+    assert_eq!(get(&format!("{asked}sim-verify-token")).await, (200, "4711".to_owned()));
+    assert_eq!(get(&format!("{asked}another")).await.0, 403);
+    assert_eq!(get("").await.0, 403);
+    assert_eq!(post(&body, Some(&good)).await, 200);
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");
+}
+
+#[tokio::test]
+async fn webhooks_with_an_address_of_their_own_are_there_alone() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = Config::default();
+    let sim = askd::sim::whatsapp::Whatsapp::start(config).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\nwebhook_listen = \"127.0.0.1:{port}\"\n[whatsapp]\n\
+         access_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
+         phone_number_id = \"106540352242922\"\napi_url = \"{}\"\n",
+        folder.path().display(),
+        sim.api_url()
+    );
+    crate::whatsapp_world::put(&folder.path().join("askd.toml"), &text);
+    let (mut daemon, url) = crate::whatsapp_world::serve(folder.path());
+    sim.set_webhook(Some(&format!("http://127.0.0.1:{port}/whatsapp/webhook")));
+    let apart = sim.handshake().await;
+    sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+    let beside = sim.handshake().await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let inbox = http.get(format!("http://127.0.0.1:{port}/")).send().await.unwrap().status().as_u16();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!((apart, beside.is_err(), inbox), (Ok(()), true, 404));
+}

@@ -1,0 +1,278 @@
+//! The real daemon as a process of its own, a folder to ask through, and the stand-in of WhatsApp: what
+//! every WhatsApp story needs.
+
+use askd::sim::whatsapp::{Config, Message, Person, Whatsapp};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) const ADA: &str = "15550001111";
+pub(crate) const BOB: &str = "15550002222";
+pub(crate) const MALLORY: &str = "15550009999";
+/// Longer than anything that is to happen by itself may take, on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(45);
+
+pub(crate) struct World {
+    pub(crate) sim: Whatsapp,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) url: String,
+    daemon: Child,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+/// A route to Ada alone.
+pub(crate) const TO_ADA: &str = r#"{ channel = "whatsapp", chat = "15550001111" }"#;
+
+/// How the stand-in is set in most stories: the pair limit is on, and so is everything else.
+pub(crate) fn sim() -> Config {
+    Config {
+        people: vec![Person::new(ADA, "Ada"), Person::new(BOB, "Bob"), Person::new(MALLORY, "Mal")],
+        ..Config::default()
+    }
+}
+
+impl World {
+    /// `routes` of the group `research`, and further lines of settings.
+    pub(crate) async fn start(config: Config, routes: &str, more: &str) -> Self {
+        let sim = Whatsapp::start(config).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[log]\nfilter = \"askd=debug\"\n\
+             [whatsapp]\naccess_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
+             phone_number_id = \"{}\"\napi_url = \"{}\"\n{more}\n[groups.research]\nroutes = [{routes}]\n\
+             max_open_per_group = 5000\nmax_per_hour_per_group = 100000\n",
+            folder.path().display(),
+            sim.config().phone_number_id,
+            sim.api_url()
+        );
+        put(&folder.path().join("askd.toml"), &text);
+        let (daemon, url) = serve(folder.path());
+        sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+        sim.handshake().await.unwrap();
+        Self { sim, folder, url, daemon }
+    }
+
+    /// `kill -9`, and a new start.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.begin();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+    }
+
+    pub(crate) fn begin(&mut self) {
+        (self.daemon, self.url) = serve(self.folder.path());
+        self.sim.set_webhook(Some(&format!("{}/whatsapp/webhook", self.url)));
+    }
+
+    /// Somebody writes something that opens the chat, and the daemon knows it.
+    pub(crate) async fn writes(&self, who: &str, text: &str) -> String {
+        let id = self.sim.person_says(who, text);
+        self.taken(&id).await;
+        id
+    }
+
+    /// Waits until the webhook with that message was taken.
+    pub(crate) async fn taken(&self, id: &str) {
+        let carried = format!("\"id\":\"{}\"", id.replace('/', "\\/"));
+        let taken =
+            |sim: &Whatsapp| sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains(&carried));
+        assert!(self.sim.wait_until(taken, SOON).await, "a message was not taken");
+    }
+
+    fn ipc(&self, group: &str) -> PathBuf {
+        self.folder.path().join("ipc").join(group)
+    }
+
+    /// The agent asks.
+    pub(crate) fn ask(&self, id: &str, request: Value) {
+        self.ask_as("research", id, request);
+    }
+
+    /// An agent of another group asks.
+    pub(crate) fn ask_as(&self, group: &str, id: &str, mut request: Value) {
+        request["type"] = json!("ask_user:ask");
+        request["request_id"] = json!(id);
+        let tasks = self.ipc(group).join("tasks");
+        let started = Instant::now();
+        while !tasks.is_dir() {
+            assert!(started.elapsed() < SOON, "no folder of the group");
+            std::thread::yield_now();
+        }
+        put(&tasks.join(format!(".tmp-{id}")), &request.to_string());
+        fs::rename(tasks.join(format!(".tmp-{id}")), tasks.join(format!("{id}.json"))).unwrap();
+    }
+
+    pub(crate) fn cancel(&self, id: &str) {
+        let request = json!({"type": "ask_user:cancel", "request_id": id});
+        let tasks = self.ipc("research").join("tasks");
+        put(&tasks.join(".tmp-cancel"), &request.to_string());
+        fs::rename(tasks.join(".tmp-cancel"), tasks.join(format!("cancel-{id}.json"))).unwrap();
+    }
+
+    pub(crate) fn response_now(&self, id: &str) -> Option<Value> {
+        self.response_as("research", id)
+    }
+
+    pub(crate) fn response_as(&self, group: &str, id: &str) -> Option<Value> {
+        let bytes = fs::read(self.ipc(group).join("responses").join(format!("{id}.json"))).ok()?;
+        Some(serde_json::from_slice::<Value>(&bytes).unwrap())
+    }
+
+    /// What the agent gets.
+    pub(crate) async fn response(&self, id: &str) -> Value {
+        self.response_within(id, SOON).await
+    }
+
+    pub(crate) async fn response_within(&self, id: &str, patience: Duration) -> Value {
+        let started = Instant::now();
+        loop {
+            if let Some(response) = self.response_now(id) {
+                return response;
+            }
+            assert!(started.elapsed() < patience, "no response to {id}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The shown message of that person that says this.
+    pub(crate) async fn shown(&self, who: &str, says: &str) -> Message {
+        self.shown_within(who, says, SOON).await
+    }
+
+    pub(crate) async fn shown_within(&self, who: &str, says: &str, patience: Duration) -> Message {
+        let there = |m: &Message| m.wa_id == who && m.stage.shown() && m.text.contains(says);
+        let found = self.sim.wait_for_message(there, patience).await;
+        found.unwrap_or_else(|| panic!("nothing says {says:?}; there is {:#?}", self.said_to(who)))
+    }
+
+    /// All that was said to somebody, in order.
+    pub(crate) fn said_to(&self, who: &str) -> Vec<String> {
+        self.sim.messages_to(who).into_iter().map(|message| message.text).collect()
+    }
+
+    /// The inbox's API.
+    pub(crate) async fn api(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let token = fs::read_to_string(self.folder.path().join("state/web_token")).unwrap();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut call = http.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(token.trim());
+        if let Some(body) = body {
+            call = call.json(&body);
+        }
+        let answer = call.send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null))
+    }
+
+    /// Open asks, as the API tells.
+    pub(crate) async fn open(&self) -> Vec<Value> {
+        self.api(reqwest::Method::GET, "/asks?state=open", None).await.1["asks"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The records of asks, once nothing is on its way any more.
+    pub(crate) async fn quiet(&self, open: usize) -> Vec<(PathBuf, String)> {
+        let started = Instant::now();
+        loop {
+            let asks = self.open().await;
+            let confirmed = |ask: &Value| ask["render_confirmed"] == json!(true);
+            let records = self.records();
+            let posted = records.iter().all(|(_, record)| !record.contains("\"phase\": \"sent\""));
+            if asks.len() == open && asks.iter().all(confirmed) && posted {
+                return records;
+            }
+            assert!(started.elapsed() < SOON, "never quiet: {asks:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The records of asks, byte for byte.
+    pub(crate) fn records(&self) -> Vec<(PathBuf, String)> {
+        self.records_of("research")
+    }
+
+    pub(crate) fn records_of(&self, group: &str) -> Vec<(PathBuf, String)> {
+        let mut records = Vec::new();
+        for kind in ["pending_questions", "settled"] {
+            let folder = self.folder.path().join("state").join(kind).join(group);
+            for entry in fs::read_dir(folder).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                records.push((path.clone(), fs::read_to_string(path).unwrap()));
+            }
+        }
+        records.sort();
+        records
+    }
+
+    /// The audit log, a line each.
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let mut lines = Vec::new();
+        for entry in fs::read_dir(self.folder.path().join("state/audit")).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
+        lines
+    }
+
+    /// No call was refused for being too fast, unless the stand-in was told to.
+    pub(crate) fn kept_the_pace(&self) {
+        let broken: Vec<_> = self
+            .sim
+            .calls()
+            .into_iter()
+            .filter(|call| matches!(call.code, Some(131_056 | 130_429)) && call.fault.is_none())
+            .collect();
+        assert!(broken.is_empty(), "too fast: {broken:?}");
+    }
+}
+
+pub(crate) fn serve(folder: &Path) -> (Child, String) {
+    let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_askd"))
+        .args(["serve", "--config"])
+        .arg(folder.join("askd.toml"))
+        .env_remove("RUST_LOG")
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    // It never has more to say than that line.
+    std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    let url = line.strip_prefix("Inbox: ").and_then(|rest| rest.split('/').nth(2));
+    let url = url.unwrap_or_else(|| panic!("{line:?}\n{}", fs::read_to_string(folder.join("log")).unwrap_or_default()));
+    (daemon, format!("http://{url}"))
+}
+
+/// One question with options.
+pub(crate) fn select(text: &str, labels: &[&str]) -> Value {
+    json!({"questions": [{"question": text, "options": labels}]})
+}
+
+pub(crate) fn result(response: &Value) -> (&str, &str) {
+    (response["result"]["status"].as_str().unwrap(), response["result"]["reason"].as_str().unwrap())
+}
+
+/// Writes a file; nobody looks at it before it has its name.
+pub(crate) fn put(path: &Path, text: &str) {
+    fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}

@@ -838,8 +838,7 @@ mod tests {
 
     #[test]
     fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
-        let all =
-            "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
+        let all = "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
         for (text, key) in [
             (all.replace("access_token", "#"), "whatsapp.access_token"),
             (all.replace("app_secret", "#"), "whatsapp.app_secret"),

@@ -178,7 +178,8 @@ async fn only_what_is_signed_and_ours_is_heard() {
         if let Some(signature) = signature {
             call = call.header("x-hub-signature-256", signature);
         }
-        call.send().await.unwrap().status().as_u16()
+        // 0: it hung up while the body was still on its way.
+        call.send().await.map_or(0, |answer| answer.status().as_u16())
     };
     assert_eq!(post(&body, None).await, 401);
     assert_eq!(post(&body, Some("sha256=")).await, 401);
@@ -190,7 +191,7 @@ async fn only_what_is_signed_and_ours_is_heard() {
     assert_eq!(post("{}", Some(&world.sim.sign(b"{}"))).await, 200);
     assert_eq!(post("no json", Some(&world.sim.sign(b"no json"))).await, 200);
     let huge = "x".repeat(4 * 1024 * 1024 + 1);
-    assert_eq!(post(&huge, Some(&good)).await, 413);
+    assert!(matches!(post(&huge, Some(&good)).await, 413 | 0));
     assert!(before == world.records(), "nothing of it was heard");
     let get = async |query: &str| {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();

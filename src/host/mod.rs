@@ -148,8 +148,8 @@ impl Daemon {
         let served = match self.webhooks {
             None => http::serve(self.listener, http, routes, health.merge(webhooks), stop.clone()).await,
             Some(apart) => {
-                let inbox = http::serve(self.listener, http, routes, health, stop.clone());
-                let webhooks = http::serve(apart, http, Router::new(), webhooks, stop.clone());
+                let inbox = http::serve(self.listener, http, routes, health.clone(), stop.clone());
+                let webhooks = http::serve(apart, http, Router::new(), health.merge(webhooks), stop.clone());
                 tokio::try_join!(inbox, webhooks).map(drop)
             }
         };

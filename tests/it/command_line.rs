@@ -297,7 +297,8 @@ fn the_demo_by_hand_waits_for_a_person() {
     lines.find(|line| line.starts_with("The agent asks:")).unwrap();
     let code = within(SOON, "the question in the inbox", || {
         let list: Value = serde_json::from_str(&out(&call(&["list", "--json"]))).ok()?;
-        list["asks"][0]["short_id"].as_str().map(str::to_owned)
+        let ask = list["asks"].as_array()?.iter().find(|ask| ask["group"] == "research")?;
+        ask["short_id"].as_str().map(str::to_owned)
     });
     assert!(call(&["answer", &code, "Blue-green"]).status.success());
     assert!(lines.any(|line| line == "The agent reads: How shall I roll out version 2.4? -> Blue-green"));

@@ -4,6 +4,7 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod fact;
 mod nudging;
 mod parts;
 mod settling;
@@ -11,6 +12,8 @@ mod showing;
 
 #[cfg(test)]
 mod properties;
+
+pub use fact::Fact;
 
 use super::{
     Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, Reply, RequestId, Rules, ShortId, Time,
@@ -419,52 +422,6 @@ pub enum Effect {
     Retire,
     /// The outcome has been kept long enough.
     Forget,
-}
-
-/// Something worth remembering.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
-    /// The ask was accepted and stored.
-    Asked,
-    /// Another call joined it.
-    Joined(RequestId),
-    /// One of its calls was withdrawn.
-    WaiterWithdrawn(RequestId),
-    /// Listed, or handed to a channel.
-    Posted {
-        /// The route.
-        route: usize,
-        /// The try.
-        attempt: u8,
-    },
-    /// Proven to be displayed.
-    Shown {
-        /// The route.
-        route: usize,
-    },
-    /// No proof of display in time, or certainly not posted.
-    NotShown {
-        /// The route.
-        route: usize,
-        /// The try.
-        attempt: u8,
-    },
-    /// Decided.
-    Settled,
-    /// A response is there to be taken.
-    Delivered(RequestId),
-    /// It was brought to people's minds.
-    Reminded,
-    /// Nobody answered, so it is shown on a further route.
-    Escalated {
-        /// The route.
-        route: usize,
-    },
-    /// A widget says how it ended.
-    Closed {
-        /// The route.
-        route: usize,
-    },
 }
 
 /// The ask after an event, and what to do about it.

@@ -1,0 +1,50 @@
+//! What is worth remembering of an ask: for the audit log, the log and the metrics. A step notes it;
+//! nothing is decided by it.
+
+use crate::ask::RequestId;
+
+/// Something worth remembering.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// The ask was accepted and stored.
+    Asked,
+    /// Another call joined it.
+    Joined(RequestId),
+    /// One of its calls was withdrawn.
+    WaiterWithdrawn(RequestId),
+    /// Listed, or handed to a channel.
+    Posted {
+        /// The route.
+        route: usize,
+        /// The try.
+        attempt: u8,
+    },
+    /// Proven to be displayed.
+    Shown {
+        /// The route.
+        route: usize,
+    },
+    /// No proof of display in time, or certainly not posted.
+    NotShown {
+        /// The route.
+        route: usize,
+        /// The try.
+        attempt: u8,
+    },
+    /// Decided.
+    Settled,
+    /// A response is there to be taken.
+    Delivered(RequestId),
+    /// It was brought to people's minds.
+    Reminded,
+    /// Nobody answered, so it is shown on a further route.
+    Escalated {
+        /// The route.
+        route: usize,
+    },
+    /// A widget says how it ended.
+    Closed {
+        /// The route.
+        route: usize,
+    },
+}

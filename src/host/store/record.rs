@@ -7,7 +7,7 @@ use crate::ask::{
     Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
     Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
-use crate::ipc::wire::{time_from, time_text};
+use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -197,10 +197,6 @@ struct SoFarRecord {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn text(time: Time) -> String {
-    time_text(time)
 }
 
 fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {

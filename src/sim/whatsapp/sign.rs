@@ -5,13 +5,14 @@
 //! hex digits", the Messenger reference adds `/` as `\/`, `<` as `\u003C`, `%` as `\u0025`, `@` as
 //! `\u0040`) and open issues of client libraries that fail on accents and on `@`. That the Cloud API
 //! uses the whole list is likely, not proven; a receiver that hashes the raw bytes never notices, one
-//! that parses and writes again does, and that is the point. Called by `courier`; HMAC is written out
-//! here because `pywa` checks it in `tests/contract`.
+//! that parses and writes again does, and that is the point. Called by `courier`; `pywa` checks the
+//! signature in `tests/contract`.
 
 use std::fmt::Write as _;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 /// The body as it goes over the wire.
 pub(super) fn body(value: &Value) -> Vec<u8> {
@@ -42,16 +43,11 @@ pub(super) fn signature(app_secret: &str, body: &[u8]) -> String {
     format!("sha256={}", hex::encode(hmac_sha256(app_secret.as_bytes(), body)))
 }
 
-/// HMAC as in RFC 2104 with a block of 64 bytes.
-fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut block = [0_u8; 64];
-    if key.len() > block.len() {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let inner = Sha256::new().chain_update(block.map(|b| b ^ 0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(block.map(|b| b ^ 0x5c)).chain_update(inner).finalize().into()
+fn hmac_sha256(key: &[u8], message: &[u8]) -> Vec<u8> {
+    // An HMAC takes a key of any length; the error cannot come.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
+    mac.update(message);
+    mac.finalize().into_bytes().to_vec()
 }
 
 #[cfg(test)]

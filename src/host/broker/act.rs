@@ -33,6 +33,7 @@ impl Broker {
                 Effect::Remind { route } => self.remind(ask, route),
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire | Effect::Forget => {}
+                after => self.act_after(ask, after),
             }
         }
     }
@@ -166,7 +167,7 @@ impl Broker {
                     return;
                 }
             }
-            broker.tell(ask.id, Event::WidgetClosed { route });
+            broker.tell(ask.id, Event::WidgetClosed { route, remark: ask.remark() });
         });
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Job;
 use super::chats::Chats;
+use super::collect::Lying;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -27,6 +28,10 @@ pub(super) struct Index {
     messages: HashMap<u64, AskId>,
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
+    /// The same: asks whose outcome nobody took, or that can still be answered late.
+    kept: HashMap<u64, AskId>,
+    /// What lies in the groups' folders to be taken.
+    lying: HashMap<AskId, Lying>,
     hash: RandomState,
     chats: Chats,
 }
@@ -72,7 +77,23 @@ impl Index {
                 self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
             }
         }
+        self.note_after(ask);
         self.add_names(ask);
+    }
+
+    /// What comes after the decision.
+    fn note_after(&mut self, ask: &Ask) {
+        match Lying::of(ask) {
+            Some(lying) => self.lying.insert(ask.id, lying),
+            None => self.lying.remove(&ask.id),
+        };
+        let Some(key) = ask.key else { return };
+        let hash = self.hash.hash_one((&ask.group, key));
+        if ask.is_untaken() || ask.is_late_open() {
+            self.kept.insert(hash, ask.id);
+        } else if self.kept.get(&hash) == Some(&ask.id) {
+            self.kept.remove(&hash);
+        }
     }
 
     fn add_names(&mut self, ask: &Ask) {
@@ -97,6 +118,7 @@ impl Index {
             self.close(ask);
         }
         self.chats.note(ask);
+        self.note_after(ask);
         self.add_names(ask);
     }
 
@@ -129,6 +151,13 @@ impl Index {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
         self.chats.remove(ask);
+        self.lying.remove(&ask.id);
+        if let Some(key) = ask.key {
+            let hash = self.hash.hash_one((&ask.group, key));
+            if self.kept.get(&hash) == Some(&ask.id) {
+                self.kept.remove(&hash);
+            }
+        }
         if !entry.settled {
             self.close(ask);
         }
@@ -169,6 +198,17 @@ impl Index {
     /// The open ask that may have that key.
     pub(super) fn by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
         self.keys.get(&self.hash.hash_one((group, key))).copied()
+    }
+
+    /// The ask that may have that key, and an outcome that nobody took.
+    pub(super) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        self.kept.get(&self.hash.hash_one((group, key))).copied()
+    }
+
+    /// What lies in the groups' folders to be taken.
+    pub(super) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
+        let lying = self.lying.iter();
+        lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }
 
     /// Whether an open ask has that code.

@@ -8,6 +8,7 @@
 
 mod act;
 mod chats;
+mod collect;
 mod index;
 mod submit;
 
@@ -18,10 +19,12 @@ use crate::clock::Clock;
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::folders::Folders;
+use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
 use index::Index;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -58,7 +61,10 @@ struct Inner {
     audit: Audit,
     channels: Channels,
     clock: Clock,
+    sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
+    /// Somebody is looking after what lies in the groups' folders.
+    collecting: AtomicBool,
     index: Mutex<Index>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
@@ -135,7 +141,9 @@ impl Broker {
             audit,
             channels,
             clock,
+            sessions: Sessions::new(),
             settings: RwLock::new(settings),
+            collecting: AtomicBool::new(false),
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
@@ -146,6 +154,10 @@ impl Broker {
         broker.0.channels.attach(&broker);
         for ask in pending {
             broker.resume(ask, &mut known);
+        }
+        // What was finished may have been taken up again: by a call that asks the same, or a late answer.
+        for ask in settled {
+            broker.act(&Arc::new(ask.clone()), ask.resume());
         }
         let timer = broker.clone();
         broker.0.tasks.spawn(async move { timer.keep_time().await });
@@ -263,6 +275,11 @@ impl Broker {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.0.index()
+    }
+
+    /// Signs of life, for whoever lists the folders they lie in.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.0.sessions.lives
     }
 
     /// For those it holds itself.
@@ -433,6 +450,7 @@ impl Inner {
         let ask = &step.ask;
         if step.effects.contains(&Effect::Forget) {
             self.store.forget(&ask.group, ask.id)?;
+            self.tidy(ask, true);
             self.index().remove(ask);
             return Ok(());
         }

@@ -4,7 +4,7 @@ use super::text::{How, closing, question, tame};
 use crate::ask::{
     Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
 };
-use crate::ask::{Route, Rules, Source, Time, TimeoutPolicy, Via, Waiter};
+use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -128,6 +128,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             keep: Duration::from_secs(60),
             remind_after: None,
             escalate_after: None,
+            session: SessionRules::default(),
             routes: vec![Route {
                 channel: crate::ask::Channel::Whatsapp,
                 chat: "15550001111".to_owned(),
@@ -142,6 +143,9 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             op_code: None,
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            asked_at: Time::from_millis(0),
+            run: None,
+            late: false,
             withdrawn: false,
             response: Response::Undecided,
         },

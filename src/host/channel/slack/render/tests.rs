@@ -4,7 +4,7 @@
 use super::*;
 use crate::ask::{
     Accepted, Channel, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
-    Route, Rules, Source, TimeoutPolicy, Via, Waiter,
+    Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter,
 };
 use crate::sim::slack::blocks::{Surface, check};
 use serde_json::json;
@@ -37,6 +37,7 @@ fn ask(content: Content) -> Ask {
         keep: Duration::from_secs(86_400),
         remind_after: None,
         escalate_after: None,
+        session: SessionRules::default(),
         routes: vec![route],
     };
     let waiter = Waiter {
@@ -45,6 +46,9 @@ fn ask(content: Content) -> Ask {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        asked_at: NOW,
+        run: None,
+        late: false,
         withdrawn: false,
         response: Response::Undecided,
     };

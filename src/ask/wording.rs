@@ -2,6 +2,7 @@
 //! are part of the contract; the rest may be improved here, and only here.
 
 use super::{Answer, Ask, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection};
+use std::time::Duration;
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
@@ -376,6 +377,30 @@ pub fn how_to_reply(question: &Question) -> String {
 #[must_use]
 pub fn with_code(code: &str) -> String {
     format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
+}
+
+/// Until when a question can be answered, and about how long that is from when this is sent.
+#[must_use]
+pub fn answer_until(time: &str, left: Duration) -> String {
+    format!("You can answer until {time} (about {} from now).", about(left))
+}
+
+/// A reminder that quotes its question; `until` is the line of [`answer_until`].
+#[must_use]
+pub fn whatsapp_reminder(until: &str) -> String {
+    format!("This question still waits for an answer. {until}")
+}
+
+/// A span of time to the nearest number that says something.
+fn about(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (count, unit) = match seconds {
+        0..90 => (seconds, "second"),
+        90..5_400 => ((seconds + 30) / 60, "minute"),
+        5_400..129_600 => ((seconds + 1_800) / 3_600, "hour"),
+        _ => ((seconds + 43_200) / 86_400, "day"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Asks which of several open asks was meant; each with its code and a few words.

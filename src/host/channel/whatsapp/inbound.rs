@@ -286,8 +286,7 @@ impl Whatsapp {
     }
 
     fn show(&self, sender: &Sender<'_>, asked: &Asked) {
-        let chat = &asked.ask.rules.routes[asked.route].chat;
-        for text in self.texts(&asked.ask, asked.next(), &sender.reply_to, chat, false) {
+        for text in self.texts(&asked.ask, asked.route, asked.next(), &sender.reply_to, false) {
             self.note(&sender.reply_to, Some(&asked.ask), text);
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct How<'a> {
     pub(super) code: Option<&'a str>,
     /// Sent a second time because the first may have been lost.
     pub(super) repeat: bool,
+    /// Until when it can be answered: a line of its own, below.
+    pub(super) until: Option<&'a str>,
 }
 
 /// One question of an ask, as the messages to send.
@@ -53,6 +55,9 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     let mut tail: Vec<String> = options.collect();
     tail.extend([String::new(), wording::how_to_reply(question)]);
     tail.extend(how.code.map(wording::with_code));
+    if let Some(until) = how.until {
+        tail.extend([String::new(), until.to_owned()]);
+    }
     pack(&head.join("\n"), &tail.join("\n"))
 }
 

@@ -1,7 +1,8 @@
 //! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
 //! are part of the contract; the rest may be improved here, and only here.
 
-use super::{Answer, Ask, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
+use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
+use std::time::Duration;
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
@@ -70,17 +71,38 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
             format!("This question was dismissed already by {}. Nothing was changed.", where_by(by))
         }
         Outcome::Withdrawn => "This question was withdrawn. Nothing was changed.".to_owned(),
-        Outcome::TimedOut => "This question has timed out. The agent was told that nobody answered.".to_owned(),
+        Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => {
             "This question could not be shown in time, and the agent was told so.".to_owned()
         }
     }
 }
 
+const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
+
+/// To somebody whose answer comes after the timeout, with what they said, so that it is not lost to them.
+#[must_use]
+pub fn too_late(said: &str) -> String {
+    format!("{TIMED_OUT_ALREADY} Your answer was not used: {said}")
+}
+
+/// Replies in words, for whoever gave them.
+#[must_use]
+pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
+    let words = given.iter().filter_map(|(index, given)| {
+        let question = questions.get(*index)?;
+        let labels = given.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
+        let words: Vec<&str> = labels.chain(given.text.as_deref()).collect();
+        Some(words.join(", ")).filter(|words| !words.is_empty())
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
 /// Why a reply was not taken.
 #[must_use]
 pub fn refusal(refusal: &Refusal) -> String {
     match refusal {
+        Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
         Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
         Refusal::NotResponder { id } => format!(
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
@@ -335,6 +357,9 @@ impl Ask {
     /// The closing line of its cards, once it is settled.
     #[must_use]
     pub fn closing_line(&self) -> Option<String> {
+        if self.remark() == Remark::Stopped {
+            return remark(Remark::Stopped).map(str::to_owned);
+        }
         if let Some((late, _)) = self.late_outcome() {
             let line = closing_line(&late, &self.content.questions);
             return Some(line.replacen("Answered: ", ANSWERED_LATE, 1));
@@ -371,6 +396,12 @@ pub fn remark(remark: Remark) -> Option<&'static str> {
         Remark::NotStarted => Some("The agent could not be started; the answer is kept for its next start."),
         Remark::Stopped => Some("Timed out, cancelled."),
     }
+}
+
+/// How an answer after the timeout is given where there are no buttons.
+#[must_use]
+pub fn late_by_message(code: &str) -> String {
+    format!("Quote the question, or begin your reply with {code}.")
 }
 
 /// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.
@@ -443,6 +474,30 @@ pub fn how_to_reply(question: &Question) -> String {
 #[must_use]
 pub fn with_code(code: &str) -> String {
     format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
+}
+
+/// Until when a question can be answered, and about how long that is from when this is sent.
+#[must_use]
+pub fn answer_until(time: &str, left: Duration) -> String {
+    format!("You can answer until {time} (about {} from now).", about(left))
+}
+
+/// A reminder that quotes its question; `until` is the line of [`answer_until`].
+#[must_use]
+pub fn whatsapp_reminder(until: &str) -> String {
+    format!("This question still waits for an answer. {until}")
+}
+
+/// A span of time to the nearest number that says something.
+fn about(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (count, unit) = match seconds {
+        0..90 => (seconds, "second"),
+        90..5_400 => ((seconds + 30) / 60, "minute"),
+        5_400..129_600 => ((seconds + 1_800) / 3_600, "hour"),
+        _ => ((seconds + 43_200) / 86_400, "day"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Asks which of several open asks was meant; each with its code and a few words.

@@ -469,10 +469,8 @@ impl Ask {
         self.waiters[index].response = Response::TakenBack;
         effects.push(Effect::Note(Fact::TakenBack(request_id.clone())));
         let all = self.waiters.iter().all(|waiter| waiter.withdrawn || waiter.response == Response::TakenBack);
-        if all && !matches!(self.outcome(), Some(Outcome::Withdrawn)) {
-            if self.after.wake == Wake::Idle {
-                self.brief(effects);
-            }
+        if all && self.outcome() != Some(&Outcome::Withdrawn) && self.after.wake == Wake::Idle {
+            self.brief(effects);
         }
         self.refresh(effects);
         true
@@ -531,24 +529,23 @@ impl Ask {
     }
 
     /// What came of starting the agent.
-    pub(super) fn tried(&mut self, tried: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn tried(&mut self, what: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
         let Wake::Starting { since, tries, .. } = self.after.wake else { return false };
         let tries = tries.saturating_add(1);
         let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
         let again = |running| Wake::Starting { since, tries, next: now + pause, running };
-        self.after.wake = match tried {
+        self.after.wake = match what {
             Tried::Started { accepted } => {
                 effects.push(Effect::Note(Fact::Started));
                 Wake::Started { accepted, before: false }
             }
             Tried::StartedBefore => Wake::Started { accepted: false, before: true },
-            Tried::Nothing => Wake::Kept,
             Tried::Read => {
                 effects.push(Effect::Note(Fact::BriefingRead));
                 Wake::Read
             }
             Tried::Running if now < since + START_FOR => again(true),
-            Tried::Running => Wake::Kept,
+            Tried::Nothing | Tried::Running => Wake::Kept,
             Tried::Failed(why) if now < since + START_FOR => {
                 effects.push(Effect::Note(Fact::StartFailed { why, last: false }));
                 again(false)

@@ -170,7 +170,7 @@ fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
     (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), late).prop_map(
         |(probe, start, stop, abort, late_answers)| {
             let policy = if abort && stop { TimeoutPolicy::AbortTask } else { TimeoutPolicy::ReturnCancel };
-            (SessionRules { probe, start, stop, late_answers, ..SessionRules::default() }, policy)
+            (SessionRules { late_answers, probe, start, stop, ..SessionRules::default() }, policy)
         },
     )
 }

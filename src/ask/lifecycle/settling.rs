@@ -2,7 +2,7 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{Effect, Fact, Outcome, Phase, Remark, Response, SoFar, Source, Stage, Waiter};
-use crate::ask::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via};
+use crate::ask::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
     /// Lets time pass.
@@ -82,7 +82,7 @@ impl Ask {
                 // After a timeout, a late answer is what whoever comes later has to know.
                 let (outcome, at) = self.late_outcome().unwrap_or((outcome.clone(), *at));
                 let questions = self.content.questions.clone();
-                Err(Refusal::Settled { outcome: Box::new(outcome), at, questions })
+                Err(Refusal::Settled { outcome: Box::new(outcome), at, questions, said: None })
             }
         }
     }
@@ -105,7 +105,7 @@ impl Ask {
         if self.is_late_open() {
             return self.replied_late(source, person, reply, now, effects);
         }
-        self.still_open()?;
+        self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
         let outcome = match reply {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
@@ -143,6 +143,18 @@ impl Ask {
         Ok(true)
     }
 
+    /// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
+    fn with_words(&self, refusal: Refusal, reply: &Reply) -> Refusal {
+        let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
+        let given = match reply {
+            Reply::Whole(given) => given.clone(),
+            Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
+            Reply::Dismiss => Vec::new(),
+        };
+        let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
+        Refusal::Settled { outcome, at, questions, said }
+    }
+
     /// A reply after the timeout, while one is still taken: all of it at once. The outcome stays what it is.
     fn replied_late(
         &mut self,
@@ -166,7 +178,7 @@ impl Ask {
                 return Ok(true);
             }
             Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss => {
-                self.still_open()?;
+                self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
                 return Ok(false);
             }
         };

@@ -122,7 +122,6 @@ impl Broker {
             let lies = self.lies(&ask.group, &old.request_id).await;
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
-                (Err(_), _) => return Some(Submitted::NotYet),
                 (Ok(Lies::Gone), _) => {
                     let collected = Event::Collected { request_id: old.request_id.clone(), since: at };
                     if matches!(self.happen(id, collected).await, Err(Failure::NotStored)) {
@@ -131,10 +130,10 @@ impl Broker {
                     return Some(Submitted::NotYet);
                 }
                 (Ok(Lies::There), Some(false)) => {}
-                (Ok(_), Some(true)) => reclaim = true,
+                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim = true,
                 (Ok(Lies::There), None) if old.process.is_none() && !ask.rules.session.probe => reclaim = true,
                 // It is being taken, or nobody can tell yet whether somebody will.
-                (Ok(_), _) => return Some(Submitted::NotYet),
+                _ => return Some(Submitted::NotYet),
             }
         }
         if reclaim || !ask.is_free() || ask.waiters.iter().any(|old| old.response == Response::TakingBack) {

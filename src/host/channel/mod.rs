@@ -106,8 +106,10 @@ impl Channels {
 
     /// Brings an open ask to people's minds.
     pub async fn remind(&self, ask: &Ask, route: usize) {
-        if let Some(Posting::Slack(slack)) = self.of(ask.rules.routes.get(route)) {
-            slack.remind(ask, route).await;
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.remind(ask, route).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.remind(ask, route).await,
+            None => {}
         }
     }
 

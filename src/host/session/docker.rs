@@ -398,7 +398,7 @@ mod tests {
         // An Engine that comes back is found by the same value.
         std::fs::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
-        let (looked, _) = tokio::join!(engine.start("agent"), async {
+        let (looked, ()) = tokio::join!(engine.start("agent"), async {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream, Some("HTTP/1.1 204 No Content\r\n\r\n".to_owned()), Arc::default()).await;
         });

@@ -142,7 +142,7 @@ impl Slack {
     /// Makes every card of the ask in this chat say how it ended.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
         let (Some(place), Some(widget), Some(message)) =
-            (ask.rules.routes.get(route), ask.widgets.get(route), render::closed(ask))
+            (ask.rules.routes.get(route), ask.widgets.get(route), render::closed(ask, route))
         else {
             return Closed::Done;
         };

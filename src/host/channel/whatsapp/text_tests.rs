@@ -62,13 +62,14 @@ fn title_context_descriptions_codes_and_several_questions() {
         context: Some("All tests pass.\n\n\n\nNo migration.".to_owned()),
         ..content(vec![rollout, draft("Why?", &[])])
     };
-    let how = How { group: Some("research"), code: Some("k7"), repeat: true };
+    let how = How { group: Some("research"), code: Some("k7"), repeat: true, until: Some("Until later.") };
     assert_eq!(
         question(&content, 0, how),
         ["(repeat)\nRelease 2.4\n\nAll tests pass.\n\nNo migration.\n\nQuestion 1 of 2\nRollout\n\
           The agent \"research\" is asking: How?\n1. Canary - 5 % first\n\n\
           Reply with a number or type your own answer.\n\
-          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2"]
+          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2\n\n\
+          Until later."]
     );
     assert_eq!(
         question(&content, 1, How::default()),
@@ -156,8 +157,8 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&answered, false), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, true), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, false, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, true, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
     let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&withdrawn, true), ["Cancelled"]);
+    assert_eq!(closing(&withdrawn, true, Time::from_millis(0)), ["Cancelled"]);
 }

@@ -24,7 +24,15 @@ fn content(title: Option<&str>, context: Option<&str>, drafts: Vec<Draft>) -> Co
 
 fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
     let (group, short) = ("research".parse().unwrap(), "k7".parse().unwrap());
-    card(&Sight { id: AskId::from_bits(7), short_id: Some(&short), group: &group, content, attempt, until: NOW })
+    card(&Sight {
+        id: AskId::from_bits(7),
+        short_id: Some(&short),
+        group: &group,
+        content,
+        attempt,
+        until: NOW,
+        timed_out: None,
+    })
 }
 
 /// An ask that is up in Slack.
@@ -70,7 +78,7 @@ fn ask(content: Content) -> Ask {
 fn answered(content: Content, given: Vec<(usize, Given)>, name: &str) -> Message {
     let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some(name.to_owned()) };
     let replied = Event::Replied { source: Source::Route(0), person, reply: Reply::Whole(given) };
-    closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask).unwrap()
+    closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask, 0).unwrap()
 }
 
 fn within_limits(messages: &[Message]) {

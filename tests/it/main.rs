@@ -23,6 +23,7 @@ mod house;
 mod http;
 mod mcp;
 mod mcp_world;
+mod sessions;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -21,6 +21,7 @@ mod finding;
 mod harness;
 mod house;
 mod http;
+mod liveness;
 mod mcp;
 mod mcp_world;
 mod sessions;

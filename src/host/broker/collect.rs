@@ -178,7 +178,7 @@ impl Broker {
             moved = renamed(&taken)?;
         }
         // A crash may have come between the rename and its record.
-        let moved = moved || responses.look(&to)?.is_some();
+        let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());
         responses.sync()?;
         crash_point("wake.withdrawn");
         Ok(!moved)

@@ -157,7 +157,8 @@ impl Broker {
         }
         // What was finished may have been taken up again: by a call that asks the same, or a late answer.
         for ask in settled {
-            broker.act(&Arc::new(ask.clone()), ask.resume());
+            let effects = ask.resume();
+            broker.act(&Arc::new(ask), effects);
         }
         let timer = broker.clone();
         broker.0.tasks.spawn(async move { timer.keep_time().await });

@@ -141,6 +141,8 @@ pub struct Parts {
     pub lapsed: bool,
     /// Something of it was displayed.
     pub seen: bool,
+    /// Who is asked their next question once the one that is on its way is there.
+    pub waiting: Vec<String>,
 }
 
 /// How far a widget is.
@@ -486,6 +488,7 @@ impl Ask {
             Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
             Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
         };
+        let changed = self.next_in_line(now, &mut effects) || changed;
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 

@@ -71,17 +71,56 @@ impl Ask {
 
     /// One question is answered: the person is asked the next one.
     pub(super) fn next_part(&mut self, route: usize, person: &Person, now: Time, effects: &mut Vec<Effect>) {
-        let Some(index) = self.next_question(route, &person.id) else { return };
         self.open(now, now, effects);
-        let until = now + self.rules.timeout;
-        let elsewhere = self.rules.routes[route].chat != person.id;
+        let chat = self.rules.routes[route].chat.clone();
         let widget = &mut self.widgets[route];
         widget.parts.seen = true;
+        let asked = widget.parts.to.clone().unwrap_or_else(|| chat.clone());
+        widget.parts.waiting.retain(|waiting| *waiting != person.id);
+        if asked != person.id {
+            match widget.phase {
+                // One question at a time is on its way: the others would be lost.
+                Phase::Queued { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => {
+                    widget.parts.waiting.push(person.id.clone());
+                    return;
+                }
+                // That one has to write first, this one has written.
+                Phase::Held { .. } => widget.parts.waiting.push(asked),
+                Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+            }
+        }
+        self.ask_next(route, &person.id, now, effects);
+    }
+
+    /// Lines the next question of a person up.
+    fn ask_next(&mut self, route: usize, person: &str, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let Some(index) = self.next_question(route, person) else { return false };
+        let until = now + self.rules.timeout;
+        let elsewhere = self.rules.routes[route].chat != person;
+        let widget = &mut self.widgets[route];
         widget.parts.lapsed = false;
         widget.parts.index = index;
-        widget.parts.to = elsewhere.then(|| person.id.clone());
+        widget.parts.to = elsewhere.then(|| person.to_owned());
         widget.line_up(until, now);
         effects.push(Effect::Queue { route, not_before: now });
+        true
+    }
+
+    /// Goes on with those whose next question had to wait for another one's; `true` if somebody had to.
+    pub(super) fn next_in_line(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.outcome().is_some() {
+            return false;
+        }
+        let mut changed = false;
+        for route in 0..self.widgets.len() {
+            let widget = &mut self.widgets[route];
+            if matches!(widget.phase, Phase::Up { .. } | Phase::Failed { .. }) && !widget.parts.waiting.is_empty() {
+                let next = widget.parts.waiting.remove(0);
+                self.ask_next(route, &next, now, effects);
+                changed = true;
+            }
+        }
+        changed
     }
 
     /// Word of a try that is not the last one: its messages are ours all the same.

@@ -494,6 +494,23 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
 }
 
 #[test]
+fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
+    let queue = Effect::Queue { route: 0, not_before: START };
+    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
+    assert!(!step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
+    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["q2".to_owned()]);
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
+    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+}
+
+#[test]
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();

@@ -124,6 +124,10 @@ impl Ask {
                 self.prove(route, now, effects);
             }
             Found::CannotKnow => self.lost(route, now, effects),
+            // Not a history that may lag behind, but our own word that it never left.
+            Found::Absent if self.rules.routes[route].channel == Channel::Whatsapp => {
+                self.try_again(route, None, now, effects);
+            }
             Found::Absent => match widget.phase {
                 // After a restart a sent widget is looked for without having been reported lost.
                 Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {

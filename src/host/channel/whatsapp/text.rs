@@ -61,12 +61,27 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
-/// How an ask ended; `yours`: told to the person who ended it.
-pub(super) fn closing(ask: &Ask, yours: bool) -> Vec<String> {
+/// Whom a closing line is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Who ended the ask.
+    Theirs,
+    /// Who had begun to answer it.
+    Unused,
+    /// Whoever else was asked.
+    Others,
+}
+
+/// How an ask ended.
+pub(super) fn closing(ask: &Ask, told: Told) -> Vec<String> {
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    let by_somebody = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
+    match told {
+        Told::Theirs if by_somebody => pack("", &format!("{}\n{line}", wording::GOT_IT)),
+        Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
+        Told::Theirs | Told::Others => pack("", &line),
+    }
 }
 
 /// A text of ours as messages.

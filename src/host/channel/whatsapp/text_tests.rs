@@ -1,6 +1,6 @@
 //! What people read, letter for letter.
 
-use super::text::{How, closing, question, tame};
+use super::text::{How, Told, closing, question, tame};
 use crate::ask::{
     Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
 };
@@ -153,8 +153,9 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&answered, false), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, true), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Others), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Theirs), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Unused), ["Answered: JWT tokens by Ada\nYour answers so far were not used."]);
     let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&withdrawn, true), ["Cancelled"]);
+    assert_eq!(closing(&withdrawn, Told::Theirs), ["Cancelled"]);
 }

@@ -13,6 +13,7 @@
 mod accepting;
 mod answering;
 mod bad_input;
+mod both_channels;
 mod broken_on_purpose;
 mod command_line;
 mod crashes;

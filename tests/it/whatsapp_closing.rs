@@ -4,15 +4,20 @@
 use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, select, sim, until};
 use askd::sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
+use std::time::Duration;
 
 fn closings(sim: &Whatsapp) -> Vec<Message> {
     sim.messages_to(ADA).into_iter().filter(|message| message.text.contains("Answered: ")).collect()
 }
 
 async fn closed(world: &World, times: usize) -> Message {
-    let often = |sim: &Whatsapp| closings(sim).iter().filter(|m| m.stage >= Stage::Delivered).count() >= times;
-    assert!(world.sim.wait_until(often, SOON).await, "{:#?}", world.said_to(ADA));
+    assert!(arrived(world, times, SOON).await, "{:#?}", world.said_to(ADA));
     closings(&world.sim).pop().unwrap()
+}
+
+async fn arrived(world: &World, times: usize, patience: Duration) -> bool {
+    let often = |sim: &Whatsapp| closings(sim).iter().filter(|m| m.stage >= Stage::Delivered).count() >= times;
+    world.sim.wait_until(often, patience).await
 }
 
 async fn failed(world: &World, message: &Message, code: i64) {
@@ -62,7 +67,7 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     world.ask("r1", select("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     // The platform's day is over; ours is not.
-    world.sim.advance(std::time::Duration::from_secs(25 * 3600));
+    world.sim.advance(Duration::from_secs(25 * 3600));
     let id = world.open().await[0]["id"].as_str().unwrap().to_owned();
     let body = json!({"answers": {"Which?": "b"}});
     assert_eq!(world.api(reqwest::Method::POST, &format!("/asks/{id}/answer"), Some(body)).await.0, 200);
@@ -78,4 +83,19 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     world.writes(ADA, "anything new?").await;
     world.shown(ADA, "Answered: b by operator").await;
     assert_eq!(closings(&world.sim).len(), 2, "{:#?}", world.said_to(ADA));
+}
+
+#[cfg(feature = "sabotage")]
+#[tokio::test]
+async fn a_closing_line_that_stays_away_is_noticed() {
+    let mut world = World::start(sim(), TO_ADA, "").await;
+    world.kill();
+    world.begin_with(&[("ASKD_SABOTAGE", "noreclose")]);
+    world.writes(ADA, "hello").await;
+    world.ask("r1", select("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    world.writes(ADA, "1").await;
+    let first = closed(&world, 1).await;
+    failed(&world, &first, 131_000).await;
+    assert!(!arrived(&world, 2, Duration::from_secs(8)).await, "nobody noticed");
 }

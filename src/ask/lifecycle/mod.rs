@@ -489,6 +489,10 @@ impl Ask {
             Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
         };
         let changed = self.next_in_line(now, &mut effects) || changed;
+        // Word that comes after the end is kept where the outcome is kept.
+        if changed && self.owes_nothing() && !effects.iter().any(|e| matches!(e, Effect::Retire | Effect::Forget)) {
+            effects.push(Effect::Retire);
+        }
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 

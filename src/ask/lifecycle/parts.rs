@@ -158,10 +158,14 @@ impl Ask {
                     Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
                     // The try before was up after all: there is no need for another.
                     Phase::Queued { .. } if attempt < widget.attempt => Some(now),
+                    // It was given up too early: people see it, and have to be told how it ends.
+                    Phase::Failed { .. } => Some(now),
                     _ => None,
                 };
                 if let Some(at) = since {
-                    widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
+                    let given_up = matches!(widget.phase, Phase::Failed { .. });
+                    let fall_back_at = (!given_up).then(|| at + render_timeout);
+                    widget.phase = Phase::Up { at, proven: false, fall_back_at };
                     effects.push(Effect::Note(Fact::Posted { route, attempt }));
                     changed = true;
                     if settled {

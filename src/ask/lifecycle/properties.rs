@@ -193,6 +193,8 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             _ => {}
         }
     }
+    let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
+    assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
         let mut messages = widget.messages.clone();
         messages.sort();
@@ -590,4 +592,13 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate };
+    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
+    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::WidgetClosed { route: 0 }, later).unwrap().unwrap().ask;
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known };
+    let step = ask.step(more, later).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

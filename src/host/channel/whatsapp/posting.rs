@@ -10,7 +10,7 @@ use crate::ask::{Ask, Channel, Found, Posted, Time, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
-pub(super) const LISTEN: Duration = Duration::from_secs(30);
+pub(super) const LISTEN: Duration = Duration::from_secs(60);
 /// How often a note is tried.
 const NOTE_TRIES: u8 = 3;
 
@@ -126,8 +126,8 @@ impl Whatsapp {
     }
 
     /// There is no history to look into. What did not begin to leave before a restart is not there; of the
-    /// rest a status tells, which reaches the ask by itself: within the time that proof is waited for, or not
-    /// at all.
+    /// rest a status tells, which reaches the ask by itself: within a minute or not at all. (Half of that
+    /// was too short for a thousand asks at once: what was there was asked again.)
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         if let Some(widget) = ask.widgets.get(route)
             && !self.0.ledger.may_have_left(Try { ask: ask.id, route, attempt: widget.attempt })
@@ -135,7 +135,7 @@ impl Whatsapp {
             return Found::Absent;
         }
         tokio::select! {
-            () = self.0.clock.sleep(ask.rules.render_timeout.min(LISTEN)) => Found::CannotKnow,
+            () = self.0.clock.sleep(LISTEN) => Found::CannotKnow,
             () = self.0.stop.cancelled() => std::future::pending().await,
         }
     }

@@ -21,7 +21,7 @@ impl Whatsapp {
     /// waits until the person writes.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
         let closed = self.say(ask, route).await;
-        if closed == Closed::Done {
+        if !matches!(closed, Closed::Later(_)) {
             self.tell_others(ask, route);
         }
         closed

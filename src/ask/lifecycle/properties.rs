@@ -193,6 +193,14 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             _ => {}
         }
     }
+    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
+        for (route, widget) in before.widgets.iter().enumerate() {
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. });
+            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let again = step.effects.contains(&Effect::Close { route });
+            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
+        }
+    }
     let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
     assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
@@ -493,6 +501,21 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let posted = Posted::Accepted(vec![message.to_owned()]);
     ask.step(Event::Posted { route: 0, attempt, posted }, START).unwrap().unwrap().ask
+}
+
+#[test]
+fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
+    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    assert!(ask.outcome().is_some());
+    let close = Effect::Close { route: 0 };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken };
+    let step = ask.step(fate, START).unwrap().unwrap();
+    assert!(step.effects.contains(&close));
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()]);
+    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
 }
 
 #[test]

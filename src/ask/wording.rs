@@ -439,6 +439,8 @@ fn quoted_words(question: &Question, answer: &Answer) -> String {
 
 /// Heads a question that is sent a second time because the first may have been lost.
 pub const REPEAT: &str = "(repeat)";
+/// To somebody who had answered a part of what ended otherwise.
+pub const NOT_USED: &str = "Your answers so far were not used.";
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";
 

@@ -160,6 +160,8 @@ pub struct Parts {
     pub lapsed: bool,
     /// Something of it was displayed.
     pub seen: bool,
+    /// Who is asked their next question once the one that is on its way is there.
+    pub waiting: Vec<String>,
 }
 
 /// How far a widget is.
@@ -571,6 +573,11 @@ impl Ask {
             Event::WidgetClosed { route, remark } => self.widget_closed(route, remark, &mut effects),
             event => self.step_after(event, now, &mut effects),
         };
+        let changed = self.next_in_line(now, &mut effects) || changed;
+        // Word that comes after the end is kept where the outcome is kept.
+        if changed && self.owes_nothing() && !effects.iter().any(|e| matches!(e, Effect::Retire | Effect::Forget)) {
+            effects.push(Effect::Retire);
+        }
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 

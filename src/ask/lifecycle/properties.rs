@@ -272,6 +272,16 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             _ => {}
         }
     }
+    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
+        for (route, widget) in before.widgets.iter().enumerate() {
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. });
+            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let again = step.effects.contains(&Effect::Close { route });
+            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
+        }
+    }
+    let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
+    assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
         let mut messages = widget.messages.clone();
         messages.sort();
@@ -583,6 +593,38 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
 }
 
 #[test]
+fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
+    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    assert!(ask.outcome().is_some());
+    let close = Effect::Close { route: 0 };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken };
+    let step = ask.step(fate, START).unwrap().unwrap();
+    assert!(step.effects.contains(&close));
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()]);
+    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
+}
+
+#[test]
+fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
+    let queue = Effect::Queue { route: 0, not_before: START };
+    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
+    assert!(!step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
+    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["q2".to_owned()]);
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
+    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+}
+
+#[test]
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
@@ -662,4 +704,13 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate };
+    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
+    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known };
+    let step = ask.step(more, later).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

@@ -93,7 +93,9 @@ impl Ask {
     pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
         let render_timeout = self.rules.render_timeout;
         let settled = self.outcome().is_some();
+        let can_be_changed = self.rules.routes[route].channel != Channel::Whatsapp;
         let widget = &mut self.widgets[route];
+        let was_up = matches!(widget.phase, Phase::Up { .. });
         let part = widget.parts.index;
         let mut new = false;
         for message in messages {
@@ -102,10 +104,11 @@ impl Ask {
         if new {
             effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
         }
-        if !matches!(widget.phase, Phase::Up { .. }) {
+        if !was_up {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
-        if settled {
+        // What is up already is being closed; only a card that nobody knew of has to be closed besides.
+        if settled && (!was_up || (new && can_be_changed)) {
             effects.push(Effect::Close { route });
         }
     }
@@ -124,6 +127,10 @@ impl Ask {
                 self.prove(route, now, effects);
             }
             Found::CannotKnow => self.lost(route, now, effects),
+            // Not a history that may lag behind, but our own word that it never left.
+            Found::Absent if self.rules.routes[route].channel == Channel::Whatsapp => {
+                self.try_again(route, None, now, effects);
+            }
             Found::Absent => match widget.phase {
                 // After a restart a sent widget is looked for without having been reported lost.
                 Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {

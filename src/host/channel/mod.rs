@@ -99,7 +99,7 @@ impl Channels {
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         match self.of(ask.rules.routes.get(route)) {
             Some(Posting::Slack(slack)) => slack.find(ask, route).await,
-            Some(Posting::Whatsapp(whatsapp)) => whatsapp.find().await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.find(ask, route).await,
             None => Found::CannotKnow,
         }
     }

@@ -189,6 +189,8 @@ struct PartsRecord {
     repeated: bool,
     lapsed: bool,
     seen: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -561,13 +563,13 @@ impl PartsRecord {
     }
 
     fn of(parts: &Parts) -> Self {
-        let Parts { index, first_attempt, to, of, repeated, lapsed, seen } = parts.clone();
-        Self { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
+        Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 
     fn parts(self) -> Parts {
-        let Self { index, first_attempt, to, of, repeated, lapsed, seen } = self;
-        Parts { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = self;
+        Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 }
 

@@ -52,7 +52,7 @@ impl Whatsapp {
         if wrote { self.save().await } else { Ok(()) }
     }
 
-    async fn save(&self) -> Result<(), NotStored> {
+    pub(super) async fn save(&self) -> Result<(), NotStored> {
         self.0.memory.save(self.now()).await.map_err(|error| {
             tracing::error!(%error, "cannot write state/channels/whatsapp.json");
             NotStored
@@ -360,11 +360,19 @@ fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
         let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
         known.map(|id| (at, id.clone()))
     })?;
-    let posted = match ask.widgets[route].phase {
+    let widget = &ask.widgets[route];
+    let theirs = ids.contains(widget.parts.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+    let posted = match widget.phase {
+        // Somebody else is asked at the moment: what counts is whether this one's question was.
+        _ if !theirs => {
+            let next = ask.next_question(route, &person);
+            let asked = widget.messages.iter().any(|message| widget.question_of(message) == next);
+            asked && !widget.parts.waiting.contains(&person)
+        }
         Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => true,
         // The question before this one is answered, and this one is not on its way yet.
         Phase::Queued { .. } | Phase::Held { .. } | Phase::Failed { .. } | Phase::Closed => false,
     };
-    let nameless = matches!(ask.widgets[route].phase, Phase::Sent { .. } | Phase::Unknown { .. });
+    let nameless = theirs && matches!(widget.phase, Phase::Sent { .. } | Phase::Unknown { .. });
     Some(Asked { ask, route, person, posted, nameless })
 }

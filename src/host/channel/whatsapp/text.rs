@@ -62,22 +62,33 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
-/// How an ask ended; `yours`: told to the person who ended it.
-pub(super) fn closing(ask: &Ask, yours: bool, now: Time) -> Vec<String> {
+/// Whom a closing line is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Who ended the ask.
+    Theirs,
+    /// Who had begun to answer it.
+    Unused,
+    /// Whoever else was asked.
+    Others,
+}
+
+/// How an ask ended.
+pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
     let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    if ask.is_late_open() {
+    // What was asked one by one cannot be answered late here: the inbox takes it.
+    if ask.is_late_open() && ask.content.questions.len() == 1 {
         let late = wording::timed_out_late(&until::time_of_day(at, now));
-        // What is answered one by one cannot be answered late: the inbox takes it.
-        let how = (ask.content.questions.len() == 1).then(|| wording::late_by_message(ask.short_id.as_str()));
-        return match how {
-            Some(how) => pack("", &format!("{late} {how}")),
-            None => pack("", &line),
-        };
+        return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    let by_somebody = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
+    match told {
+        Told::Theirs if by_somebody => pack("", &format!("{}\n{line}", wording::GOT_IT)),
+        Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
+        Told::Theirs | Told::Others => pack("", &line),
+    }
 }
 
 /// What is new about a question that was closed before; nothing, if nothing has to be said.

@@ -1,6 +1,6 @@
 //! What people read, letter for letter.
 
-use super::text::{How, closing, question, tame};
+use super::text::{How, Told, closing, question, tame};
 use crate::ask::{
     Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
 };
@@ -157,8 +157,12 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&answered, false, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, true, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Theirs, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(
+        closing(&answered, Told::Unused, Time::from_millis(0)),
+        ["Answered: JWT tokens by Ada\nYour answers so far were not used."]
+    );
     let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&withdrawn, true, Time::from_millis(0)), ["Cancelled"]);
+    assert_eq!(closing(&withdrawn, Told::Theirs, Time::from_millis(0)), ["Cancelled"]);
 }

@@ -1,6 +1,6 @@
 //! The documents say what the program does: their examples are run, their JSON is read.
 
-use crate::harness::{SOON, World, askd, within};
+use crate::harness::{World, askd};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -36,9 +36,7 @@ fn drop_in(world: &World, program: &str, flag: &str, code: &str) -> String {
     assert_eq!(world.answer(&ask, &json!({"Which framework?": "Vue"})).0, 200);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    within(SOON, "nothing to be left", || {
-        crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
-    });
+    agent.responses_are(&[]);
     String::from_utf8(output.stdout).unwrap()
 }
 

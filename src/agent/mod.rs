@@ -3,13 +3,16 @@
 //!
 //! It touches nothing but its own files, and trusts nothing but the folder: a watch only makes it
 //! look sooner. The daemon owns the deadline; the waiter follows `.status`. Rooms: the folder (here),
-//! one waiting call (`waiter`), the watch and the sign of life of a process (`process`), and the MCP
-//! server that holds many calls (`mcp`). `askd ask` and `askd mcp` call it, and the demo's agent.
+//! one waiting call (`waiter`), the watch and the sign of life of a process (`process`), the MCP server
+//! that holds many calls (`mcp`), and what was answered while nobody waited (`briefing`). `askd ask`,
+//! `askd mcp` and `askd briefing` call it, and the demo's agent.
 
+mod briefing;
 pub mod mcp;
 mod process;
 mod waiter;
 
+pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
 pub use waiter::{Asking, Look, Taken, Waited, Waiter};
 
@@ -116,7 +119,8 @@ impl Folder {
             return Err(AgentError::TooLarge(bytes.len()));
         }
         let temporary = format!(".tmp-{}", random::unique());
-        self.tasks.replace(&temporary, name, bytes, SHARED).map_err(|error| AgentError::Folder {
+        // Not synced: a crash of the machine takes whoever waits for it with it. It is claimed, or it is not.
+        self.tasks.place(&temporary, name, bytes, SHARED).map_err(|error| AgentError::Folder {
             path: self.path.join(TASKS).display().to_string(),
             error,
             mend: "The folder has to be writable for this user".to_owned(),

@@ -4,6 +4,7 @@
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
+mod briefing;
 mod mcp;
 #[cfg(feature = "host")]
 mod phone;
@@ -14,7 +15,9 @@ mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Lets an agent without a screen ask a person and wait.
 #[derive(Debug, Parser)]
@@ -41,6 +44,8 @@ enum Command {
     Ask(ask::AskCommand),
     /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
     Mcp(mcp::Mcp),
+    /// Print what was answered while no agent waited, for one that starts.
+    Briefing(briefing::BriefingCommand),
     /// List what waits for an answer.
     #[cfg(feature = "host")]
     List(asks::List),
@@ -78,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Ask(ask) => ask.run(),
         Command::Mcp(mcp) => mcp.run(),
+        Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
         Command::List(list) => list.run(),
         #[cfg(feature = "host")]
@@ -136,19 +142,18 @@ fn say(text: &str) -> anyhow::Result<()> {
 
 /// Logs to standard error: `RUST_LOG`, else `filter`.
 fn log(filter: &str, json: bool) -> Result<(), Exit> {
-    let filter = match std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()) {
-        Some(text) => EnvFilter::try_new(text),
-        None => EnvFilter::try_new(filter),
-    };
-    let filter = filter.map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let variable = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let filter = variable.as_deref().unwrap_or(filter);
+    // Targets and levels: what more there is needs regular expressions, a megabyte in the agent's binary.
+    let filter: Targets = filter.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let registry = tracing_subscriber::registry().with(filter);
     if json {
-        builder.json().flatten_event(true).init();
+        registry.with(lines.json().flatten_event(true)).init();
     } else {
-        builder.with_target(false).init();
+        registry.with(lines.with_target(false)).init();
     }
     Ok(())
 }

@@ -147,8 +147,26 @@ async def cut_then_called_again(world, mode):
         await asyncio.sleep(0.3)
         assert len(world.open(folder)) == 1, "out of patience is not withdrawn"
         world.answer(ask, {"Go?": "no"})
-        result = await client.call_tool("ask_user", go(), read_timeout_seconds=30)
+        result = await fits(client, await client.call_tool("ask_user", go(), read_timeout_seconds=30))
         assert json.loads(text(result))["answers"] == {"Go?": "no"}
+
+
+async def a_minutes_patience(world, mode):
+    """As most clients are: they cut at 60 s. With no setting at all the call returns before."""
+    folder = world.folder()
+    async with Client(server(folder), mode=mode) as client:
+        begun = time.monotonic()
+        first = await fits(client, await client.call_tool("ask_user", go(), read_timeout_seconds=60))
+        assert text(first) == PENDING and not first.is_error, first
+        took = time.monotonic() - begun
+        assert 44 < took < 60, took
+        asks = world.open(folder)
+        assert len(asks) == 1, asks
+        world.answer(asks[0], {"Go?": "yes"})
+        result = await fits(client, await client.call_tool("ask_user", go(), read_timeout_seconds=60))
+        assert json.loads(text(result))["answers"] == {"Go?": "yes"}
+        assert result.structured_content["request_id"] == first.structured_content["question_id"]
+        return f"pending after {took:.0f} s"
 
 
 async def cancelled_stays_open(world, mode):
@@ -162,6 +180,7 @@ async def cancelled_stays_open(world, mode):
         assert len(world.open(folder)) == 1
         withdrawn = await client.call_tool("ask_user_cancel", {"question_id": ask["request_id"]})
         assert not withdrawn.is_error and withdrawn.structured_content["status"] == "cancelled", withdrawn
+        await fits(client, withdrawn)
         await world.nothing_left(folder)
 
 
@@ -219,18 +238,23 @@ async def inspector(world):
 
 async def main():
     checks = (listed, answered, progress, cut_then_called_again, cancelled_stays_open, timed_out, wrong_arguments)
+    modes = ("legacy", "2026-07-28")
     with tempfile.TemporaryDirectory() as folder:
         world = World(folder)
         try:
-            for mode in ("legacy", "2026-07-28", "auto"):
+            patient = [asyncio.create_task(a_minutes_patience(world, mode)) for mode in modes]
+            for mode in (*modes, "auto"):
                 for check in checks if mode != "auto" else checks[:2]:
                     begun = time.monotonic()
                     more = await check(world, mode)
                     more = f" ({more})" if more else ""
                     print(f"ok  python {mode:10} {check.__name__}{more}  {time.monotonic() - begun:.1f} s", flush=True)
-            begun = time.monotonic()
-            await inspector(world)
-            print(f"ok  inspector: tools/list --strict, tools/call  {time.monotonic() - begun:.1f} s", flush=True)
+            for mode, check in zip(modes, patient):
+                print(f"ok  python {mode:10} a_minutes_patience ({await check})", flush=True)
+            if INSPECTOR:
+                begun = time.monotonic()
+                await inspector(world)
+                print(f"ok  inspector: tools/list --strict, tools/call  {time.monotonic() - begun:.1f} s", flush=True)
         finally:
             world.daemon.terminate()
             world.daemon.wait()

@@ -265,14 +265,11 @@ fn what_cannot_be_written_now_is_written_when_it_can() {
     let ask = world.one_open();
     agent.status_of("r1");
     // The agent puts a file where its responses belong.
-    let responses = agent.path.join("responses");
-    std::fs::rename(&responses, agent.path.join("aside")).unwrap();
-    std::fs::write(&responses, "").unwrap();
+    agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     within(SOON, "the complaint", || world.log().contains("a response could not be written").then_some(()));
     assert_eq!(world.state_files("pending_questions/g").len(), 1, "still owed");
-    std::fs::remove_file(&responses).unwrap();
-    std::fs::create_dir(&responses).unwrap();
+    agent.free_responses();
     assert_eq!(agent.wait("r1")["result"]["status"], "answered");
     world.all_done("g");
 }

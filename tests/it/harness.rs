@@ -334,6 +334,20 @@ impl Agent {
         within(SOON, "the status file", || serde_json::from_slice(&fs::read(&path).ok()?).ok())
     }
 
+    /// A file lies where responses belong, from one moment to the next: the daemon makes what is not there.
+    pub(crate) fn squat_responses(&self) {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let aside = self.path.join("aside");
+        fs::write(&aside, "").unwrap();
+        renameat_with(CWD, &aside, CWD, self.path.join("responses"), RenameFlags::EXCHANGE).unwrap();
+    }
+
+    /// And now they can be written again.
+    pub(crate) fn free_responses(&self) {
+        fs::remove_file(self.path.join("responses")).unwrap();
+        fs::create_dir_all(self.path.join("responses")).unwrap();
+    }
+
     /// Removes the whole folder, also while others write into it.
     pub(crate) fn remove_folder(&self) {
         within(SOON, "the folder to be removed", || {

@@ -103,8 +103,7 @@ fn what_is_owed_is_not_forgotten_however_long_it_takes() {
     agent.ask_framework("r1");
     let ask = world.one_open();
     agent.status_of("r1");
-    fs::rename(agent.path.join("responses"), agent.path.join("aside")).unwrap();
-    fs::write(agent.path.join("responses"), "").unwrap();
+    agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     // Longer than outcomes are kept.
     within(Duration::from_secs(90), "a minute and more", || {
@@ -112,8 +111,7 @@ fn what_is_owed_is_not_forgotten_however_long_it_takes() {
         let later = answered + jiff::SignedDuration::from_secs(65);
         (fs::metadata("/proc/self").is_ok() && now() > later).then_some(())
     });
-    fs::remove_file(agent.path.join("responses")).unwrap();
-    fs::create_dir(agent.path.join("responses")).unwrap();
+    agent.free_responses();
     // It is tried again every 30 s by now.
     let response = within(Duration::from_secs(30) + SOON, "the response", || agent.response("r1"));
     assert_eq!(response["result"]["answers"]["Which framework?"], "Vue");

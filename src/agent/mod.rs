@@ -16,7 +16,7 @@ pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
 pub use waiter::{Asking, Look, Taken, Waited, Waiter};
 
-use crate::ipc::files::{Access, Dir};
+use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::wire::Draft;
 use crate::ipc::{HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
 use crate::random;
@@ -106,6 +106,15 @@ impl Folder {
             })
         };
         Ok(Self { path: path.to_owned(), tasks: sub(TASKS)?, responses: sub(RESPONSES)? })
+    }
+
+    /// Whether it is still what its path leads to. Nothing is opened: that would wake whoever watches it.
+    fn is_current(&self) -> bool {
+        let same = |name: &str, dir: &Dir| {
+            let now = Stamp::at(&self.path.join(name));
+            now.is_ok_and(|now| dir.stamp().is_ok_and(|held| held.same_file(&now)))
+        };
+        same(TASKS, &self.tasks) && same(RESPONSES, &self.responses)
     }
 
     /// Where it is.

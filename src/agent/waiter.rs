@@ -100,6 +100,8 @@ struct Seen {
     status: Option<(Stamp, Option<Deadline>)>,
     /// The daemon's deadline, and when it passes.
     deadline: Option<(Time, Passing)>,
+    /// The response that was read last, and how its file was left.
+    response: Option<(Stamp, ResponseFile)>,
     /// Since when something else than a file lies where the response belongs.
     odd: Option<Instant>,
 }
@@ -332,7 +334,11 @@ impl Waiter {
         let mut seen = lock(&self.seen);
         let odd = seen.odd.take();
         match read {
-            Ok((bytes, _)) => Ok(serde_json::from_slice(&bytes).ok()),
+            Ok((bytes, stamp)) => {
+                let response: Option<ResponseFile> = serde_json::from_slice(&bytes).ok();
+                seen.response = response.clone().map(|response| (stamp, response));
+                Ok(response)
+            }
             Err(ReadError::Gone) => Ok(None),
             Err(ReadError::NotPlain(_)) if odd.is_none_or(|since| since.elapsed() < ODD_FOR) => {
                 seen.odd = odd.or_else(|| Some(Instant::now()));
@@ -349,9 +355,20 @@ impl Waiter {
         }
     }
 
+    /// The response, not opened a second time if its file is as it was left when it was read.
+    fn read_again(&self) -> Result<Option<ResponseFile>, AgentError> {
+        let known = lock(&self.seen).response.take();
+        if let Some((stamp, response)) = known
+            && self.folder().responses.look(&response_name(&self.request_id)).ok().flatten() == Some(stamp)
+        {
+            return Ok(Some(response));
+        }
+        self.read()
+    }
+
     /// Takes the response, if it is there: a name of our own first, so that nobody thinks it waits.
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
-        let Some(response) = self.read()? else { return Ok(None) };
+        let Some(response) = self.read_again()? else { return Ok(None) };
         match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
             Ok(()) => {
                 let (folder, request_id) = (self.folder(), self.request_id.clone());

@@ -11,7 +11,7 @@ use super::arguments::AskArguments;
 use super::settings::Settings;
 use super::table::{HANDED_OVER_AFTER, Handing, Open, Stage, Table};
 use crate::agent::process::lock;
-use crate::agent::{AgentError, Process, Waiter, find};
+use crate::agent::{AgentError, Folder, Process, Waiter, find};
 use crate::ask::{Digest, RequestId, wording};
 use crate::clock::Clock;
 use rmcp::model::RequestId as CallId;
@@ -31,6 +31,8 @@ pub(super) struct Calls {
     settings: Settings,
     process: Arc<Process>,
     clock: Clock,
+    /// The one of the last question.
+    folder: Mutex<Option<Arc<Folder>>>,
     table: Mutex<Table>,
     changed: watch::Sender<()>,
     rouse: Notify,
@@ -43,6 +45,7 @@ impl Calls {
             settings,
             process: Process::new()?,
             clock,
+            folder: Mutex::default(),
             table: Mutex::default(),
             changed: watch::Sender::new(()),
             rouse: Notify::new(),
@@ -76,11 +79,9 @@ impl Calls {
             return Err(said(Outcome::Rejected(wording::CLIENT_GONE.to_owned())));
         }
         let broken = |error: AgentError| said(Outcome::Broken(error.to_string()));
-        // Found anew each time: it may have been missing before, or been made anew.
-        let environment = |name: &str| std::env::var(name).ok();
-        let folder = find(self.settings.ipc.as_deref(), environment).map_err(broken)?;
+        let folder = self.folder().map_err(broken)?;
         let asking = arguments.asking.clone();
-        let waiter = Waiter::ask(Arc::new(folder), asking, self.clock.clone(), &self.process).map_err(broken)?;
+        let waiter = Waiter::ask(folder, asking, self.clock.clone(), &self.process).map_err(broken)?;
         let id = waiter.request_id().clone();
         let open = Open {
             waiter,
@@ -93,6 +94,17 @@ impl Calls {
         table.open.insert(id.clone(), open);
         self.rouse.notify_one();
         Ok(id)
+    }
+
+    /// The folder to ask through. Looked for each time: it may have been missing before, or been made anew.
+    fn folder(&self) -> Result<Arc<Folder>, AgentError> {
+        let mut kept = lock(&self.folder);
+        if let Some(folder) = kept.as_ref().filter(|folder| folder.is_current()) {
+            return Ok(Arc::clone(folder));
+        }
+        let folder = Arc::new(find(self.settings.ipc.as_deref(), |name: &str| std::env::var(name).ok())?);
+        *kept = Some(Arc::clone(&folder));
+        Ok(folder)
     }
 
     /// The question of that id, if this process has asked it.

@@ -32,33 +32,24 @@ struct Cli {
     command: Command,
 }
 
+/// What each says of itself, briefly and at length, stands at its arguments: a word here would hide that.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the daemon: watch the groups' folders, show questions, deliver answers.
     #[cfg(feature = "host")]
     Serve(serve::Serve),
-    /// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
     #[cfg(feature = "host")]
     Demo(serve::Demo),
-    /// Ask a person and wait for the answer.
     Ask(ask::AskCommand),
-    /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
     Mcp(mcp::Mcp),
-    /// Print what was answered while no agent waited, for one that starts.
     Briefing(briefing::BriefingCommand),
-    /// List what waits for an answer.
     #[cfg(feature = "host")]
     List(asks::List),
-    /// Show one ask.
     #[cfg(feature = "host")]
     Show(asks::Show),
-    /// Answer an ask.
     #[cfg(feature = "host")]
     Answer(asks::Answer),
-    /// Dismiss an ask: the agent is told that the user dismissed the question.
     #[cfg(feature = "host")]
     Dismiss(asks::Dismiss),
-    /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
     /// Run a stand-in of a chat platform alone, for checks.

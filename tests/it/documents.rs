@@ -181,6 +181,9 @@ fn every_command_explains_itself_with_an_example() {
         let help = askd().args([command, "--help"]).output().unwrap();
         let text = String::from_utf8(help.stdout).unwrap();
         assert!(help.status.success() && text.contains("Example") && text.contains("askd "), "{command}: {text}");
+        // What is said at length is said.
+        let codes = matches!(command, "ask" | "briefing" | "serve");
+        assert!(text.contains("Exit codes") == codes, "{command}: {text}");
     }
 }
 

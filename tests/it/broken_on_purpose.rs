@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Long enough for an honest daemon, short enough for a broken one.
-const BRIEFLY: Duration = Duration::from_secs(8);
+const BRIEFLY: Duration = Duration::from_secs(12);
 
 fn noticed(sabotage: &str, check: impl Fn(World)) {
     check(World::empty());
@@ -84,7 +84,7 @@ fn a_clock_that_nobody_looks_at_is_noticed() {
         let world = world.started();
         let agent = world.group("g");
         agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
-        within(Duration::from_secs(15), "the timeout", || agent.response("r1"));
+        within(Duration::from_secs(20), "the timeout", || agent.response("r1"));
     });
 }
 
@@ -99,7 +99,8 @@ fn one_desk_for_all_groups_is_noticed() {
             std::fs::write(name, br#"{"type":"ask_user:ask","request_id":"x","questions":7}"#).unwrap();
         }
         honest.ask_framework("r1");
-        within(Duration::from_secs(1), "the honest group", || world.open().pop());
+        within(BRIEFLY, "the honest group", || world.open().pop());
+        assert!(noisy.task_names().len() > 2000, "it did not wait for the flood");
     });
 }
 
@@ -130,7 +131,7 @@ fn a_missing_sync_is_noticed() {
         let agent = world.group("g");
         agent.ask_framework("r1");
         let ask = world.one_open();
-        within(BRIEFLY, "the request to be deleted", || agent.task_names().is_empty().then_some(()));
+        agent.tasks_gone();
         assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
         within(BRIEFLY, "the response", || agent.response("r1"));
         world.terminate_traced();

@@ -1,8 +1,6 @@
 //! `kill -9` at every step of an ask's life, and at random: it goes on, with one outcome and one
 //! response, and nothing happens twice.
 
-#[cfg(feature = "sabotage")]
-use crate::harness::SOON;
 use crate::harness::{World, within};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -88,7 +86,7 @@ fn killed_at_random_nothing_is_lost_torn_or_decided_twice() {
     world.all_done("g");
     let twice: Vec<_> = answered_lines(&world).into_iter().filter(|(_, count)| *count > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
-    assert!(agent.task_names().is_empty());
+    agent.tasks_gone();
     println!("{} asks, {} answers acknowledged, {} kills", asked.len(), acknowledged.len(), rounds());
 }
 
@@ -150,15 +148,13 @@ fn killed_at_every_step_it_goes_on() {
         world.start();
         if accepting {
             let ask = world.one_open();
-            within(SOON, "the claimed request to be deleted", || agent.task_names().is_empty().then_some(()));
+            agent.tasks_gone();
             assert_eq!(world.open().len(), 1, "{point}: one card");
             assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
         }
         assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue", "{point}");
         world.all_done("g");
-        within(SOON, "nothing but the response", || {
-            (crate::harness::names(&agent.path.join("responses")) == ["r1.json"]).then_some(())
-        });
+        agent.responses_are(&["r1.json"]);
         assert_eq!(world.state_files("settled/g").len(), 1, "{point}: one outcome");
         assert!(answered_lines(&world).values().all(|count| *count == 1), "{point}");
         // Taken, and started once more: it does not come back.

@@ -221,7 +221,9 @@ impl World {
             let confirmed = |ask: &Value| ask["render_confirmed"] == json!(true);
             let records = self.records();
             let posted = records.iter().all(|(_, record)| !record.contains("\"phase\": \"sent\""));
-            if asks.len() == open && asks.iter().all(confirmed) && posted {
+            // What is settled has been closed, too.
+            let pending = records.iter().filter(|(path, _)| path.to_string_lossy().contains("/pending_questions/"));
+            if asks.len() == open && pending.count() == open && asks.iter().all(confirmed) && posted {
                 return records;
             }
             assert!(started.elapsed() < SOON, "never quiet: {asks:#?}");

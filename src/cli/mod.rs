@@ -4,6 +4,8 @@
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
+#[cfg(feature = "host")]
+mod healthz;
 mod mcp;
 #[cfg(feature = "host")]
 mod phone;
@@ -14,7 +16,10 @@ mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Lets an agent without a screen ask a person and wait.
 #[derive(Debug, Parser)]
@@ -56,6 +61,10 @@ enum Command {
     /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
+    /// Ask the daemon whether it is well: for health checks of containers.
+    #[cfg(feature = "host")]
+    #[command(hide = true)]
+    Healthz(healthz::Healthz),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
     #[command(hide = true, subcommand)]
@@ -88,6 +97,8 @@ pub fn main() -> ExitCode {
         Command::Dismiss(dismiss) => dismiss.run(),
         #[cfg(feature = "host")]
         Command::Cancel(cancel) => cancel.run(),
+        #[cfg(feature = "host")]
+        Command::Healthz(healthz) => healthz.run(),
         #[cfg(feature = "host")]
         Command::Sim(sim) => sim.run(),
     };
@@ -137,25 +148,22 @@ fn say(text: &str) -> anyhow::Result<()> {
 /// Logs to standard error: `RUST_LOG`, else `filter`.
 fn log(filter: &str, json: bool) -> Result<(), Exit> {
     let own = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = log_filter(own.as_deref().unwrap_or(filter))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let logs = tracing_subscriber::registry().with(log_filter(own.as_deref().unwrap_or(filter))?);
+    let lines =
+        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if json {
-        builder.json().flatten_event(true).init();
+        logs.with(lines.json().flatten_event(true)).init();
     } else {
-        builder.with_target(false).init();
+        logs.with(lines.with_target(false)).init();
     }
     Ok(())
 }
 
 /// What is logged. One thing never is: at `debug` bollard repeats all that the Docker Engine says of a container, with the
-/// secrets in its environment.
-fn log_filter(text: &str) -> Result<EnvFilter, Exit> {
-    let wrong = |error: &dyn std::fmt::Display| Exit::new(USAGE, format!("log filter: {error}"));
-    let silence = "bollard::docker=warn".parse().map_err(|error| wrong(&error))?;
-    Ok(EnvFilter::try_new(text).map_err(|error| wrong(&error))?.add_directive(silence))
+/// secrets in its environment. (`EnvFilter` knows more, and brings a whole engine for regular expressions.)
+fn log_filter(text: &str) -> Result<Targets, Exit> {
+    let filter: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
+    Ok(filter.with_target("bollard::docker", LevelFilter::WARN))
 }
 
 /// A runtime for one command that mostly waits.
@@ -198,10 +206,8 @@ mod tests {
         for text in ["debug", "trace", "bollard=trace", "bollard::docker=debug"] {
             let kept = Kept::default();
             let writer = kept.clone();
-            let logs = tracing_subscriber::fmt()
-                .with_env_filter(log_filter(text).unwrap())
-                .with_writer(move || writer.clone())
-                .finish();
+            let lines = fmt::layer().with_writer(move || writer.clone());
+            let logs = tracing_subscriber::registry().with(log_filter(text).unwrap()).with(lines);
             tracing::subscriber::with_default(logs, || {
                 tracing::debug!(target: "bollard::docker", "Decoded into string: marked-secret");
                 tracing::warn!(target: "bollard::docker", "a warning");
@@ -209,5 +215,17 @@ mod tests {
             let logged = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
             assert!(!logged.contains("marked") && logged.contains("a warning"), "{text}: {logged}");
         }
+    }
+
+    #[test]
+    fn a_filter_is_a_level_or_levels_of_targets() {
+        for (text, askd, notify) in
+            [("info,notify=error", true, false), ("askd=debug", true, false), ("warn", false, false)]
+        {
+            let filter = log_filter(text).unwrap();
+            assert_eq!(filter.would_enable("askd::host", &tracing::Level::INFO), askd, "{text}");
+            assert_eq!(filter.would_enable("notify", &tracing::Level::INFO), notify, "{text}");
+        }
+        assert_eq!(log_filter("info,askd=loud").unwrap_err().code, USAGE);
     }
 }

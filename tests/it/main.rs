@@ -16,6 +16,7 @@ mod bad_input;
 mod broken_on_purpose;
 mod command_line;
 mod crashes;
+mod deploying;
 mod documents;
 mod finding;
 mod harness;

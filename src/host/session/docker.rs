@@ -398,7 +398,7 @@ mod tests {
         // An Engine that comes back is found by the same value.
         std::fs::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
-        let (looked, _) = tokio::join!(engine.start("agent"), async {
+        let (looked, ()) = tokio::join!(engine.start("agent"), async {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream, Some("HTTP/1.1 204 No Content\r\n\r\n".to_owned()), Arc::default()).await;
         });
@@ -408,7 +408,7 @@ mod tests {
             let error = super::away(&path, &io::ErrorKind::PermissionDenied.into()).to_string();
             assert!(error.contains("usermod -aG docker"), "{error}");
         } else {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
             assert!(away().await.contains("usermod -aG docker"));
         }
     }

@@ -5,6 +5,8 @@ mod ask;
 #[cfg(feature = "host")]
 mod asks;
 mod briefing;
+#[cfg(feature = "host")]
+mod healthz;
 mod mcp;
 #[cfg(feature = "host")]
 mod phone;
@@ -52,6 +54,10 @@ enum Command {
     Dismiss(asks::Dismiss),
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
+    /// Ask the daemon whether it is well: for health checks of containers.
+    #[cfg(feature = "host")]
+    #[command(hide = true)]
+    Healthz(healthz::Healthz),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
     #[command(hide = true, subcommand)]
@@ -85,6 +91,8 @@ pub fn main() -> ExitCode {
         Command::Dismiss(dismiss) => dismiss.run(),
         #[cfg(feature = "host")]
         Command::Cancel(cancel) => cancel.run(),
+        #[cfg(feature = "host")]
+        Command::Healthz(healthz) => healthz.run(),
         #[cfg(feature = "host")]
         Command::Sim(sim) => sim.run(),
     };
@@ -205,5 +213,17 @@ mod tests {
             let logged = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
             assert!(!logged.contains("marked") && logged.contains("a warning"), "{text}: {logged}");
         }
+    }
+
+    #[test]
+    fn a_filter_is_a_level_or_levels_of_targets() {
+        for (text, askd, notify) in
+            [("info,notify=error", true, false), ("askd=debug", true, false), ("warn", false, false)]
+        {
+            let filter = log_filter(text).unwrap();
+            assert_eq!(filter.would_enable("askd::host", &tracing::Level::INFO), askd, "{text}");
+            assert_eq!(filter.would_enable("notify", &tracing::Level::INFO), notify, "{text}");
+        }
+        assert_eq!(log_filter("info,askd=loud").unwrap_err().code, USAGE);
     }
 }

@@ -18,6 +18,7 @@ mod briefing;
 mod broken_on_purpose;
 mod command_line;
 mod crashes;
+mod deploying;
 mod documents;
 mod drop_in;
 mod finding;

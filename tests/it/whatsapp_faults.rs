@@ -26,7 +26,7 @@ fn person(n: usize) -> String {
 }
 
 /// P6: for every ask that was shown it is told once how it ended, or the operator is told that it cannot be;
-/// and for none twice. How many were shown.
+/// and for none twice, unless the answer to the call was lost and no status came in time. How many were shown.
 async fn closed_once(world: &World, people: usize, patience: Duration) -> usize {
     let started = Instant::now();
     let pending = world.folder.path().join("state/pending_questions");
@@ -56,10 +56,22 @@ async fn closed_once(world: &World, people: usize, patience: Duration) -> usize 
     let log = world.log();
     let reported = |ask: &str| log.lines().any(|line| line.contains("a card cannot be closed") && line.contains(ask));
     let known: HashSet<&String> = shown.iter().chain(told.keys()).collect();
+    let lost = |ask: &str| {
+        world.sim.calls().iter().any(|call| {
+            let tag = call.body["biz_opaque_callback_data"].as_str().unwrap_or_default();
+            tag.ends_with(":c") && tag.contains(ask) && call.fault.is_some_and(Fault::commits)
+        })
+    };
+    let twice = told.iter().filter(|(_, times)| **times > 1).count();
+    eprintln!("{twice} were told twice");
     let wrong: Vec<(&String, Option<&usize>)> = known
         .into_iter()
         .map(|ask| (ask, told.get(ask)))
-        .filter(|(ask, times)| *times != Some(&1) && !reported(ask))
+        .filter(|(ask, times)| match times {
+            Some(1) => false,
+            Some(_) => !lost(ask),
+            None => !reported(ask),
+        })
         .collect();
     assert!(wrong.is_empty(), "not closed once: {wrong:?}");
     shown.len()

@@ -13,7 +13,7 @@ mod time;
 pub mod wording;
 
 pub use lifecycle::{
-    Accepted, Cause, Effect, Event, Fact, Fate, Found, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
+    Accepted, Block, Cause, Effect, Event, Fact, Fate, Found, Lifted, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
     Step, Waiter, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
@@ -58,6 +58,8 @@ pub struct Ask {
     pub escalations: u8,
     /// Where it is in its life.
     pub stage: Stage,
+    /// Where it was asked too often to be asked: what became of that.
+    pub block: Option<Block>,
     /// When the request was accepted.
     pub created_at: Time,
 }

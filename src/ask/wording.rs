@@ -1,11 +1,11 @@
 //! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
 //! are part of the contract; the rest may be improved here, and only here.
 
-use super::{Answer, Ask, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection};
+use super::{Answer, Ask, Block, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection};
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
-pub fn error(outcome: &Outcome) -> Option<String> {
+pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
     match outcome {
         Outcome::Answered { .. } => None,
         Outcome::Dismissed { .. } => Some("ask_user cancelled: the user dismissed the question.".to_owned()),
@@ -16,6 +16,14 @@ pub fn error(outcome: &Outcome) -> Option<String> {
         ),
         Outcome::Undelivered { cause: Cause::RetriesUsedUp(_) } => Some(MAX_RETRIES.to_owned()),
         Outcome::Undelivered { cause: Cause::Never(reason) } => Some(format!("Could not be shown: {reason}")),
+        Outcome::Blocked { limit } => {
+            let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();
+            Some(format!(
+                "Maximum retry attempts ({limit}) exceeded for: {}. Please wait for user guidance or manually mark as \
+                 completed.",
+                named.join(", ")
+            ))
+        }
     }
 }
 
@@ -47,6 +55,7 @@ pub fn closing_line(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::Dismissed { .. } | Outcome::Withdrawn => "Cancelled".to_owned(),
         Outcome::TimedOut => "Timed out".to_owned(),
         Outcome::Undelivered { .. } => "Could not be shown".to_owned(),
+        Outcome::Blocked { .. } => "Asked too often".to_owned(),
     }
 }
 
@@ -74,6 +83,11 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::Undelivered { .. } => {
             "This question could not be shown in time, and the agent was told so.".to_owned()
         }
+        Outcome::Blocked { .. } => {
+            "This question cannot be answered: it was asked too often, and the agent was told to wait. Once somebody \
+             allows it again, the agent may ask it anew."
+                .to_owned()
+        }
     }
 }
 
@@ -86,6 +100,14 @@ pub fn refusal(refusal: &Refusal) -> String {
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
              An operator can add it to the responders of the route. The question stays open."
         ),
+        Refusal::MayNotAllow { id } => format!(
+            "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. \
+             An operator can add it to the responders of the route. Nothing was changed."
+        ),
+        Refusal::NotBlocked { by: Some(by) } => {
+            format!("{} has allowed it again already. Nothing was changed.", by.called())
+        }
+        Refusal::NotBlocked { by: None } => "It may be asked already. Nothing was changed.".to_owned(),
         Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
         Refusal::NoSuchQuestion { name } => {
             format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")
@@ -335,8 +357,66 @@ impl Ask {
     /// The closing line of its cards, once it is settled.
     #[must_use]
     pub fn closing_line(&self) -> Option<String> {
-        self.outcome().map(|outcome| closing_line(outcome, &self.content.questions))
+        match &self.block {
+            Some(block) => Some(block_line(block)),
+            None => self.outcome().map(|outcome| closing_line(outcome, &self.content.questions)),
+        }
     }
+}
+
+/// What a card says of a block: how often it was asked, or how the block ended. The last *exact.*
+#[must_use]
+pub fn block_line(block: &Block) -> String {
+    match &block.lifted {
+        None => format!("Asked {} times without an answer", block.times),
+        Some(lifted) => match &lifted.by {
+            Some(by) => format!("Allowed again by {}", by.called()),
+            None => "It may be asked again".to_owned(),
+        },
+    }
+}
+
+/// What a card says under the questions of a block.
+pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cannot ask this again until somebody \
+                           allows it.";
+/// On the button that ends a block. *Exact.*
+pub const ALLOW_AGAIN: &str = "Allow again";
+/// What `askd reset` says.
+pub const RESET: &str = "It may be asked again; its attempts are counted anew.";
+
+/// How often who asked what, in a line of askd's own.
+#[must_use]
+pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
+    format!("*{group}* asked this {times} times without an answer · `{code}`")
+}
+
+/// What a notice of a block says.
+#[must_use]
+pub fn blocked_notice(group: &str, question: &str, more: usize) -> String {
+    let notice = slack_notice(group, question, more);
+    let asks = format!("{group} asks: ");
+    format!("{group} asked too often: {}", notice.strip_prefix(&asks).unwrap_or(&notice))
+}
+
+/// The head of a message of a block in a chat.
+#[must_use]
+pub fn chat_blocked(group: &str, times: u32, several: bool) -> String {
+    let what = if several { "these questions" } else { "this question" };
+    format!("The agent \"{group}\" has asked {what} {times} times without an answer:")
+}
+
+/// How a block is ended by a message.
+#[must_use]
+pub fn how_to_allow(code: &str) -> String {
+    format!("{BLOCKED} To allow it again, reply allow {code}, or quote this message and reply allow.")
+}
+
+/// To somebody who allowed something while several things are blocked; each with its code and a few words.
+#[must_use]
+pub fn which_to_allow(blocked: &[(String, String)]) -> String {
+    let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
+    let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
+    format!("Which one do you mean? Nothing was changed.\n{}\n\nReply like: allow {code}", list.join("\n"))
 }
 
 /// Heads a question that is sent a second time because the first may have been lost.

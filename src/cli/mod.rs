@@ -56,6 +56,9 @@ enum Command {
     /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
+    /// Let the questions of an ask be asked again that were asked too often.
+    #[cfg(feature = "host")]
+    Reset(asks::Reset),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
     #[command(hide = true, subcommand)]
@@ -88,6 +91,8 @@ pub fn main() -> ExitCode {
         Command::Dismiss(dismiss) => dismiss.run(),
         #[cfg(feature = "host")]
         Command::Cancel(cancel) => cancel.run(),
+        #[cfg(feature = "host")]
+        Command::Reset(reset) => reset.run(),
         #[cfg(feature = "host")]
         Command::Sim(sim) => sim.run(),
     };

@@ -4,6 +4,7 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod blocking;
 mod fact;
 mod nudging;
 mod parts;
@@ -11,8 +12,11 @@ mod settling;
 mod showing;
 
 #[cfg(test)]
+mod blocking_properties;
+#[cfg(test)]
 mod properties;
 
+pub use blocking::{Block, Lifted};
 pub use fact::Fact;
 
 use super::{
@@ -66,6 +70,11 @@ pub enum Outcome {
     Undelivered {
         /// Why not.
         cause: Cause,
+    },
+    /// Its questions were asked too often, so nobody was asked. [`Ask::block`] says what became of that.
+    Blocked {
+        /// How often a question may be asked without an answer.
+        limit: u8,
     },
 }
 
@@ -247,6 +256,25 @@ pub enum Event {
     Tick,
     /// Another call waits for the same ask.
     Join(Box<Waiter>),
+    /// Another call asked what is blocked.
+    AskedAgain(Box<Waiter>),
+    /// A person lets the questions be asked again.
+    Allow {
+        /// On which card, or with the token.
+        source: Source,
+        /// Who.
+        person: Person,
+    },
+    /// The block has ended, and this is whoever allowed it.
+    Lift {
+        /// Nobody, where it was answered elsewhere or forgotten.
+        by: Option<Person>,
+    },
+    /// The cards of a block show how often it was asked.
+    Refreshed {
+        /// That often.
+        times: u32,
+    },
     /// A waiting call was withdrawn by the agent.
     Withdraw(RequestId),
     /// An operator withdrew the whole ask.
@@ -405,6 +433,8 @@ pub enum Effect {
         /// The route.
         route: usize,
     },
+    /// Make every card say how often it was asked; comes back as [`Event::Refreshed`].
+    Refresh,
     /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
     Remind {
         /// The route.
@@ -437,7 +467,15 @@ impl Ask {
     /// A new ask, on its way to its first route.
     #[must_use]
     pub fn accept(new: Accepted, now: Time) -> Step {
-        let mut ask = Self {
+        let mut ask = Self::new(new, now);
+        let mut effects = vec![Effect::Note(Fact::Asked)];
+        ask.show_next(now, &mut effects);
+        effects.push(Effect::Status);
+        Step { ask, effects }
+    }
+
+    fn new(new: Accepted, now: Time) -> Self {
+        Self {
             id: new.id,
             short_id: new.short_id,
             group: new.group,
@@ -452,20 +490,21 @@ impl Ask {
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
+            block: None,
             created_at: now,
-        };
-        let mut effects = vec![Effect::Note(Fact::Asked)];
-        ask.show_next(now, &mut effects);
-        effects.push(Effect::Status);
-        Step { ask, effects }
+        }
     }
 
     /// What `event` makes of the ask: `None` if it changes nothing.
     pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
         let mut effects = Vec::new();
-        let changed = match event {
+        let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
             Event::Join(waiter) => self.join(*waiter, &mut effects),
+            Event::AskedAgain(waiter) => self.asked_again(*waiter, &mut effects),
+            Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
+            Event::Lift { by } => self.lift(by, now, &mut effects),
+            Event::Refreshed { times } => self.refreshed(times, &mut effects),
             Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
             Event::Cancel => {
                 self.still_open()?;
@@ -486,6 +525,7 @@ impl Ask {
             Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
             Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
         };
+        changed |= self.keep_count(&mut effects);
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 
@@ -507,15 +547,19 @@ impl Ask {
     #[must_use]
     pub fn resume(&self) -> Vec<Effect> {
         let settled = matches!(self.stage, Stage::Settled { .. });
+        let over = self.is_over();
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
                 Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
                 Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
-                Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
+                Phase::Up { .. } if over => effects.push(Effect::Close { route }),
                 Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
+        }
+        if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
+            effects.push(Effect::Refresh);
         }
         for waiter in &self.waiters {
             match waiter.response {

@@ -6,13 +6,13 @@ use crate::ask::{Channel, Choice, Draft, Kind, Questions, Responders, Route, Via
 use proptest::prelude::*;
 use std::time::Duration;
 
-const START: Time = Time::from_millis(1_760_000_000_000);
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
 
-fn request_id(number: u8) -> RequestId {
+pub(super) fn request_id(number: u8) -> RequestId {
     format!("r{number}").parse().unwrap()
 }
 
-fn waiter(number: u8) -> Waiter {
+pub(super) fn waiter(number: u8) -> Waiter {
     Waiter {
         request_id: request_id(number),
         digest: Digest::from_bytes([number; 32]),
@@ -36,12 +36,16 @@ fn questions(count: usize) -> Questions {
 }
 
 fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+    Ask::accept(accepted(channels, question_count, max_retries), START)
+}
+
+pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
     let routes = channels.iter().map(|channel| Route {
         channel: *channel,
         chat: "C1".to_owned(),
         responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
     });
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(1),
         short_id: "k7".parse().unwrap(),
         group: "g".parse().unwrap(),
@@ -58,11 +62,10 @@ fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
         key: None,
         session: None,
         waiter: waiter(0),
-    };
-    Ask::accept(new, START)
+    }
 }
 
-fn channel() -> impl Strategy<Value = Channel> {
+pub(super) fn channel() -> impl Strategy<Value = Channel> {
     prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
 }
 
@@ -80,7 +83,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn person() -> impl Strategy<Value = Person> {
+pub(super) fn person() -> impl Strategy<Value = Person> {
     let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
     (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
         via,
@@ -114,7 +117,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
-fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let route = 0..3_usize;
     let event = prop_oneof![
         3 => Just(None),
@@ -137,6 +140,12 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         }),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::AskedAgain(Box::new(waiter(n))))),
+        1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+        }),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Refreshed { times })),
         1 => route.prop_map(|route| Some(Event::WidgetClosed { route })),
     ];
     (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
@@ -212,7 +221,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 }
 
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
-const TICKS_TO_THE_END: usize = 100;
+pub(super) const TICKS_TO_THE_END: usize = 100;
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
@@ -308,6 +317,7 @@ proptest! {
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
                 Effect::Close { route } => Some(Event::WidgetClosed { route }),
+                Effect::Refresh => panic!("there is no block"),
                 Effect::Await { route, .. } => Some(Event::Opened { route }),
                 Effect::Respond(id) => Some(Event::ResponseReady(id)),
                 Effect::Publish(id) => Some(Event::ResponsePublished(id)),

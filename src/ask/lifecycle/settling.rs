@@ -120,7 +120,7 @@ impl Ask {
         Ok(true)
     }
 
-    fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
+    pub(super) fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
         let allowed = match source {
             Source::Token => person.via.is_operator(),
             Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
@@ -168,6 +168,11 @@ impl Ask {
         for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
             self.owe_response(request_id, effects);
         }
+        self.close_widgets(now, effects);
+    }
+
+    /// Makes every widget say how it ended.
+    pub(super) fn close_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             match widget.phase {
                 // The inbox shows the stored ask itself: it is closed by being settled.
@@ -203,9 +208,9 @@ impl Ask {
     }
 
     pub(super) fn widget_closed(&mut self, route: usize, effects: &mut Vec<Effect>) -> bool {
-        let settled = self.outcome().is_some();
+        let over = self.is_over();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        if !settled || !matches!(widget.phase, Phase::Up { .. }) {
+        if !over || !matches!(widget.phase, Phase::Up { .. }) {
             return false;
         }
         widget.phase = Phase::Closed;
@@ -222,7 +227,7 @@ impl Ask {
 
     /// Decided, every waiter told, every widget closed.
     pub(super) fn owes_nothing(&self) -> bool {
-        self.outcome().is_some()
+        self.is_over()
             && self.waiters.iter().all(|waiter| waiter.response == Response::Published)
             && self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
     }

@@ -1,7 +1,7 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
 use super::{Broker, Failure, Job};
-use crate::ask::{Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, Step, TimeoutPolicy, Waiter};
+use crate::ask::{Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, ShortId, Step, Time, TimeoutPolicy, Waiter};
 use crate::host::delivery;
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::{Request, of};
@@ -43,6 +43,9 @@ impl Broker {
             && let Some(submitted) = self.join(id, &request).await
         {
             return submitted;
+        }
+        if let Some(blocked) = self.blocks(group, &request).await {
+            return blocked;
         }
         match self.admit(group, &request) {
             Ok(rules) => self.create(group, request, rules).await,
@@ -142,12 +145,16 @@ impl Broker {
         Ok(Admitted { rules, waiter })
     }
 
+    /// What becomes of a request that asks too often.
+    async fn blocks(&self, group: &Group, request: &Request) -> Option<Submitted> {
+        let settings = self.settings();
+        let settings = settings.group(group)?;
+        let waiter = waiter(request, settings).ok()?;
+        self.block(group, request, settings, &waiter).await
+    }
+
     async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
-        let now = self.0.clock.now();
-        let id = random::ask_id();
-        let step = {
-            let mut index = self.index();
-            let short_id = random::short_id(|short| index.short_taken(short));
+        let make = |id, short_id, now| {
             let accepted = Accepted {
                 id,
                 short_id,
@@ -158,7 +165,23 @@ impl Broker {
                 session: request.session,
                 waiter: admitted.waiter,
             };
-            let step = Ask::accept(accepted, now);
+            Ask::accept(accepted, now)
+        };
+        self.store_new(group, make).await
+    }
+
+    /// Stores a new ask, and does what it asks for.
+    pub(super) async fn store_new(
+        &self,
+        group: &Group,
+        make: impl FnOnce(AskId, ShortId, Time) -> Step,
+    ) -> Submitted {
+        let now = self.0.clock.now();
+        let id = random::ask_id();
+        let step = {
+            let mut index = self.index();
+            let short_id = random::short_id(|short| index.short_taken(short));
+            let step = make(id, short_id, now);
             // Known before it is stored, so that its code and its place are taken.
             index.insert(&step.ask);
             step

@@ -118,6 +118,8 @@ pub struct GroupSettings {
     pub render_timeout: Duration,
     /// How often an unshown ask is posted again.
     pub max_retries: u8,
+    /// How often a question may be asked without an answer.
+    pub max_attempts: u8,
     /// What happens at a timeout.
     pub on_timeout: TimeoutPolicy,
     /// Open asks at a time.
@@ -156,6 +158,7 @@ impl Settings {
             timeout: Duration::from_secs(1800),
             render_timeout: Duration::from_secs(30),
             max_retries: 3,
+            max_attempts: 5,
             on_timeout: TimeoutPolicy::ReturnCancel,
             max_open: 16,
             max_per_hour: 1000,
@@ -465,6 +468,7 @@ impl GroupSettings {
             timeout: between(&key("timeout"), asks.timeout.as_deref(), 10, 604_800)?,
             render_timeout: between(&key("render_timeout"), asks.render_timeout.as_deref(), 10, 60)?,
             max_retries: asks.max_retries.unwrap_or(3),
+            max_attempts: asks.max_attempts.unwrap_or(5),
             on_timeout: match TimeoutPolicy::from_name(on_timeout) {
                 Some(TimeoutPolicy::ReturnCancel) => TimeoutPolicy::ReturnCancel,
                 Some(TimeoutPolicy::AbortTask) => {

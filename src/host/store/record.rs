@@ -3,11 +3,14 @@
 //! Fields that repeat others (`channel_name`, `chat`, `message_id`, `attempt`, `shown_at`, `answer_by`) are there for
 //! people and tools that look into the folder; they are written and never read.
 
+mod block;
+
 use crate::ask::{
     Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
     Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text as text};
+use block::BlockRecord;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -66,6 +69,8 @@ struct Record {
     widgets: Vec<WidgetRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     so_far: Vec<SoFarRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    block: Option<BlockRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,6 +109,7 @@ enum OutcomeRecord {
     TimedOut,
     RetriesUsedUp { retries: u8 },
     NeverShown { reason: String },
+    Blocked { limit: u8 },
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -113,7 +119,7 @@ struct GivenRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-struct PersonRecord {
+pub(super) struct PersonRecord {
     channel: String,
     id: String,
     name: Option<String>,
@@ -266,6 +272,7 @@ impl Record {
             waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
+            block: ask.block.as_ref().map(BlockRecord::of),
         }
     }
 
@@ -288,10 +295,14 @@ impl Record {
             reminders: self.reminders,
             escalations: self.escalations,
             stage,
+            block: self.block.map(BlockRecord::block).transpose()?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
         if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
             return Err(BadRecord::Field("widgets"));
+        }
+        if ask.block.is_some() != matches!(ask.outcome(), Some(Outcome::Blocked { .. })) {
+            return Err(BadRecord::Field("block"));
         }
         Ok(ask)
     }
@@ -375,6 +386,7 @@ impl OutcomeRecord {
             Outcome::TimedOut => Self::TimedOut,
             Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Self::RetriesUsedUp { retries: *retries },
             Outcome::Undelivered { cause: Cause::Never(reason) } => Self::NeverShown { reason: reason.clone() },
+            Outcome::Blocked { limit } => Self::Blocked { limit: *limit },
         }
     }
 
@@ -390,6 +402,7 @@ impl OutcomeRecord {
             Self::TimedOut => Outcome::TimedOut,
             Self::RetriesUsedUp { retries } => Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) },
             Self::NeverShown { reason } => Outcome::Undelivered { cause: Cause::Never(reason) },
+            Self::Blocked { limit } => Outcome::Blocked { limit },
         })
     }
 }
@@ -401,11 +414,11 @@ impl GivenRecord {
 }
 
 impl PersonRecord {
-    fn of(person: &Person) -> Self {
+    pub(super) fn of(person: &Person) -> Self {
         Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
     }
 
-    fn person(self) -> Result<Person, BadRecord> {
+    pub(super) fn person(self) -> Result<Person, BadRecord> {
         Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
     }
 }

@@ -129,6 +129,7 @@ fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
         Outcome::Withdrawn => ("cancelled", "system"),
         Outcome::TimedOut => ("timeout", "timeout"),
         Outcome::Undelivered { .. } => ("undeliverable", "system"),
+        Outcome::Blocked { .. } => ("blocked", "system"),
     }
 }
 
@@ -211,7 +212,7 @@ pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
             op_code: waiter.op_code.clone(),
             answered_at: at,
         },
-        error: wording::error(outcome),
+        error: wording::error(outcome, &ask.content.questions),
     })
 }
 

@@ -17,10 +17,10 @@ use crate::host::broker::{Broker, Failure, Named};
 pub(super) struct NotStored;
 
 /// An ask that a person may answer on a route, and who they are there.
-struct Asked {
-    ask: Ask,
-    route: usize,
-    person: String,
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) route: usize,
+    pub(super) person: String,
     /// Somebody has seen its question.
     posted: bool,
     /// It was sent, and its message's id is not known yet.
@@ -28,11 +28,11 @@ struct Asked {
 }
 
 /// A message, and who sent it.
-struct Sender<'a> {
-    message: &'a Message,
-    ids: Vec<String>,
+pub(super) struct Sender<'a> {
+    pub(super) message: &'a Message,
+    pub(super) ids: Vec<String>,
     /// Where to write to.
-    reply_to: String,
+    pub(super) reply_to: String,
 }
 
 impl Whatsapp {
@@ -128,6 +128,9 @@ impl Whatsapp {
 
     async fn read(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<(), NotStored> {
         let message = sender.message;
+        if self.allowed(broker, sender, asked.iter().any(|asked| asked.posted)).await? {
+            return Ok(());
+        }
         let quoted = message.quotes.as_deref();
         let on =
             quoted.and_then(|quoted| asked.iter().position(|a| a.ask.widgets[a.route].question_of(quoted).is_some()));
@@ -316,7 +319,7 @@ impl Asked {
 }
 
 /// On which route a person was asked, and by which of their ids.
-fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
+pub(super) fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
     let shown = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
     let (route, person) = shown.filter(|(_, route)| route.channel == Channel::Whatsapp).find_map(|(at, route)| {
         let known = ids.iter().find(|id| match &route.responders {

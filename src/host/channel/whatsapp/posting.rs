@@ -5,7 +5,7 @@ use super::codes::Verdict;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
 use super::{Whatsapp, lock};
-use crate::ask::{Ask, Channel, Found, Outcome, Posted, Time, Via, wording};
+use crate::ask::{Ask, Channel, Found, Posted, Time, Via, wording};
 use crate::host::channel::Closed;
 use std::time::Duration;
 
@@ -60,6 +60,9 @@ impl Whatsapp {
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
         let ids = self.0.memory.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
+        if ask.is_blocked() {
+            return text::blocked(ask);
+        }
         let how =
             How { group: shared.then_some(ask.group.as_str()), code: several.then_some(ask.short_id.as_str()), repeat };
         text::question(&ask.content, part, how)
@@ -172,7 +175,7 @@ impl Whatsapp {
 
     /// Whether the person of that chat ended the ask here.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
+        let Some(by) = ask.ended_by() else { return false };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }
 

@@ -3,7 +3,7 @@
 //! The sentences are in [`wording`]; this says where they stand, how long a message may be, and what the
 //! agent's words may not do: format, link, or hide characters.
 
-use crate::ask::{Ask, Content, Outcome, Question, wording};
+use crate::ask::{Ask, Content, Question, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
@@ -56,12 +56,23 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
+/// A question that was asked too often.
+pub(super) fn blocked(ask: &Ask) -> Vec<String> {
+    let Some(block) = &ask.block else { return Vec::new() };
+    let several = ask.content.questions.len() > 1;
+    let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
+    head.extend(ask.content.questions.iter().map(|question| {
+        let bullet = if several { "• " } else { "" };
+        format!("{bullet}{}", tame(&question.text))
+    }));
+    pack(&head.join("\n"), &format!("\n{}", wording::how_to_allow(ask.short_id.as_str())))
+}
+
 /// How an ask ended; `yours`: told to the person who ended it.
 pub(super) fn closing(ask: &Ask, yours: bool) -> Vec<String> {
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    if yours && ask.ended_by().is_some() { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
 }
 
 /// A text of ours as messages.

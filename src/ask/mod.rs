@@ -13,8 +13,8 @@ mod time;
 pub mod wording;
 
 pub use lifecycle::{
-    Accepted, Block, Cause, Effect, Event, Fact, Fate, Found, Lifted, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
-    Step, Waiter, Widget,
+    Accepted, Block, Cause, Effect, Event, Fact, Fate, Found, Lifted, Outcome, Parts, Phase, Posted, Response, SoFar,
+    Source, Stage, Step, Waiter, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

@@ -117,7 +117,7 @@ fn carry(mut ask: Ask, mut owed: Vec<Effect>, mut now: Time) -> Ask {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_block_keeps_its_promises_whatever_happens(

@@ -1,7 +1,9 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
 use super::{Broker, Failure, Job};
-use crate::ask::{Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, ShortId, Step, Time, TimeoutPolicy, Waiter};
+use crate::ask::{
+    Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, ShortId, Step, Time, TimeoutPolicy, Waiter,
+};
 use crate::host::delivery;
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::{Request, of};
@@ -171,11 +173,7 @@ impl Broker {
     }
 
     /// Stores a new ask, and does what it asks for.
-    pub(super) async fn store_new(
-        &self,
-        group: &Group,
-        make: impl FnOnce(AskId, ShortId, Time) -> Step,
-    ) -> Submitted {
+    pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
         let now = self.0.clock.now();
         let id = random::ask_id();
         let step = {

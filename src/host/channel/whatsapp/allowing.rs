@@ -17,12 +17,15 @@ struct Blocked {
 /// What a text that allows something names.
 fn allows(said: &str) -> Option<Option<String>> {
     let said = said.trim().trim_end_matches(['.', '!']).to_lowercase();
-    let words: Vec<&str> = said.split(|c: char| c.is_whitespace() || ":,;".contains(c)).filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        said.split(|c: char| c.is_whitespace() || ":,;".contains(c)).filter(|w| !w.is_empty()).collect();
     match words.as_slice() {
         ["allow"] | ["allow", "again"] => Some(None),
-        ["allow", code] | ["allow", "again", code] | ["allow", code, "again"] | [code, "allow"] | [code, "allow", "again"] => {
-            Some(Some((*code).to_owned()))
-        }
+        ["allow", code]
+        | ["allow", "again", code]
+        | ["allow", code, "again"]
+        | [code, "allow"]
+        | [code, "allow", "again"] => Some(Some((*code).to_owned())),
         _ => None,
     }
 }

@@ -21,16 +21,9 @@ struct LiftedRecord {
 
 impl BlockRecord {
     pub(super) fn of(block: &Block) -> Self {
-        let lifted = |lifted: &Lifted| LiftedRecord {
-            by: lifted.by.as_ref().map(PersonRecord::of),
-            at: text(lifted.at),
-        };
-        Self {
-            times: block.times,
-            told: block.told,
-            telling: block.telling,
-            lifted: block.lifted.as_ref().map(lifted),
-        }
+        let lifted =
+            |lifted: &Lifted| LiftedRecord { by: lifted.by.as_ref().map(PersonRecord::of), at: text(lifted.at) };
+        Self { times: block.times, told: block.told, telling: block.telling, lifted: block.lifted.as_ref().map(lifted) }
     }
 
     pub(super) fn block(self) -> Result<Block, BadRecord> {

@@ -32,7 +32,7 @@ pub(super) fn lifted(ask: &Ask, lifted: &Lifted) -> Message {
     let said = match &lifted.by {
         Some(by) => {
             let before = line.strip_suffix(by.called()).unwrap_or(&line);
-            format!("{}{}", text::mrkdwn(before), who(by))
+            format!("{} {}", text::mrkdwn(before), who(by))
         }
         None => text::mrkdwn(&line),
     };

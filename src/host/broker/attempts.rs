@@ -117,7 +117,9 @@ impl Attempts {
 
     /// Takes in what was kept of a group.
     pub(super) fn load(&mut self, group: &Group, allowed: Vec<Allowed>) {
-        allowed.into_iter().for_each(|allowed| self.allow(group, allowed));
+        for allowed in allowed {
+            self.allow(group, allowed);
+        }
     }
 
     fn count(&self, group: &Group, question: &Digest) -> u32 {
@@ -214,7 +216,9 @@ impl Broker {
     /// The same for every group: after a start, and when the limits have changed.
     pub(super) fn end_all_blocks(&self) {
         let groups = self.index().attempts().groups();
-        groups.iter().for_each(|group| self.end_blocks(group));
+        for group in groups {
+            self.end_blocks(&group);
+        }
     }
 
     /// Blocks that stand.

@@ -74,10 +74,8 @@ impl Index {
         if !settled || ask.is_blocked() {
             self.shorts.insert(ask.short_id.clone(), ask.id);
         }
-        if !settled {
-            if let Some(key) = ask.key {
-                self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
-            }
+        if !settled && let Some(key) = ask.key {
+            self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
         }
         self.add_names(ask);
     }

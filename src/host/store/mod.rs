@@ -4,6 +4,7 @@
 //! ask is to become is decided elsewhere. One writer at a time for each ask (the broker's lanes);
 //! different asks are written side by side. Every call blocks on the disk.
 
+mod blocks;
 mod groups;
 mod record;
 

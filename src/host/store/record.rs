@@ -3,14 +3,12 @@
 //! Fields that repeat others (`channel_name`, `chat`, `message_id`, `attempt`, `shown_at`, `answer_by`) are there for
 //! people and tools that look into the folder; they are written and never read.
 
-mod block;
-
+use super::blocks::BlockRecord;
 use crate::ask::{
     Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
     Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text as text};
-use block::BlockRecord;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -205,7 +203,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {
+pub(super) fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {
     time_from(text).ok_or(BadRecord::Field(field))
 }
 

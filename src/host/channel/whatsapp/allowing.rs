@@ -14,19 +14,28 @@ struct Blocked {
     person: String,
 }
 
-/// What a text that allows something names.
-fn allows(said: &str) -> Option<Option<String>> {
+/// What a text allows to be asked again.
+#[derive(Debug, PartialEq, Eq)]
+enum Allows {
+    /// Whatever is blocked, or is quoted.
+    It,
+    /// What has this code.
+    Coded(String),
+    /// It says something else.
+    Nothing,
+}
+
+fn read(said: &str) -> Allows {
     let said = said.trim().trim_end_matches(['.', '!']).to_lowercase();
-    let words: Vec<&str> =
-        said.split(|c: char| c.is_whitespace() || ":,;".contains(c)).filter(|w| !w.is_empty()).collect();
-    match words.as_slice() {
-        ["allow"] | ["allow", "again"] => Some(None),
+    let words = said.split(|c: char| c.is_whitespace() || ":,;".contains(c)).filter(|word| !word.is_empty());
+    match words.collect::<Vec<_>>().as_slice() {
+        ["allow"] | ["allow", "again"] => Allows::It,
         ["allow", code]
         | ["allow", "again", code]
         | ["allow", code, "again"]
         | [code, "allow"]
-        | [code, "allow", "again"] => Some(Some((*code).to_owned())),
-        _ => None,
+        | [code, "allow", "again"] => Allows::Coded((*code).to_owned()),
+        _ => Allows::Nothing,
     }
 }
 
@@ -38,25 +47,26 @@ impl Whatsapp {
         let quoted = sender.message.quotes.as_deref();
         let quoted = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
         let on = quoted.and_then(|quoted| blocked.iter().find(|blocked| blocked.ask.id == quoted));
-        let Some(named) = allows(said) else {
+        let named = read(said);
+        if named == Allows::Nothing {
             // Whoever replies to the message of a block hears what can be done about it.
             let Some(blocked) = on else { return Ok(false) };
             let code = blocked.ask.short_id.as_str();
             self.note(&sender.reply_to, Some(&blocked.ask), wording::how_to_allow(code));
             return Ok(true);
-        };
+        }
         let meant = match named {
-            Some(code) => blocked.iter().find(|blocked| blocked.ask.short_id.as_str() == code),
+            Allows::Coded(code) => blocked.iter().find(|blocked| blocked.ask.short_id.as_str() == code),
             // Without a name it may be the answer to what is open.
-            None if on.is_none() && open => None,
-            None if on.is_none() && blocked.len() > 1 => {
+            _ if on.is_none() && open => None,
+            _ if on.is_none() && blocked.len() > 1 => {
                 let list = blocked.iter().filter_map(|blocked| {
                     Some((blocked.ask.short_id.to_string(), text::in_short(blocked.ask.content.questions.first()?)))
                 });
                 self.note(&sender.reply_to, None, wording::which_to_allow(&list.collect::<Vec<_>>()));
                 return Ok(true);
             }
-            None => on.or(blocked.first().filter(|_| quoted.is_none())),
+            _ => on.or(blocked.first().filter(|_| quoted.is_none())),
         };
         match meant {
             Some(meant) => self.allow(broker, sender, meant).await.map(|()| true),
@@ -105,13 +115,13 @@ mod tests {
     #[test]
     fn allowing_is_said_with_or_without_a_code() {
         for bare in ["allow", " Allow. ", "ALLOW AGAIN!"] {
-            assert_eq!(allows(bare), Some(None), "{bare}");
+            assert_eq!(read(bare), Allows::It, "{bare}");
         }
         for coded in ["allow k7", "k7 allow", "k7: allow", "Allow again K7", "allow k7 again."] {
-            assert_eq!(allows(coded), Some(Some("k7".to_owned())), "{coded}");
+            assert_eq!(read(coded), Allows::Coded("k7".to_owned()), "{coded}");
         }
         for other in ["", "allowed", "do not allow k7 please", "k7", "2", "allow it for me please"] {
-            assert_eq!(allows(other), None, "{other}");
+            assert_eq!(read(other), Allows::Nothing, "{other}");
         }
     }
 }

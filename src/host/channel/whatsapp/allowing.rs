@@ -43,11 +43,14 @@ impl Whatsapp {
     /// Whether the message was about a block, and dealt with. `open`: something waits for an answer of this person.
     pub(super) async fn allowed(&self, broker: &Broker, sender: &Sender<'_>, open: bool) -> Result<bool, NotStored> {
         let Said::Text(said) = &sender.message.said else { return Ok(false) };
-        let blocked = self.blocked_for(broker, sender).await?;
+        let named = read(said);
         let quoted = sender.message.quotes.as_deref();
         let quoted = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
+        if named == Allows::Nothing && quoted.is_none_or(|quoted| !broker.blocked().contains(&quoted)) {
+            return Ok(false);
+        }
+        let blocked = self.blocked_for(broker, sender).await?;
         let on = quoted.and_then(|quoted| blocked.iter().find(|blocked| blocked.ask.id == quoted));
-        let named = read(said);
         if named == Allows::Nothing {
             // Whoever replies to the message of a block hears what can be done about it.
             let Some(blocked) = on else { return Ok(false) };

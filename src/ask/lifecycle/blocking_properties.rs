@@ -26,6 +26,10 @@ impl Seen {
     fn judge(&mut self, before: Option<&Ask>, event: Option<&Event>, step: &Step) {
         let ask = &step.ask;
         assert_eq!(ask.outcome(), Some(&Outcome::Blocked { limit: LIMIT }), "an outcome never changes");
+        if matches!(event, Some(Event::Allow { .. } | Event::Lift { .. })) && self.rewriting {
+            let closes = |effect: &Effect| matches!(effect, Effect::Close { .. });
+            assert!(!step.effects.iter().any(closes), "closed while its number is being rewritten");
+        }
         let ended = before.is_some_and(Ask::is_blocked) && !ask.is_blocked();
         match event {
             Some(Event::Refreshed { .. }) => self.rewriting = false,

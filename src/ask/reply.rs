@@ -79,6 +79,8 @@ pub enum Refusal {
         at: Time,
         /// The questions, to say the answer in words.
         questions: Questions,
+        /// What was replied, in words.
+        said: Option<String>,
     },
     /// Not one of those who may answer; carries the person's own id so that an operator can add it.
     NotResponder {

@@ -141,11 +141,8 @@ fn say(text: &str) -> anyhow::Result<()> {
 
 /// Logs to standard error: `RUST_LOG`, else `filter`.
 fn log(filter: &str, json: bool) -> Result<(), Exit> {
-    let filter = match std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()) {
-        Some(text) => EnvFilter::try_new(text),
-        None => EnvFilter::try_new(filter),
-    };
-    let filter = filter.map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
+    let own = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let filter = log_filter(own.as_deref().unwrap_or(filter))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -156,6 +153,14 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
         builder.with_target(false).init();
     }
     Ok(())
+}
+
+/// What is logged. One thing never is: at `debug` bollard repeats all that the Docker Engine says of a container, with the
+/// secrets in its environment.
+fn log_filter(text: &str) -> Result<EnvFilter, Exit> {
+    let wrong = |error: &dyn std::fmt::Display| Exit::new(USAGE, format!("log filter: {error}"));
+    let silence = "bollard::docker=warn".parse().map_err(|error| wrong(&error))?;
+    Ok(EnvFilter::try_new(text).map_err(|error| wrong(&error))?.add_directive(silence))
 }
 
 /// A runtime for one command that mostly waits.
@@ -172,4 +177,42 @@ fn variable(name: &str) -> Option<String> {
         return settings.data_dir.to_str().map(str::to_owned);
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_the_engine_says_of_a_container_is_never_logged() {
+        for text in ["debug", "trace", "bollard=trace", "bollard::docker=debug"] {
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let logs = tracing_subscriber::fmt()
+                .with_env_filter(log_filter(text).unwrap())
+                .with_writer(move || writer.clone())
+                .finish();
+            tracing::subscriber::with_default(logs, || {
+                tracing::debug!(target: "bollard::docker", "Decoded into string: marked-secret");
+                tracing::warn!(target: "bollard::docker", "a warning");
+            });
+            let logged = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            assert!(!logged.contains("marked") && logged.contains("a warning"), "{text}: {logged}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod folders;
 pub mod http;
 pub mod intake;
+pub mod session;
 pub mod settings;
 pub mod store;
 

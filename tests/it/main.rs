@@ -39,6 +39,7 @@ mod slack_world;
 mod timing;
 mod troubles;
 mod whatsapp_faults;
+mod whatsapp_nudges;
 mod whatsapp_refusals;
 mod whatsapp_trips;
 mod whatsapp_window;

@@ -243,6 +243,15 @@ impl World {
     }
 }
 
+/// Waits until something has happened.
+pub(crate) async fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !happened() {
+        assert!(started.elapsed() < SOON, "waited {SOON:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 pub(crate) fn serve(folder: &Path) -> (Child, String) {
     let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_askd"))

@@ -74,7 +74,7 @@ impl Ask {
     }
 
     /// The same was asked again: the call is told the same, and the card counts it.
-    pub(super) fn asked_again(&mut self, mut waiter: Waiter, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn repeated(&mut self, mut waiter: Waiter, effects: &mut Vec<Effect>) -> bool {
         if !self.is_blocked() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
@@ -82,9 +82,11 @@ impl Ask {
             block.times = block.times.saturating_add(1);
         }
         // The first one names the record, and whoever has no response yet is not forgotten.
-        while self.waiters.len() >= REMEMBERED
-            && let Some(told) = self.waiters.iter().skip(1).position(|w| w.response == Response::Published)
-        {
+        let taken = |waiter: &Waiter| matches!(waiter.response, Response::Taken | Response::TakenBack);
+        let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. });
+        while self.waiters.len() >= REMEMBERED {
+            let others = || self.waiters.iter().skip(1);
+            let Some(told) = others().position(taken).or_else(|| others().position(lies)) else { break };
             self.waiters.remove(told + 1);
         }
         waiter.response = Response::Owed;
@@ -133,7 +135,7 @@ impl Ask {
     }
 
     /// The cards show this number now, or never will show another one.
-    pub(super) fn refreshed(&mut self, times: u32, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn recounted(&mut self, times: u32, effects: &mut Vec<Effect>) -> bool {
         let Some(block) = self.block.as_mut().filter(|block| block.telling) else { return false };
         block.telling = false;
         block.told = block.told.max(times);
@@ -152,7 +154,7 @@ impl Ask {
         match &mut self.block {
             Some(block) if is_blocked && up && !block.telling && block.told < block.times => {
                 block.telling = true;
-                effects.push(Effect::Refresh);
+                effects.push(Effect::Recount);
                 true
             }
             _ => false,

@@ -35,6 +35,25 @@ pub enum Fact {
     Settled,
     /// A response is there to be taken.
     Delivered(RequestId),
+    /// A response was not taken, and was put out of its waiter's reach.
+    TakenBack(RequestId),
+    /// The briefing for the agent's next start is there.
+    Briefed,
+    /// The agent has read it.
+    BriefingRead,
+    /// The agent was started with it.
+    Started,
+    /// The agent could not be started.
+    StartFailed {
+        /// In words.
+        why: String,
+        /// It is not tried again.
+        last: bool,
+    },
+    /// Somebody answered after the timeout.
+    LateAnswer,
+    /// The session was stopped after a timeout.
+    Stopped,
     /// It was brought to people's minds.
     Reminded,
     /// Nobody answered, so it is shown on a further route.

@@ -4,6 +4,7 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod after;
 mod blocking;
 mod fact;
 mod nudging;
@@ -16,6 +17,7 @@ mod blocking_properties;
 #[cfg(test)]
 mod properties;
 
+pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
 pub use blocking::{Block, Lifted};
 pub use fact::Fact;
 
@@ -100,6 +102,12 @@ pub struct Waiter {
     pub on_timeout: TimeoutPolicy,
     /// The random id of the process that holds the call.
     pub process: Option<String>,
+    /// When its request was accepted.
+    pub asked_at: Time,
+    /// Which run of the session's container made it, as far as a probe could tell.
+    pub run: Option<String>,
+    /// It asked when a late answer was there already: it is told that one.
+    pub late: bool,
     /// It was withdrawn by itself: it is told so, whatever comes of the ask.
     pub withdrawn: bool,
     /// How far its response is.
@@ -116,8 +124,17 @@ pub enum Response {
     /// Written and synced; only the rename is left. After a crash, a missing file means that it
     /// was published.
     Ready,
-    /// It was there for the waiter to take.
-    Published,
+    /// It is there for the waiter to take.
+    Published {
+        /// Since when.
+        at: Time,
+    },
+    /// To be put out of the waiter's reach, by one rename.
+    TakingBack,
+    /// It was not taken, and cannot be any more.
+    TakenBack,
+    /// The waiter has it.
+    Taken,
 }
 
 /// What was posted for one route.
@@ -131,6 +148,8 @@ pub struct Widget {
     pub messages: Vec<String>,
     /// Where several questions are asked one after the other: how far that is.
     pub parts: Parts,
+    /// Closed: what it says beside the outcome; `None` while it is being changed.
+    pub said: Option<Remark>,
 }
 
 /// How far a widget is that asks one question after the other, and what it went through.
@@ -257,7 +276,7 @@ pub enum Event {
     /// Another call waits for the same ask.
     Join(Box<Waiter>),
     /// Another call asked what is blocked.
-    AskedAgain(Box<Waiter>),
+    Repeated(Box<Waiter>),
     /// A person lets the questions be asked again.
     Allow {
         /// On which card, or with the token.
@@ -271,7 +290,7 @@ pub enum Event {
         by: Option<Person>,
     },
     /// The cards of a block show how often it was asked.
-    Refreshed {
+    Recounted {
         /// That often.
         times: u32,
     },
@@ -347,7 +366,56 @@ pub enum Event {
     WidgetClosed {
         /// The route.
         route: usize,
+        /// And this.
+        remark: Remark,
     },
+    /// A probe has told which run of the session made a request.
+    Identified {
+        /// Which request.
+        request_id: RequestId,
+        /// The run.
+        run: String,
+    },
+    /// A response was taken by its waiter.
+    Collected {
+        /// Whose.
+        request_id: RequestId,
+        /// Since when it had lain there.
+        since: Time,
+    },
+    /// A response lies there, and the process that waits for it is gone.
+    Died(RequestId),
+    /// A response was put out of its waiter's reach.
+    TakenBack {
+        /// Whose.
+        request_id: RequestId,
+        /// It was not there any more: its waiter has it.
+        gone: bool,
+    },
+    /// The briefing is there.
+    Briefed,
+    /// The briefing was read by the agent.
+    BriefingRead {
+        /// Which one, from 1.
+        nth: u32,
+    },
+    /// The briefing was taken away.
+    Unbriefed {
+        /// It was not there any more: the agent has read it.
+        gone: bool,
+    },
+    /// What came of starting the agent.
+    Tried(Tried),
+    /// A call asks the same: what nobody took is to be taken back for it.
+    Reclaim,
+    /// That call is given what nobody took.
+    JoinKept(Box<Waiter>),
+    /// The same request came once more.
+    AskAgain(RequestId),
+    /// A new ask has the same key.
+    AskedAgain,
+    /// The session was stopped.
+    Stopped,
 }
 
 /// What came of a post.
@@ -433,8 +501,8 @@ pub enum Effect {
         /// The route.
         route: usize,
     },
-    /// Make every card say how often it was asked; comes back as [`Event::Refreshed`].
-    Refresh,
+    /// Make every card say how often it was asked; comes back as [`Event::Recounted`].
+    Recount,
     /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
     Remind {
         /// The route.
@@ -446,6 +514,20 @@ pub enum Effect {
     Respond(RequestId),
     /// Publish it; comes back as [`Event::ResponsePublished`].
     Publish(RequestId),
+    /// Find out which run of the session made a request; may come back as [`Event::Identified`].
+    Identify(RequestId),
+    /// Put a response out of its waiter's reach; comes back as [`Event::TakenBack`].
+    TakeBack(RequestId),
+    /// Write the briefing for the agent's next start; comes back as [`Event::Briefed`].
+    Brief,
+    /// Take the briefing away; comes back as [`Event::Unbriefed`].
+    Unbrief,
+    /// Remove what was put out of its waiters' reach: it is recorded what became of it.
+    Tidy,
+    /// Start the agent; comes back as [`Event::Tried`].
+    Start,
+    /// Stop the session; comes back as [`Event::Stopped`].
+    Stop,
     /// For the audit log, the log and the metrics.
     Note(Fact),
     /// Nothing is owed any more: keep it as an outcome only.
@@ -490,6 +572,7 @@ impl Ask {
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
+            after: After::default(),
             block: None,
             created_at: now,
         }
@@ -501,10 +584,10 @@ impl Ask {
         let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
             Event::Join(waiter) => self.join(*waiter, &mut effects),
-            Event::AskedAgain(waiter) => self.asked_again(*waiter, &mut effects),
+            Event::Repeated(waiter) => self.repeated(*waiter, &mut effects),
             Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
             Event::Lift { by } => self.lift(by, now, &mut effects),
-            Event::Refreshed { times } => self.refreshed(times, &mut effects),
+            Event::Recounted { times } => self.recounted(times, &mut effects),
             Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
             Event::Cancel => {
                 self.still_open()?;
@@ -522,20 +605,45 @@ impl Ask {
             Event::Opened { route } => self.opened(route, now, &mut effects),
             Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
             Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
-            Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
-            Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
+            Event::ResponsePublished(request_id) => self.response_published(&request_id, now, &mut effects),
+            Event::WidgetClosed { route, remark } => self.widget_closed(route, remark, &mut effects),
+            event => self.step_after(event, now, &mut effects),
         };
         changed |= self.keep_count(&mut effects);
         Ok(changed.then_some(Step { ask: self, effects }))
+    }
+
+    /// The events that belong to what comes after the decision, or to the session.
+    fn step_after(&mut self, event: Event, now: Time, effects: &mut Vec<Effect>) -> bool {
+        match event {
+            Event::Identified { request_id, run } => self.identified(&request_id, run),
+            Event::Collected { request_id, since } => self.collected(&request_id, since, effects),
+            Event::Died(request_id) => self.died(&request_id, effects),
+            Event::TakenBack { request_id, gone } => self.taken_back(&request_id, gone, effects),
+            Event::Briefed => self.briefed(now, effects),
+            Event::BriefingRead { nth } => self.briefing_read(nth, effects),
+            Event::Unbriefed { gone } => self.unbriefed(gone, now, effects),
+            Event::Tried(tried) => self.tried(tried, now, effects),
+            Event::Reclaim => self.reclaim(now, effects),
+            Event::JoinKept(waiter) => self.join_kept(*waiter, now, effects),
+            Event::AskAgain(request_id) => self.ask_again(&request_id, effects),
+            Event::AskedAgain => self.asked_again(effects),
+            Event::Stopped => self.stopped(effects),
+            _ => false,
+        }
     }
 
     /// When [`Event::Tick`] must next arrive.
     #[must_use]
     pub fn deadline(&self) -> Time {
         match &self.stage {
-            Stage::Settled { at, .. } if self.owes_nothing() => *at + self.rules.keep,
             // What is owed is tried until it is done, however long that takes.
-            Stage::Settled { .. } | Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
+            Stage::Settled { at, .. } => {
+                let forget = (self.owes_nothing() && !self.is_pending()).then_some(*at + self.rules.keep);
+                let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(forget);
+                due.min().unwrap_or(Time::MAX)
+            }
+            Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
             Stage::Open { answer_by, .. } => {
                 let nudge = self.nudge_at().unwrap_or(Time::MAX);
                 self.widget_deadline().unwrap_or(Time::MAX).min(nudge).min(*answer_by)
@@ -559,15 +667,16 @@ impl Ask {
             }
         }
         if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
-            effects.push(Effect::Refresh);
+            effects.push(Effect::Recount);
         }
         for waiter in &self.waiters {
             match waiter.response {
                 Response::Owed => effects.push(Effect::Respond(waiter.request_id.clone())),
                 Response::Ready => effects.push(Effect::Publish(waiter.request_id.clone())),
-                Response::Undecided | Response::Published => {}
+                _ => {}
             }
         }
+        self.resume_after(&mut effects);
         if !settled {
             effects.push(Effect::Status);
         } else if self.owes_nothing() {

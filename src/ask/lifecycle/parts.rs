@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Effect, Fact, Fate, Phase, Posted, SoFar, Source, Widget};
+use super::{Effect, Fact, Fate, Phase, Posted, Remark, SoFar, Source, Widget};
 use crate::ask::{Ask, Channel, Person, Time};
 
 impl Widget {
@@ -35,6 +35,12 @@ impl Widget {
         self.parts.first_attempt = self.attempt;
         self.parts.repeated = false;
         self.phase = Phase::Queued { not_before: now, until };
+    }
+
+    /// Nothing of it is up that people would have to be told about.
+    pub(super) fn end(&mut self) {
+        self.phase = Phase::Closed;
+        self.said = Some(Remark::default());
     }
 
     /// Nothing is up at the moment, but people know of it: they are told how it ended.

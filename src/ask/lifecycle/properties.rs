@@ -19,6 +19,9 @@ pub(super) fn waiter(number: u8) -> Waiter {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        asked_at: START,
+        run: None,
+        late: false,
         withdrawn: false,
         response: Response::Undecided,
     }
@@ -36,10 +39,30 @@ fn questions(count: usize) -> Questions {
 }
 
 fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
-    Ask::accept(accepted(channels, question_count, max_retries), START)
+    begin_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn begin_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Step {
+    Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
 }
 
 pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+    accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn accepted_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Accepted {
     let routes = channels.iter().map(|channel| Route {
         channel: *channel,
         chat: "C1".to_owned(),
@@ -57,11 +80,12 @@ pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries:
             remind_after: Some(Duration::from_secs(60)),
             escalate_after: (question_count > 1).then_some(Duration::from_secs(45)),
             keep: Duration::from_secs(86_400),
+            session,
             routes: routes.collect(),
         },
         key: None,
         session: None,
-        waiter: waiter(0),
+        waiter: Waiter { on_timeout, ..waiter(0) },
     }
 }
 
@@ -116,6 +140,54 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+fn remark() -> impl Strategy<Value = Remark> {
+    prop_oneof![Just(Remark::Plain), Just(Remark::Late), Just(Remark::Overdue), Just(Remark::Started)]
+}
+
+fn tried() -> impl Strategy<Value = Tried> {
+    prop_oneof![
+        1 => any::<bool>().prop_map(|accepted| Tried::Started { accepted }),
+        1 => Just(Tried::StartedBefore),
+        2 => Just(Tried::Running),
+        1 => Just(Tried::Nothing),
+        1 => Just(Tried::Read),
+        2 => Just(Tried::Failed("away".to_owned())),
+    ]
+}
+
+/// What belongs to the session, and to what comes after the decision.
+fn after_event() -> impl Strategy<Value = Event> {
+    let whose = || (0..4_u8).prop_map(request_id);
+    prop_oneof![
+        1 => whose().prop_map(|request_id| Event::Identified { request_id, run: "c@1".to_owned() }),
+        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| Event::Collected {
+            request_id,
+            since: START + Duration::from_secs(seconds)
+        }),
+        3 => whose().prop_map(Event::Died),
+        3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| Event::TakenBack { request_id, gone }),
+        3 => Just(Event::Briefed),
+        1 => (1..3_u32).prop_map(|nth| Event::BriefingRead { nth }),
+        1 => any::<bool>().prop_map(|gone| Event::Unbriefed { gone }),
+        3 => tried().prop_map(Event::Tried),
+        1 => Just(Event::Reclaim),
+        1 => (0..6_u8).prop_map(|n| Event::JoinKept(Box::new(waiter(n)))),
+        1 => whose().prop_map(Event::AskAgain),
+        1 => Just(Event::AskedAgain),
+        1 => Just(Event::Stopped),
+    ]
+}
+
+fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
+    let late = prop_oneof![Just(Duration::ZERO), Just(Duration::from_secs(3_600))];
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), late).prop_map(
+        |(probe, start, stop, abort, late_answers)| {
+            let policy = if abort && stop { TimeoutPolicy::AbortTask } else { TimeoutPolicy::ReturnCancel };
+            (SessionRules { late_answers, probe, start, stop, ..SessionRules::default() }, policy)
+        },
+    )
+}
+
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
 pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let route = 0..3_usize;
@@ -140,13 +212,14 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         }),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
-        2 => (0..8_u8).prop_map(|n| Some(Event::AskedAgain(Box::new(waiter(n))))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
         1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
             Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
         }),
         1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
-        2 => (0..9_u32).prop_map(|times| Some(Event::Refreshed { times })),
-        1 => route.prop_map(|route| Some(Event::WidgetClosed { route })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
+        1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
+        6 => after_event().prop_map(Some),
     ];
     (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
 }
@@ -184,6 +257,15 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             assert!(*answer_by <= now, "timed out early");
         }
     }
+    if let Some(before) = before
+        && let Some(late) = before.late_outcome()
+    {
+        assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
+    }
+    if let Late::Answered { by, .. } = &ask.after.late {
+        assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
+        assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
+    }
     assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
         match effect {
@@ -191,7 +273,14 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
                 assert!(ask.outcome().is_none(), "brought to mind after it was decided");
                 assert!(matches!(ask.widgets[*route].phase, Phase::Up { .. }));
             }
+            // The same request made once more is told once more.
+            Effect::Respond(id) if matches!(event, Some(Event::AskAgain(again)) if again == id) => {}
             Effect::Respond(id) => seen.responds.push(id.clone()),
+            Effect::Start => assert!(ask.is_worth_a_start(), "started without a person having said anything"),
+            Effect::Stop => {
+                assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));
+                assert!(ask.has_responded(), "the response comes first");
+            }
             Effect::Send { route, attempt } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
                 assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
@@ -284,18 +373,20 @@ proptest! {
         channels in proptest::collection::vec(channel(), 1..4),
         question_count in 1..4_usize,
         max_retries in 0..4_u8,
+        (session, on_timeout) in session(),
         events in proptest::collection::vec(event(), 0..30),
     ) {
-        live(begin(&channels, question_count, max_retries), events);
+        live(begin_in(&channels, question_count, max_retries, session, on_timeout), events);
     }
 
     /// After a restart the effects that are still owed carry the ask to its end.
     #[test]
     fn what_is_owed_after_a_restart_finishes_it(
         channels in proptest::collection::vec(channel(), 1..4),
+        (session, on_timeout) in session(),
         events in proptest::collection::vec(event(), 0..20),
     ) {
-        let mut ask = begin(&channels, 2, 2).ask;
+        let mut ask = begin_in(&channels, 2, 2, session, on_timeout).ask;
         let mut now = START;
         for (event, seconds) in events {
             now = now + Duration::from_secs(seconds);
@@ -305,7 +396,7 @@ proptest! {
             }
         }
         let mut owed = ask.resume();
-        for _ in 0..TICKS_TO_THE_END {
+        for _ in 0..2 * TICKS_TO_THE_END {
             let mut next = Vec::new();
             let events = owed.drain(..).filter_map(|effect| match effect {
                 Effect::Queue { route, not_before } => {
@@ -316,8 +407,13 @@ proptest! {
                     Some(Event::Posted { route, attempt, posted: Posted::Shown("m".to_owned()) })
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
-                Effect::Close { route } => Some(Event::WidgetClosed { route }),
-                Effect::Refresh => panic!("there is no block"),
+                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::Recount => panic!("there is no block"),
+                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
+                Effect::Brief => Some(Event::Briefed),
+                Effect::Unbrief => Some(Event::Unbriefed { gone: false }),
+                Effect::Start => Some(Event::Tried(Tried::Started { accepted: true })),
+                Effect::Stop => Some(Event::Stopped),
                 Effect::Await { route, .. } => Some(Event::Opened { route }),
                 Effect::Respond(id) => Some(Event::ResponseReady(id)),
                 Effect::Publish(id) => Some(Event::ResponsePublished(id)),
@@ -325,7 +421,7 @@ proptest! {
             });
             let mut events: Vec<Event> = events.collect();
             if events.is_empty() {
-                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() {
+                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() && !ask.is_pending() {
                     break;
                 }
                 events.push(Event::Tick);
@@ -339,7 +435,10 @@ proptest! {
             }
             owed = next;
         }
-        prop_assert!(ask.outcome().is_some() && ask.owes_nothing(), "{ask:?}");
+        prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
+        // What a person said reached the agent: by a response that was taken, or by a briefing.
+        let taken = ask.waiters.iter().any(|waiter| waiter.response == Response::Taken);
+        prop_assert!(!ask.is_worth_a_start() || taken || ask.after.wake != Wake::Idle, "{ask:?}");
     }
 }
 
@@ -405,7 +504,7 @@ fn a_card_that_turns_up_late_is_closed_too() {
     assert_eq!(up.clone().step(Event::Turn { route: 0 }, START).unwrap(), None, "no second card");
     assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
     let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
-    let closed = settled.step(Event::WidgetClosed { route: 0 }, START).unwrap().unwrap().ask;
+    let closed = settled.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, START).unwrap().unwrap().ask;
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }));
     assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");

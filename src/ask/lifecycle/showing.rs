@@ -22,12 +22,12 @@ impl Ask {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
             let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
             effects.push(Effect::Queue { route, not_before: now });
         }
         true

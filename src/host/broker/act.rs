@@ -30,14 +30,15 @@ impl Broker {
                 Effect::Look { route } => self.look(ask, route),
                 Effect::Await { route, until } => self.wait_for_person(ask, route, until),
                 Effect::Close { route } => self.close(ask, route),
-                Effect::Refresh => self.refresh(ask),
+                Effect::Recount => self.recount(ask),
                 Effect::Remind { route } => self.remind(ask, route),
                 // What was counted may not count any more.
-                Effect::Note(Fact::Settled | Fact::AllowedAgain { .. }) | Effect::Forget => {
+                Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) | Effect::Forget => {
                     self.end_blocks(&ask.group);
                 }
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire => {}
+                after => self.act_after(ask, after),
             }
         }
     }
@@ -144,14 +145,14 @@ impl Broker {
     }
 
     /// Tries until every card of a block says how often it was asked, or the block has ended.
-    fn refresh(&self, ask: &Arc<Ask>) {
+    fn recount(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         let times = ask.block.as_ref().map_or(0, |block| block.times);
         self.0.tasks.spawn(async move {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let mut pause = RETRY.0;
                 while matches!(widget.phase, Phase::Up { .. }) && broker.blocked().contains(&ask.id) {
-                    match broker.0.channels.refresh(&ask, route).await {
+                    match broker.0.channels.recount(&ask, route).await {
                         Closed::Done => break,
                         Closed::Never(why) => {
                             tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be rewritten");
@@ -164,7 +165,7 @@ impl Broker {
                     }
                 }
             }
-            broker.tell(ask.id, Event::Refreshed { times });
+            broker.tell(ask.id, Event::Recounted { times });
         });
     }
 
@@ -196,7 +197,7 @@ impl Broker {
                     return;
                 }
             }
-            broker.tell(ask.id, Event::WidgetClosed { route });
+            broker.tell(ask.id, Event::WidgetClosed { route, remark: ask.remark() });
         });
     }
 }

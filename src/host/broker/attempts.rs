@@ -77,7 +77,7 @@ impl Attempts {
         let questions: Vec<Digest> = ask.content.questions.iter().map(content).collect();
         let answered = match &ask.stage {
             Stage::Settled { outcome: Outcome::Answered { .. }, at, .. } => Some(*at),
-            _ => None,
+            _ => ask.late_outcome().map(|(_, at)| at),
         };
         for question in &questions {
             if counts(ask) {
@@ -178,7 +178,7 @@ impl Broker {
         tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; nobody is asked");
         let standing = self.index().attempts().standing(group, &questions);
         if let Some(id) = standing {
-            match self.happen(id, Event::AskedAgain(Box::new(waiter.clone()))).await {
+            match self.happen(id, Event::Repeated(Box::new(waiter.clone()))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
                 Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
                 // Allowed again in the meantime: look once more.
@@ -237,6 +237,7 @@ fn rules_of(settings: &GroupSettings) -> Rules {
         keep: settings.keep_settled,
         remind_after: None,
         escalate_after: None,
+        session: settings.session_rules(),
         routes: settings.routes.clone(),
     }
 }

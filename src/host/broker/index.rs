@@ -4,6 +4,7 @@
 use super::Job;
 use super::attempts::Attempts;
 use super::chats::Chats;
+use super::collect::Lying;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -28,6 +29,10 @@ pub(super) struct Index {
     messages: HashMap<u64, AskId>,
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
+    /// The same: asks whose outcome nobody took, or that can still be answered late.
+    kept: HashMap<u64, AskId>,
+    /// What lies in the groups' folders to be taken.
+    lying: HashMap<AskId, Lying>,
     hash: RandomState,
     chats: Chats,
     attempts: Attempts,
@@ -77,7 +82,23 @@ impl Index {
         if !settled && let Some(key) = ask.key {
             self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
         }
+        self.note_after(ask);
         self.add_names(ask);
+    }
+
+    /// What comes after the decision.
+    fn note_after(&mut self, ask: &Ask) {
+        match Lying::of(ask) {
+            Some(lying) => self.lying.insert(ask.id, lying),
+            None => self.lying.remove(&ask.id),
+        };
+        let Some(key) = ask.key else { return };
+        let hash = self.hash.hash_one((&ask.group, key));
+        if ask.is_untaken() || ask.is_late_open() {
+            self.kept.insert(hash, ask.id);
+        } else if self.kept.get(&hash) == Some(&ask.id) {
+            self.kept.remove(&hash);
+        }
     }
 
     fn add_names(&mut self, ask: &Ask) {
@@ -106,6 +127,7 @@ impl Index {
         }
         self.chats.note(ask);
         self.attempts.note(ask);
+        self.note_after(ask);
         self.add_names(ask);
     }
 
@@ -144,6 +166,13 @@ impl Index {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
         self.chats.remove(ask);
+        self.lying.remove(&ask.id);
+        if let Some(key) = ask.key {
+            let hash = self.hash.hash_one((&ask.group, key));
+            if self.kept.get(&hash) == Some(&ask.id) {
+                self.kept.remove(&hash);
+            }
+        }
         self.attempts.remove(ask);
         self.release_code(ask);
         if !entry.settled {
@@ -196,6 +225,17 @@ impl Index {
     /// The open ask that may have that key.
     pub(super) fn by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
         self.keys.get(&self.hash.hash_one((group, key))).copied()
+    }
+
+    /// The ask that may have that key, and an outcome that nobody took.
+    pub(super) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        self.kept.get(&self.hash.hash_one((group, key))).copied()
+    }
+
+    /// What lies in the groups' folders to be taken.
+    pub(super) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
+        let lying = self.lying.iter();
+        lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }
 
     /// Whether an open ask has that code.

@@ -9,6 +9,7 @@
 mod act;
 mod attempts;
 mod chats;
+mod collect;
 mod index;
 mod submit;
 
@@ -19,10 +20,12 @@ use crate::clock::Clock;
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::folders::Folders;
+use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
 use index::Index;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -59,7 +62,10 @@ struct Inner {
     audit: Audit,
     channels: Channels,
     clock: Clock,
+    sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
+    /// Somebody is looking after what lies in the groups' folders.
+    collecting: AtomicBool,
     index: Mutex<Index>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
@@ -139,7 +145,9 @@ impl Broker {
             audit,
             channels,
             clock,
+            sessions: Sessions::new(),
             settings: RwLock::new(settings),
+            collecting: AtomicBool::new(false),
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
@@ -150,6 +158,10 @@ impl Broker {
         broker.0.channels.attach(&broker);
         for ask in pending {
             broker.resume(ask, &mut known);
+        }
+        // What was finished may have been taken up again: by a call that asks the same, or a late answer.
+        for ask in settled {
+            broker.act(&Arc::new(ask.clone()), ask.resume());
         }
         broker.end_all_blocks();
         let timer = broker.clone();
@@ -268,6 +280,11 @@ impl Broker {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.0.index()
+    }
+
+    /// Signs of life, for whoever lists the folders they lie in.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.0.sessions.lives
     }
 
     /// For those it holds itself.
@@ -443,6 +460,7 @@ impl Inner {
         self.allow(step, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.store.forget(&ask.group, ask.id)?;
+            self.tidy(ask, true);
             self.index().remove(ask);
             return Ok(());
         }

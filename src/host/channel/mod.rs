@@ -106,8 +106,10 @@ impl Channels {
 
     /// Brings an open ask to people's minds.
     pub async fn remind(&self, ask: &Ask, route: usize) {
-        if let Some(Posting::Slack(slack)) = self.of(ask.rules.routes.get(route)) {
-            slack.remind(ask, route).await;
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.remind(ask, route).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.remind(ask, route).await,
+            None => {}
         }
     }
 
@@ -120,9 +122,9 @@ impl Channels {
     }
 
     /// Makes the card of a block say how often it was asked by now. May be done twice.
-    pub async fn refresh(&self, ask: &Ask, route: usize) -> Closed {
+    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {
-            Some(Posting::Slack(slack)) => slack.refresh(ask, route).await,
+            Some(Posting::Slack(slack)) => slack.recount(ask, route).await,
             // What was sent there stays as it is.
             Some(Posting::Whatsapp(_)) | None => Closed::Done,
         }

@@ -3,19 +3,22 @@
 //! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
 //! settings and secret files. Section 11 of the specification.
 
+mod session;
 mod slack;
 mod values;
 
+pub use session::{Means, Session};
 pub use slack::{SlackDoor, SlackSettings};
 pub(crate) use values::secret;
 
-use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
+use crate::ask::{Channel, Group, Responders, Route, SessionRules, TimeoutPolicy};
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
 use config::{Config, Environment, File, FileFormat};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
+use session::SessionShape;
 use slack::{SlackShape, slack_is_there};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -132,6 +135,14 @@ pub struct GroupSettings {
     pub remind_after: Option<Duration>,
     /// When an unanswered ask is shown on the next route too.
     pub escalate_after: Option<Duration>,
+    /// How to reach the agent's session.
+    pub session: Session,
+    /// How long a drop-in client has to take a response before the agent is started.
+    pub pickup_timeout: Duration,
+    /// How long a response that nobody takes stays.
+    pub answer_retention: Duration,
+    /// How long an answer is still taken after a timeout; zero: not at all.
+    pub late_answers: Duration,
 }
 
 impl Settings {
@@ -165,6 +176,10 @@ impl Settings {
             keep_settled: Duration::from_secs(3600),
             remind_after: None,
             escalate_after: None,
+            session: Session::default(),
+            pickup_timeout: Duration::from_secs(60),
+            answer_retention: Duration::from_secs(3600),
+            late_answers: Duration::ZERO,
         };
         Self {
             data_dir: data_dir.to_owned(),
@@ -330,7 +345,7 @@ enum RespondersShape {
 #[derive(Deserialize)]
 struct GroupShape {
     routes: Option<Vec<RouteShape>>,
-    session: Option<config::Value>,
+    session: Option<SessionShape>,
     // `flatten` cannot refuse unknown keys by itself: they are caught here and refused in `check`.
     #[serde(flatten)]
     asks: BTreeMap<String, config::Value>,
@@ -365,7 +380,14 @@ impl Shape {
         }
         let defaults = match self.defaults {
             Some(shape) => shape.check("defaults", &self.asks, &base)?,
-            None => base,
+            None if base.on_timeout == TimeoutPolicy::AbortTask => {
+                return Err(wrong(
+                    "asks.on_timeout",
+                    "abort_task needs a session that can be stopped, and folders that are not configured have none: \
+                     set it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"",
+                ));
+            }
+            None => base.clone(),
         };
         let whatsapp = self.whatsapp.check()?;
         let slack = self.slack.check()?;
@@ -443,20 +465,30 @@ pub fn url_host(url: &str) -> Option<&str> {
 impl GroupSettings {
     /// What holds where nothing else is said: `[asks]`, and the inbox.
     fn base(asks: &AsksShape) -> Result<Self, SettingsError> {
-        Self::from_asks("asks", asks, vec![web_route()])
+        Self::from_asks("asks", asks, vec![web_route()], None)
     }
 
-    fn from_asks(at: &str, asks: &AsksShape, routes: Vec<Route>) -> Result<Self, SettingsError> {
+    /// By which rules an outcome that nobody takes is handled.
+    #[must_use]
+    pub fn session_rules(&self) -> SessionRules {
+        SessionRules {
+            pickup_timeout: self.pickup_timeout,
+            answer_retention: self.answer_retention,
+            late_answers: self.late_answers,
+            probe: self.session.probe.is_some(),
+            start: self.session.start.is_some(),
+            stop: self.session.stop.is_some(),
+        }
+    }
+
+    fn from_asks(
+        at: &str,
+        asks: &AsksShape,
+        routes: Vec<Route>,
+        session: Option<Session>,
+    ) -> Result<Self, SettingsError> {
         let key = |name: &str| format!("{at}.{name}");
         let on_timeout = asks.on_timeout.as_deref().unwrap_or("return_cancel");
-        // These belong to sections that are not built yet; what they say has to make sense all the same.
-        for (name, value) in [
-            ("pickup_timeout", &asks.pickup_timeout),
-            ("answer_retention", &asks.answer_retention),
-            ("late_answers", &asks.late_answers),
-        ] {
-            duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
-        }
         if !(1..=10).contains(&asks.max_attempts.unwrap_or(5)) {
             return Err(wrong(key("max_attempts"), "has to be from 1 to 10"));
         }
@@ -464,19 +496,22 @@ impl GroupSettings {
             return Err(wrong(key("max_retries"), "has to be from 0 to 5"));
         }
         Ok(Self {
-            routes,
             timeout: between(&key("timeout"), asks.timeout.as_deref(), 10, 604_800)?,
             render_timeout: between(&key("render_timeout"), asks.render_timeout.as_deref(), 10, 60)?,
             max_retries: asks.max_retries.unwrap_or(3),
             max_attempts: asks.max_attempts.unwrap_or(5),
             on_timeout: match TimeoutPolicy::from_name(on_timeout) {
-                Some(TimeoutPolicy::ReturnCancel) => TimeoutPolicy::ReturnCancel,
-                Some(TimeoutPolicy::AbortTask) => {
+                // Only a group can have a session; what serves nobody needs none.
+                Some(TimeoutPolicy::AbortTask)
+                    if !routes.is_empty() && session.as_ref().is_some_and(|session| session.stop.is_none()) =>
+                {
                     return Err(wrong(
                         key("on_timeout"),
-                        "abort_task needs a session with a stop, which this version does not have yet",
+                        "abort_task needs a way to stop the session; add it to the group: \
+                         session = { stop = { docker = \"<container>\" } }",
                     ));
                 }
+                Some(policy) => policy,
                 None => {
                     return Err(wrong(
                         key("on_timeout"),
@@ -489,18 +524,26 @@ impl GroupSettings {
             keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
             remind_after: or_off(&key("remind_after"), asks.remind_after.as_deref())?,
             escalate_after: or_off(&key("escalate_after"), asks.escalate_after.as_deref())?,
+            routes,
+            session: session.unwrap_or_default(),
+            pickup_timeout: duration(&key("pickup_timeout"), asks.pickup_timeout.as_deref(), Duration::from_secs(1))?,
+            answer_retention: duration(
+                &key("answer_retention"),
+                asks.answer_retention.as_deref(),
+                Duration::from_secs(1),
+            )?,
+            late_answers: or_off(
+                &key("late_answers"),
+                asks.late_answers.as_deref().filter(|text| !matches!(*text, "0" | "0s")),
+            )?
+            .unwrap_or_default(),
         })
     }
 }
 
 impl GroupShape {
     fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
-        if self.session.is_some() {
-            return Err(wrong(
-                format!("{at}.session"),
-                "this version does not start or stop sessions yet; leave it out",
-            ));
-        }
+        let session = self.session.map(|shape| shape.check(&format!("{at}.session"))).transpose()?.unwrap_or_default();
         let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
         let own: AsksShape = own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
         let routes = match self.routes {
@@ -511,7 +554,7 @@ impl GroupShape {
                 .map(|(index, route)| route.check(&format!("{at}.routes[{index}]")))
                 .collect::<Result<_, _>>()?,
         };
-        GroupSettings::from_asks(at, &own.or(asks), routes)
+        GroupSettings::from_asks(at, &own.or(asks), routes, Some(session))
     }
 }
 

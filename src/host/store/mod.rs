@@ -4,6 +4,7 @@
 //! ask is to become is decided elsewhere. One writer at a time for each ask (the broker's lanes);
 //! different asks are written side by side. Every call blocks on the disk.
 
+mod after;
 mod blocks;
 mod groups;
 mod record;
@@ -132,11 +133,15 @@ impl Store {
         kind.ensure(group.as_str(), Access::PRIVATE)
     }
 
-    /// Saves an open ask, new or changed.
+    /// Saves an ask, new or changed, where it lies: a finished one may still change.
     pub fn save(&self, ask: &Ask) -> Result<(), StoreError> {
         let write = || {
             let bytes = record::write(ask).map_err(io::Error::from)?;
-            let folder = self.folder(PENDING, &ask.group)?;
+            let kept = if ask.outcome().is_some() { Some(self.folder(SETTLED, &ask.group)?) } else { None };
+            let folder = match kept {
+                Some(kept) if kept.look(&file_name(ask.id))?.is_some() => kept,
+                _ => self.folder(PENDING, &ask.group)?,
+            };
             folder.replace(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
         };
         write().map_err(io_error(format!("cannot store ask {}", ask.id)))

@@ -3,11 +3,13 @@
 //! Fields that repeat others (`channel_name`, `chat`, `message_id`, `attempt`, `shown_at`, `answer_by`) are there for
 //! people and tools that look into the folder; they are written and never read.
 
+use super::after::{self, AfterRecord, SessionRecord};
 use super::blocks::BlockRecord;
 use crate::ask::{
-    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
-    Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions, Remark,
+    Responders, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
 };
+
 use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -67,6 +69,8 @@ struct Record {
     widgets: Vec<WidgetRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     so_far: Vec<SoFarRecord>,
+    #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
+    after: AfterRecord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     block: Option<BlockRecord>,
 }
@@ -110,13 +114,13 @@ enum OutcomeRecord {
     Blocked { limit: u8 },
 }
 
-#[derive(Serialize, Deserialize, Default)]
-struct GivenRecord {
-    picks: Vec<usize>,
-    text: Option<String>,
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+pub(super) struct GivenRecord {
+    pub(super) picks: Vec<usize>,
+    pub(super) text: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, PartialEq)]
 pub(super) struct PersonRecord {
     channel: String,
     id: String,
@@ -133,6 +137,8 @@ struct RulesRecord {
     remind_after_ms: Option<u64>,
     #[serde(default)]
     escalate_after_ms: Option<u64>,
+    #[serde(default)]
+    session: SessionRecord,
     routes: Vec<RouteRecord>,
 }
 
@@ -151,8 +157,16 @@ struct WaiterRecord {
     op_code: Option<String>,
     timeout_policy: String,
     process: Option<String>,
+    #[serde(default)]
+    asked_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    late: bool,
     withdrawn: bool,
     response: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    published_at: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -161,6 +175,9 @@ struct WidgetRecord {
     messages: Vec<String>,
     #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
     parts: PartsRecord,
+    /// What its card says beside the outcome; not there while that is being changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    said: Option<String>,
     #[serde(flatten)]
     phase: PhaseRecord,
 }
@@ -199,7 +216,12 @@ struct SoFarRecord {
     messages: Vec<String>,
 }
 
-fn millis(duration: Duration) -> u64 {
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -270,6 +292,7 @@ impl Record {
             waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
+            after: AfterRecord::of(&ask.after),
             block: ask.block.as_ref().map(BlockRecord::of),
         }
     }
@@ -278,6 +301,7 @@ impl Record {
         let drafts = self.questions.into_iter().map(QuestionRecord::draft).collect();
         let questions = Questions::new(&self.request_id, drafts).map_err(|_| BadRecord::Field("questions"))?;
         let stage = self.stage.stage(&questions)?;
+        let after = self.after.after(&questions)?;
         let ask = Ask {
             id: parsed(&self.id, "id")?,
             short_id: parsed(&self.short_id, "short_id")?,
@@ -293,6 +317,7 @@ impl Record {
             reminders: self.reminders,
             escalations: self.escalations,
             stage,
+            after,
             block: self.block.map(BlockRecord::block).transpose()?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
@@ -371,13 +396,7 @@ impl OutcomeRecord {
     fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Answered { answers, by } => {
-                let given = answers.entries().iter().map(|answer| {
-                    answer.as_ref().map_or_else(GivenRecord::default, |answer| GivenRecord {
-                        picks: answer.picks().to_vec(),
-                        text: answer.text().map(str::to_owned),
-                    })
-                });
-                Self::Answered { given: given.collect(), by: PersonRecord::of(by) }
+                Self::Answered { given: after::given_of(answers), by: PersonRecord::of(by) }
             }
             Outcome::Dismissed { by } => Self::Dismissed { by: PersonRecord::of(by) },
             Outcome::Withdrawn => Self::Withdrawn,
@@ -391,9 +410,7 @@ impl OutcomeRecord {
     fn outcome(self, questions: &Questions) -> Result<Outcome, BadRecord> {
         Ok(match self {
             Self::Answered { given, by } => {
-                let given: Vec<(usize, Given)> = given.into_iter().map(GivenRecord::given).enumerate().collect();
-                let answers: Answers = questions.answer(&given).map_err(|_| BadRecord::Field("given"))?;
-                Outcome::Answered { answers, by: by.person()? }
+                Outcome::Answered { answers: after::answers(given, questions)?, by: by.person()? }
             }
             Self::Dismissed { by } => Outcome::Dismissed { by: by.person()? },
             Self::Withdrawn => Outcome::Withdrawn,
@@ -406,7 +423,7 @@ impl OutcomeRecord {
 }
 
 impl GivenRecord {
-    fn given(self) -> Given {
+    pub(super) fn given(self) -> Given {
         Given { picks: self.picks, text: self.text }
     }
 }
@@ -438,6 +455,7 @@ impl RulesRecord {
             keep_ms: millis(rules.keep),
             remind_after_ms: rules.remind_after.map(millis),
             escalate_after_ms: rules.escalate_after.map(millis),
+            session: SessionRecord::of(&rules.session),
             routes: rules.routes.iter().map(route).collect(),
         }
     }
@@ -454,42 +472,42 @@ impl RulesRecord {
             keep: Duration::from_millis(self.keep_ms),
             remind_after: self.remind_after_ms.map(Duration::from_millis),
             escalate_after: self.escalate_after_ms.map(Duration::from_millis),
+            session: self.session.rules(),
             routes: self.routes.into_iter().map(route).collect::<Result<_, BadRecord>>()?,
         })
     }
 }
 
-const RESPONSES: [(Response, &str); 4] = [
-    (Response::Undecided, "undecided"),
-    (Response::Owed, "owed"),
-    (Response::Ready, "ready"),
-    (Response::Published, "published"),
-];
-
 impl WaiterRecord {
     fn of(waiter: &Waiter) -> Self {
-        let response = RESPONSES.iter().find(|(response, _)| *response == waiter.response);
+        let (response, published_at) = after::response_of(waiter.response);
         Self {
             request_id: waiter.request_id.to_string(),
             digest: waiter.digest.to_string(),
             op_code: waiter.op_code.clone(),
             timeout_policy: waiter.on_timeout.name().to_owned(),
             process: waiter.process.clone(),
+            asked_at: Some(text(waiter.asked_at)),
+            run: waiter.run.clone(),
+            late: waiter.late,
             withdrawn: waiter.withdrawn,
-            response: response.map(|(_, name)| (*name).to_owned()).unwrap_or_default(),
+            response: response.to_owned(),
+            published_at,
         }
     }
 
     fn waiter(self) -> Result<Waiter, BadRecord> {
-        let response = RESPONSES.iter().find(|(_, name)| *name == self.response);
         Ok(Waiter {
             request_id: parsed(&self.request_id, "request_id")?,
             digest: parsed(&self.digest, "digest")?,
             op_code: self.op_code,
             on_timeout: TimeoutPolicy::from_name(&self.timeout_policy).ok_or(BadRecord::Field("timeout_policy"))?,
             process: self.process,
+            asked_at: self.asked_at.map_or(Ok(Time::from_millis(0)), |at| time(&at, "asked_at"))?,
+            run: self.run,
+            late: self.late,
             withdrawn: self.withdrawn,
-            response: response.map(|(response, _)| *response).ok_or(BadRecord::Field("response"))?,
+            response: after::response(&self.response, self.published_at.as_deref())?,
         })
     }
 }
@@ -517,6 +535,7 @@ impl WidgetRecord {
             attempt: widget.attempt,
             messages: widget.messages.clone(),
             parts: PartsRecord::of(&widget.parts),
+            said: widget.said.map(after::remark_of),
             phase,
         }
     }
@@ -542,7 +561,8 @@ impl WidgetRecord {
             PhaseRecord::Failed { never } => Phase::Failed { never },
             PhaseRecord::Closed => Phase::Closed,
         };
-        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts() })
+        let said: Option<Remark> = self.said.as_deref().map(after::remark).transpose()?;
+        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts(), said })
     }
 }
 

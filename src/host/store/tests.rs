@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ask::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
-use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, TimeoutPolicy, Waiter};
+use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use crate::ipc::wire::{Message, read};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ fn ask(number: u128, group: &str) -> Ask {
             keep: Duration::from_secs(3600),
             remind_after: Some(Duration::from_secs(600)),
             escalate_after: Some(Duration::from_secs(20)),
+            session: SessionRules::default(),
             routes: vec![web],
         },
         key: Some(Digest::from_bytes([9; 32])),
@@ -36,6 +37,9 @@ fn ask(number: u128, group: &str) -> Ask {
             op_code: Some("op".to_owned()),
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            asked_at: START,
+            run: None,
+            late: false,
             withdrawn: false,
             response: Response::Undecided,
         },

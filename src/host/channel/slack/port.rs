@@ -144,12 +144,12 @@ impl Slack {
 
     /// Makes every card of the ask in this chat say how it ended.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        let Some(message) = render::closed(ask) else { return Closed::Done };
+        let Some(message) = render::closed(ask, route) else { return Closed::Done };
         self.rewrite(ask, route, &message).await
     }
 
     /// Makes every card of a block in this chat say how often it was asked by now.
-    pub async fn refresh(&self, ask: &Ask, route: usize) -> Closed {
+    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
         let Some(message) = render::blocked(ask, attempt) else { return Closed::Done };
         let rewritten = self.rewrite(ask, route, &message).await;

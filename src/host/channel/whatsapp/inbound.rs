@@ -154,8 +154,7 @@ impl Whatsapp {
                 if on.is_none()
                     && let Some(late) = self.late(broker, sender, said, asked).await?
                 {
-                    self.too_late(sender, &late);
-                    return Ok(());
+                    return self.words_late(broker, sender, said, &late).await;
                 }
                 self.words(broker, sender, said, asked, on).await
             }
@@ -180,7 +179,7 @@ impl Whatsapp {
         sender: &Sender<'_>,
         said: &str,
         asked: &[Asked],
-    ) -> Result<Option<Ask>, NotStored> {
+    ) -> Result<Option<Asked>, NotStored> {
         let quoted = sender.message.quotes.as_deref();
         let by_quote = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
         let word = reading::first_word(said);
@@ -188,15 +187,49 @@ impl Whatsapp {
         let by_code = || word.parse::<ShortId>().ok().filter(|_| !open).and_then(|code| broker.closed_with(&code));
         let Some(id) = by_quote.or_else(by_code) else { return Ok(None) };
         let ask = broker.show(id).await.map_err(|_| NotStored)?;
-        Ok(ask.filter(|ask| ask.outcome().is_some()).and_then(|ask| place(ask, &sender.ids)).map(|asked| asked.ask))
+        Ok(ask.filter(|ask| ask.outcome().is_some()).and_then(|ask| place(ask, &sender.ids)))
     }
 
-    fn too_late(&self, sender: &Sender<'_>, ask: &Ask) {
-        if let Some(outcome) = ask.outcome()
+    /// Words about a question that has ended: an answer after all, if it timed out and can still be answered.
+    async fn words_late(
+        &self,
+        broker: &Broker,
+        sender: &Sender<'_>,
+        said: &str,
+        late: &Asked,
+    ) -> Result<(), NotStored> {
+        if let [question] = &*late.ask.content.questions
+            && late.ask.is_late_open()
+        {
+            let open = [Open { code: late.ask.short_id.as_str(), question }];
+            match reading::read(said, Some(0), &open) {
+                Reading::Answer(_, given) => {
+                    let reply = Reply::Told { index: 0, given, message: sender.message.id.clone() };
+                    return self.reply(broker, sender, late, reply).await;
+                }
+                Reading::Back(_, unfit) => {
+                    self.back(sender, late, &unfit);
+                    return Ok(());
+                }
+                Reading::Nothing => return Ok(()),
+                Reading::Which | Reading::Show(_) | Reading::Dismiss(_) => {}
+            }
+        }
+        self.too_late(sender, &late.ask, Some(said));
+        Ok(())
+    }
+
+    fn too_late(&self, sender: &Sender<'_>, ask: &Ask, said: Option<&str>) {
+        let late = ask.late_outcome().map(|(outcome, _)| outcome);
+        if let Some(outcome) = late.as_ref().or_else(|| ask.outcome())
             && !ask.was_told(&sender.message.id)
         {
             tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
-            self.note(&sender.reply_to, Some(ask), text::tame(&wording::already(outcome, &ask.content.questions)));
+            let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
+                Some(said) => wording::too_late(said),
+                None => wording::already(outcome, &ask.content.questions),
+            };
+            self.note(&sender.reply_to, Some(ask), text::tame(&told));
         }
     }
 
@@ -261,7 +294,7 @@ impl Whatsapp {
             Err(Failure::NotStored) => return Err(NotStored),
             Err(Failure::Unknown) => {}
             Err(Failure::Refused(refusal, ask)) => match *refusal {
-                Refusal::Settled { .. } => self.too_late(sender, &ask),
+                Refusal::Settled { said, .. } => self.too_late(sender, &ask, said.as_deref()),
                 Refusal::NotResponder { .. } => {}
                 refusal => {
                     let told = format!("{refusal} {}", wording::how_to_reply(asked.question()));
@@ -276,10 +309,11 @@ impl Whatsapp {
     fn receipt(&self, sender: &Sender<'_>, asked: &Asked, ask: &Ask) {
         let chat = &ask.rules.routes[asked.route].chat;
         let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-        if ended
-            && !sender.ids.contains(chat)
+        let late = ask.late_outcome().is_some();
+        if (late || ended && !sender.ids.contains(chat))
             && let Some(line) = ask.closing_line()
         {
+            // After a timeout the chat has had its closing line already.
             self.note(&sender.reply_to, Some(ask), wording::receipt(&text::tame(&line)));
         }
     }
@@ -289,8 +323,7 @@ impl Whatsapp {
     }
 
     fn show(&self, sender: &Sender<'_>, asked: &Asked) {
-        let chat = &asked.ask.rules.routes[asked.route].chat;
-        for text in self.texts(&asked.ask, asked.next(), &sender.reply_to, chat, false) {
+        for text in self.texts(&asked.ask, asked.route, asked.next(), &sender.reply_to, false) {
             self.note(&sender.reply_to, Some(&asked.ask), text);
         }
     }

@@ -10,6 +10,7 @@ mod codes;
 mod hook;
 mod inbound;
 mod memory;
+mod nudging;
 mod pace;
 mod posting;
 mod reading;
@@ -18,6 +19,7 @@ mod shapes;
 mod statuses;
 mod tag;
 mod text;
+mod until;
 
 #[cfg(test)]
 mod text_tests;
@@ -174,10 +176,15 @@ impl Whatsapp {
         let person = self.0.memory.one_name(message.to);
         let _in_order = self.0.sending.enter(&person).await;
         let Some(began) = self.begin(&person).await else { return Sent::Refused(Verdict::Again(None)) };
+        self.call(&person, began, message, attempt).await
+    }
+
+    /// Makes the call that [`Self::begin`] has given way to.
+    async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let sent = self.0.client.send(message, attempt).await;
         let now = self.ticks();
         let mut pairs = lock(&self.0.pairs);
-        if let Some(pair) = pairs.get_mut(&person) {
+        if let Some(pair) = pairs.get_mut(person) {
             pair.over(began, now);
         }
         pairs.retain(|_, pair| !pair.is_idle(now));

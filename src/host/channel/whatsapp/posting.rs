@@ -4,8 +4,8 @@ use super::client::{Content, Outgoing, Sent};
 use super::codes::Verdict;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
-use super::{Whatsapp, lock};
-use crate::ask::{Ask, Channel, Found, Posted, Time, Via, wording};
+use super::{Whatsapp, lock, until};
+use crate::ask::{Ask, Channel, Found, Phase, Posted, Time, Via, wording};
 use crate::host::channel::Closed;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Whatsapp {
         }
         let part = widget.parts.index;
         let key = (ask.id, route, part);
-        let texts = self.texts(ask, part, to, &place.chat, widget.parts.repeated);
+        let texts = self.texts(ask, route, part, to, widget.parts.repeated);
         // A repetition says everything again; after a refusal only the rest is owed.
         let mut up =
             if widget.parts.repeated { Vec::new() } else { lock(&self.0.begun).remove(&key).unwrap_or_default() };
@@ -55,16 +55,22 @@ impl Whatsapp {
     }
 
     /// A question as the person is to read it.
-    pub(super) fn texts(&self, ask: &Ask, part: usize, to: &str, chat: &str, repeat: bool) -> Vec<String> {
+    pub(super) fn texts(&self, ask: &Ask, route: usize, part: usize, to: &str, repeat: bool) -> Vec<String> {
         let broker = self.broker();
+        let chat = ask.rules.routes.get(route).map_or("", |place| &place.chat);
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
         let ids = self.0.memory.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
         if ask.is_blocked() {
             return text::blocked(ask);
         }
-        let how =
-            How { group: shared.then_some(ask.group.as_str()), code: several.then_some(ask.short_id.as_str()), repeat };
+        let until = until::line(ask, self.now());
+        let how = How {
+            group: shared.then_some(ask.group.as_str()),
+            code: several.then_some(ask.short_id.as_str()),
+            repeat,
+            until: Some(&until),
+        };
         text::question(&ask.content, part, how)
     }
 
@@ -138,6 +144,11 @@ impl Whatsapp {
             return Closed::Done;
         };
         let (to, now) = (place.chat.as_str(), self.now());
+        // Closed before: only what is new is said, and only to whoever can be reached.
+        let update = widget.phase == Phase::Closed;
+        if update && !self.0.memory.is_open(to, now) {
+            return Closed::Done;
+        }
         if !self.window(to, now + ask.rules.keep).await {
             return if self.0.stop.is_cancelled() {
                 Closed::Later(None)
@@ -147,7 +158,8 @@ impl Whatsapp {
         }
         let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Closing };
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
-        for text in text::closing(ask, self.ended_by(ask, to)) {
+        let texts = if update { text::update(ask) } else { text::closing(ask, self.ended_by(ask, to), now) };
+        for text in texts {
             loop {
                 let message = Outgoing { to, content: Content::Text(&text), tag: tag.to_string(), quotes };
                 match self.send(&message, 1).await {

@@ -57,7 +57,11 @@ impl Whatsapp {
                 closed.insert((tag.ask, tag.route));
                 Ok(())
             }
-            (Kind::Closing | Kind::Note, _) => Ok(()),
+            (Kind::Note, None) => {
+                self.0.memory.about(&status.id, tag.ask, self.now());
+                Ok(())
+            }
+            (Kind::Closing | Kind::Note, Some(_)) => Ok(()),
         }
     }
 

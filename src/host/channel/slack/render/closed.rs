@@ -12,18 +12,28 @@ use serde_json::Value;
 const LINE: usize = 1_200;
 
 /// The card of a settled ask; `None` while it is open or blocked.
-pub(in super::super) fn closed(ask: &Ask) -> Option<Message> {
+pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
     if let Some(block) = &ask.block {
         return block.lifted.as_ref().map(|lifted| super::blocked::lifted(ask, lifted));
     }
-    let line = wording::closing_line(outcome, &ask.content.questions);
+    if ask.is_late_open() {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        return super::card(&Sight::late(ask, route, attempt, *at)).pop();
+    }
+    let line = ask.closing_line()?;
+    let late = ask.late_outcome();
+    let (outcome, at) = late.as_ref().map_or((outcome, *at), |(outcome, at)| (outcome, *at));
     let by = match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
         _ => None,
     };
     let mut blocks = asked(ask);
-    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(*at))));
+    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(at))));
+    // What a stopped session is told by is its closing line.
+    if let Some(remark) = wording::remark(ask.remark()).filter(|remark| *remark != line) {
+        blocks.push(context(remark));
+    }
     Some(Message { text: text::top_level(&shortened(&line)), blocks })
 }
 
@@ -74,6 +84,17 @@ fn shortened(line: &str) -> String {
     }
     let end: String = line.chars().skip(count - LINE / 4).collect();
     format!("{}{end}", text::first(line, LINE * 3 / 4))
+}
+
+/// A time of day, which Slack shows in everybody's own time.
+pub(super) fn time_of_day(time: Time) -> String {
+    format!("<!date^{}^{{time}}|{}>", time.as_millis() / 1000, plain_time(time))
+}
+
+/// The same where Slack does not.
+pub(super) fn plain_time(time: Time) -> String {
+    let text = time_text(time);
+    format!("{} UTC", text.get(11..16).unwrap_or(&text))
 }
 
 /// A moment, which Slack shows in everybody's own time.

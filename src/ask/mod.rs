@@ -11,6 +11,7 @@ mod rejection;
 mod reply;
 mod time;
 pub mod wording;
+mod wording_of_blocks;
 
 pub use lifecycle::{
     Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Lifted, Outcome, Parts, Phase, Posted,

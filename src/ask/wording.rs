@@ -19,14 +19,7 @@ pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
         ),
         Outcome::Undelivered { cause: Cause::RetriesUsedUp(_) } => Some(MAX_RETRIES.to_owned()),
         Outcome::Undelivered { cause: Cause::Never(reason) } => Some(format!("Could not be shown: {reason}")),
-        Outcome::Blocked { limit } => {
-            let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();
-            Some(format!(
-                "Maximum retry attempts ({limit}) exceeded for: {}. Please wait for user guidance or manually mark as \
-                 completed.",
-                named.join(", ")
-            ))
-        }
+        Outcome::Blocked { limit } => Some(too_often(*limit, questions)),
     }
 }
 
@@ -124,14 +117,8 @@ pub fn refusal(refusal: &Refusal) -> String {
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
              An operator can add it to the responders of the route. The question stays open."
         ),
-        Refusal::MayNotAllow { id } => format!(
-            "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. \
-             An operator can add it to the responders of the route. Nothing was changed."
-        ),
-        Refusal::NotBlocked { by: Some(by) } => {
-            format!("{} has allowed it again already. Nothing was changed.", by.called())
-        }
-        Refusal::NotBlocked { by: None } => "It may be asked already. Nothing was changed.".to_owned(),
+        Refusal::MayNotAllow { id } => may_not_allow(id),
+        Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
         Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
         Refusal::NoSuchQuestion { name } => {
             format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")

@@ -1,7 +1,7 @@
 //! The sentences about questions that were asked too often: a part of [`super::wording`], through which they are
 //! used. Texts marked *exact* are part of the contract.
 
-use super::{Block, wording};
+use super::{Block, Person, Questions, wording};
 
 /// What a card says of a block: how often it was asked, or how the block ended. The last *exact.*
 #[must_use]
@@ -56,4 +56,32 @@ pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
     format!("Which one do you mean? Nothing was changed.\n{}\n\nReply like: allow {code}", list.join("\n"))
+}
+
+/// What an agent is told that has asked too often. *Exact.*
+#[must_use]
+pub fn too_often(limit: u8, questions: &Questions) -> String {
+    let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();
+    format!(
+        "Maximum retry attempts ({limit}) exceeded for: {}. Please wait for user guidance or manually mark as completed.",
+        named.join(", ")
+    )
+}
+
+/// To somebody who may not let a question be asked again.
+#[must_use]
+pub fn may_not_allow(id: &str) -> String {
+    format!(
+        "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. An \
+         operator can add it to the responders of the route. Nothing was changed."
+    )
+}
+
+/// To somebody who allows what may be asked already.
+#[must_use]
+pub fn not_blocked(by: Option<&Person>) -> String {
+    match by {
+        Some(by) => format!("{} has allowed it again already. Nothing was changed.", by.called()),
+        None => "It may be asked already. Nothing was changed.".to_owned(),
+    }
 }

@@ -176,3 +176,48 @@ fn a_missing_sync_is_noticed() {
         position(published, &["fsync("]);
     });
 }
+
+/// P5: an outcome that nobody takes starts the agent.
+#[test]
+fn looking_after_nothing_is_noticed() {
+    use crate::sessions::{Program, with_session};
+    let dir = tempfile::tempdir().unwrap();
+    for (sabotage, starts) in [("", true), ("nocollect", false)] {
+        let program = Program::new(dir.path(), &format!("start-{sabotage}"), 0);
+        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let world = with_session(&session, "pickup_timeout = \"1h\"").env("ASKD_SABOTAGE", sabotage).started();
+        let agent = world.group("g");
+        agent.ask("r1", &json!({"process": "died", "questions": [{"question": "Go?"}]}));
+        assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "yes"})).0, 200);
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            within(Duration::from_secs(40), "the agent to be started", || program.runs().into_iter().next())
+        }));
+        assert_eq!(started.is_ok(), starts, "{sabotage}");
+    }
+}
+
+/// P5: a response that was put out of reach is not taken for one that was collected, also after a crash.
+#[test]
+fn forgetting_a_rename_is_noticed() {
+    use crate::sessions::{Program, with_session};
+    let dir = tempfile::tempdir().unwrap();
+    for (sabotage, starts) in [("", true), ("forgetrename", false)] {
+        let program = Program::new(dir.path(), &format!("start-{sabotage}"), 0);
+        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let rules = "pickup_timeout = \"1s\"";
+        let mut world = with_session(&session, rules)
+            .env("ASKD_CRASH_AT", "wake.withdrawn")
+            .env("ASKD_SABOTAGE", sabotage)
+            .started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+        assert!(!world.ended().success(), "it crashed");
+        world.without_env("ASKD_CRASH_AT");
+        world.start();
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            within(BRIEFLY, "the agent to be started", || program.runs().into_iter().next())
+        }));
+        assert_eq!(started.is_ok(), starts, "{sabotage}");
+    }
+}

@@ -206,3 +206,34 @@ fn told_to_stop_it_finishes_what_is_in_flight() {
         assert!(agent.response(&format!("r{number}")).is_some(), "r{number} was delivered before the end");
     }
 }
+
+/// The same for what comes after: an outcome that nobody took is put out of reach, briefed, and the agent started.
+#[cfg(feature = "sabotage")]
+#[test]
+fn killed_at_every_step_of_waking_an_agent_it_is_started_with_the_answer() {
+    use crate::sessions::{Program, with_session};
+    for point in ["wake.withdrawn", "wake.briefed", "wake.started"] {
+        println!("crash at {point}");
+        let dir = tempfile::tempdir().unwrap();
+        let program = Program::new(dir.path(), "start", 0);
+        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let mut world = with_session(&session, "pickup_timeout = \"1s\"").env("ASKD_CRASH_AT", point).started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+        assert!(!world.ended().success(), "it crashed");
+        assert!(agent.response("r1").is_none(), "{point}: out of reach");
+        world.without_env("ASKD_CRASH_AT");
+        world.start();
+        assert!(program.run().contains("The user answered: \\\"Vue\\\""), "{point}");
+        let started = || world.audit().iter().any(|line| line["what"] == "started");
+        within(SOON, "that it was started to be recorded", || started().then_some(()));
+        within(SOON, "nothing to be left in responses", || {
+            crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
+        });
+        // At least once: only a crash after the start itself leads to a second one.
+        let most = if point == "wake.started" { 2 } else { 1 };
+        assert!(program.runs().len() <= most, "{point}: {}", program.runs().len());
+        assert!(answered_lines(&world).values().all(|count| *count == 1), "{point}");
+    }
+}

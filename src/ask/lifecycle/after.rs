@@ -258,7 +258,10 @@ impl Ask {
     /// Whether a call that asks the same may be given the outcome as things are.
     #[must_use]
     pub fn is_free(&self) -> bool {
-        matches!(self.after.wake, Wake::Idle | Wake::Reclaimed { .. })
+        let lies = |waiter: &Waiter| {
+            matches!(waiter.response, Response::Published { .. } | Response::TakenBack | Response::Taken)
+        };
+        matches!(self.after.wake, Wake::Idle | Wake::Reclaimed { .. }) && self.waiters.iter().all(lies)
     }
 
     /// Whether something of it lies in the group's folders that may be taken.

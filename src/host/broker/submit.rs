@@ -140,7 +140,7 @@ impl Broker {
                 _ => return Some(Submitted::NotYet),
             }
         }
-        if reclaim || !ask.is_free() || ask.waiters.iter().any(|old| old.response == Response::TakingBack) {
+        if reclaim || !ask.is_free() {
             return match self.happen(id, Event::Reclaim).await {
                 Err(Failure::NotStored) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),

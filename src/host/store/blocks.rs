@@ -27,7 +27,15 @@ impl BlockRecord {
         Self { times: block.times, told: block.told, telling: block.telling, lifted: block.lifted.as_ref().map(lifted) }
     }
 
-    pub(super) fn block(self) -> Result<Block, BadRecord> {
+    /// A block belongs to an ask that is blocked, and to no other.
+    pub(super) fn of_stage(kept: Option<Self>, blocked: bool) -> Result<Option<Block>, BadRecord> {
+        if kept.is_some() != blocked {
+            return Err(BadRecord::Field("block"));
+        }
+        kept.map(Self::block).transpose()
+    }
+
+    fn block(self) -> Result<Block, BadRecord> {
         let lifted = |lifted: LiftedRecord| {
             let by = lifted.by.map(PersonRecord::person).transpose()?;
             Ok::<_, BadRecord>(Lifted { by, at: time(&lifted.at, "block")? })

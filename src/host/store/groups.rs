@@ -1,7 +1,7 @@
 //! What is remembered of a group besides its asks: when Allow again was pressed, for which questions and by whom.
 //! `state/groups/<group>.json`; a question is named by its digest, and no text of one stands there.
 
-use super::record::PersonRecord;
+use super::person::PersonRecord;
 use super::{BadRecord, Store, StoreError, io_error};
 use crate::ask::{Digest, Group, Person, Time};
 use crate::ipc::files::{Access, Dir, ReadError};

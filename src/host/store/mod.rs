@@ -7,6 +7,7 @@
 mod after;
 mod blocks;
 mod groups;
+mod person;
 mod record;
 
 pub use groups::Allowed;

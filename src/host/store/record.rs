@@ -5,11 +5,11 @@
 
 use super::after::{self, AfterRecord, SessionRecord};
 use super::blocks::BlockRecord;
+pub(super) use super::person::PersonRecord;
 use crate::ask::{
-    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions, Remark,
-    Responders, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Phase, Questions, Remark, Responders,
+    Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
 };
-
 use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -71,7 +71,6 @@ struct Record {
     so_far: Vec<SoFarRecord>,
     #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
     after: AfterRecord,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     block: Option<BlockRecord>,
 }
 
@@ -118,13 +117,6 @@ enum OutcomeRecord {
 pub(super) struct GivenRecord {
     pub(super) picks: Vec<usize>,
     pub(super) text: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, PartialEq)]
-pub(super) struct PersonRecord {
-    channel: String,
-    id: String,
-    name: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -238,11 +230,6 @@ fn channel(name: &str) -> Result<Channel, BadRecord> {
     all.into_iter().find(|channel| channel.name() == name).ok_or(BadRecord::Field("channel"))
 }
 
-fn via(name: &str) -> Result<Via, BadRecord> {
-    let all = [Via::Slack, Via::Whatsapp, Via::Web, Via::Cli, Via::Api];
-    all.into_iter().find(|via| via.name() == name).ok_or(BadRecord::Field("channel of a person"))
-}
-
 /// The bytes of an ask's file.
 pub(super) fn write(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = serde_json::to_vec_pretty(&Record::of(ask))?;
@@ -301,6 +288,7 @@ impl Record {
         let drafts = self.questions.into_iter().map(QuestionRecord::draft).collect();
         let questions = Questions::new(&self.request_id, drafts).map_err(|_| BadRecord::Field("questions"))?;
         let stage = self.stage.stage(&questions)?;
+        let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
         let after = self.after.after(&questions)?;
         let ask = Ask {
             id: parsed(&self.id, "id")?,
@@ -318,14 +306,11 @@ impl Record {
             escalations: self.escalations,
             stage,
             after,
-            block: self.block.map(BlockRecord::block).transpose()?,
+            block: BlockRecord::of_stage(self.block, blocked)?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
         if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
             return Err(BadRecord::Field("widgets"));
-        }
-        if ask.block.is_some() != matches!(ask.outcome(), Some(Outcome::Blocked { .. })) {
-            return Err(BadRecord::Field("block"));
         }
         Ok(ask)
     }
@@ -425,16 +410,6 @@ impl OutcomeRecord {
 impl GivenRecord {
     pub(super) fn given(self) -> Given {
         Given { picks: self.picks, text: self.text }
-    }
-}
-
-impl PersonRecord {
-    pub(super) fn of(person: &Person) -> Self {
-        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
-    }
-
-    pub(super) fn person(self) -> Result<Person, BadRecord> {
-        Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
     }
 }
 

@@ -58,6 +58,8 @@ enum Command {
     #[cfg(feature = "host")]
     #[command(hide = true)]
     Healthz(healthz::Healthz),
+    #[cfg(feature = "host")]
+    Reset(asks::Reset),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
     #[command(hide = true, subcommand)]
@@ -93,6 +95,8 @@ pub fn main() -> ExitCode {
         Command::Cancel(cancel) => cancel.run(),
         #[cfg(feature = "host")]
         Command::Healthz(healthz) => healthz.run(),
+        #[cfg(feature = "host")]
+        Command::Reset(reset) => reset.run(),
         #[cfg(feature = "host")]
         Command::Sim(sim) => sim.run(),
     };

@@ -77,6 +77,25 @@ fn forgetting_what_is_owed_is_noticed() {
     });
 }
 
+/// P3: what was allowed again stays allowed after `kill -9`.
+#[test]
+fn allowing_again_in_memory_only_is_noticed() {
+    noticed("allowlost", |world| {
+        let mut world = world.config("[asks]\nmax_attempts = 1\n").started();
+        let agent = world.group("g");
+        let question = json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+        agent.ask("r1", &question);
+        let id = world.one_open()["id"].as_str().unwrap().to_owned();
+        for verb in ["dismiss", "reset"] {
+            assert_eq!(world.call("POST", &format!("/asks/{id}/{verb}"), Some(&json!({}))).0, 200);
+        }
+        world.kill();
+        world.start();
+        agent.ask("r2", &question);
+        within(BRIEFLY, "the question to be asked again", || world.open().pop());
+    });
+}
+
 /// P10: no ask waits longer than its deadline.
 #[test]
 fn a_clock_that_nobody_looks_at_is_noticed() {
@@ -166,7 +185,7 @@ fn looking_after_nothing_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     for (sabotage, starts) in [("", true), ("nocollect", false)] {
         let program = Program::new(dir.path(), &format!("start-{sabotage}"), 0);
-        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
         let world = with_session(&session, "pickup_timeout = \"1h\"").env("ASKD_SABOTAGE", sabotage).started();
         let agent = world.group("g");
         agent.ask("r1", &json!({"process": "died", "questions": [{"question": "Go?"}]}));
@@ -185,7 +204,7 @@ fn forgetting_a_rename_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     for (sabotage, starts) in [("", true), ("forgetrename", false)] {
         let program = Program::new(dir.path(), &format!("start-{sabotage}"), 0);
-        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
         let rules = "pickup_timeout = \"1s\"";
         let mut world = with_session(&session, rules)
             .env("ASKD_CRASH_AT", "wake.withdrawn")

@@ -6,17 +6,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn err(output: &Output) -> String {
+pub(crate) fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 impl World {
     /// `askd` as another terminal on the same host would run it, from another folder.
-    fn cli(&self, args: &[&str]) -> Command {
+    pub(crate) fn cli(&self, args: &[&str]) -> Command {
         let mut command = askd();
         command.args(args).current_dir("/").env("ASKD__DATA_DIR", self.data());
         if !matches!(args[0], "ask" | "serve") {
@@ -25,7 +25,7 @@ impl World {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.cli(args).output().unwrap()
     }
 

@@ -212,7 +212,7 @@ fn killed_at_every_step_of_waking_an_agent_it_is_started_with_the_answer() {
         println!("crash at {point}");
         let dir = tempfile::tempdir().unwrap();
         let program = Program::new(dir.path(), "start", 0);
-        let session = format!("start = {{ command = [{:?}] }}", program.path);
+        let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
         let mut world = with_session(&session, "pickup_timeout = \"1s\"").env("ASKD_CRASH_AT", point).started();
         let agent = world.group("g");
         agent.ask_framework("r1");

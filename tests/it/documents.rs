@@ -97,6 +97,19 @@ fn the_asks_of_the_api_document_have_all_fields() {
     assert_eq!(keys(&shown[0]["questions"][0]), keys(&ask["questions"][0]));
     let (_, settled) = world.answer(&ask, &json!({"r1_0": "Vue"}));
     assert_eq!(keys(&shown[1]["outcome"]), keys(&settled["outcome"]));
+    let limited = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let agent = limited.group("g");
+    let question = json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    agent.ask("r1", &question);
+    limited.one_open();
+    agent.ask("r2", &question);
+    agent.wait("r2");
+    let (_, list) = limited.call("GET", "/asks?state=settled", None);
+    let id = list["asks"][0]["id"].as_str().unwrap().to_owned();
+    let (_, blocked) = limited.call("POST", &format!("/asks/{id}/reset"), Some(&json!({})));
+    let documented = &shown[2]["block"];
+    assert_eq!(keys(documented), keys(&blocked["block"]));
+    assert_eq!(keys(&documented["allowed_again"]), keys(&blocked["block"]["allowed_again"]));
 }
 
 /// Whether `askd mcp` starts with this environment, and goes when its client does.

@@ -274,9 +274,11 @@ impl Agent {
         self.put(&format!("{request_id}.json"), request.to_string().as_bytes());
     }
 
-    /// Asks a question with the choices React and Vue.
+    /// Asks a question with the choices React and Vue. It says in its header which one it is: the very same
+    /// question may be asked a few times only.
     pub(crate) fn ask_framework(&self, request_id: &str) {
-        self.ask(request_id, &json!({"questions": [{"question": "Which framework?", "options": ["React", "Vue"]}]}));
+        let question = json!({"header": request_id, "question": "Which framework?", "options": ["React", "Vue"]});
+        self.ask(request_id, &json!({"questions": [question]}));
     }
 
     pub(crate) fn cancel(&self, request_id: &str) {

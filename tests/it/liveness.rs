@@ -61,7 +61,7 @@ fn take(agent: &Agent, id: &str, end: End) -> bool {
 fn whenever_an_agent_dies_its_answer_reaches_it_by_one_way() {
     let dir = tempfile::tempdir().unwrap();
     let program = Program::new(dir.path(), "start", 0);
-    let session = format!("start = {{ command = [{:?}] }}", program.path);
+    let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
     let rules = "pickup_timeout = \"6s\"\nmax_open_per_group = 100000\nmax_per_hour_per_group = 100000";
     let world = with_session(&session, rules).started();
     let agent = world.group("g");

@@ -12,6 +12,8 @@
 
 mod accepting;
 mod answering;
+mod attempts;
+mod attempts_in_chats;
 mod bad_input;
 mod both_channels;
 mod briefing;

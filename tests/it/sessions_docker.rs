@@ -123,7 +123,7 @@ fn answer(call: &str, container: &mut Container) -> (&'static str, String) {
     }
     container.running = starting;
     if starting {
-        container.started_at = "2099-01-01T00:00:00Z".to_owned();
+        "2099-01-01T00:00:00Z".clone_into(&mut container.started_at);
     }
     ("204 No Content", String::new())
 }

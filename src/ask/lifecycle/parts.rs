@@ -152,7 +152,7 @@ impl Ask {
         now: Time,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let render_timeout = self.rules.render_timeout;
         let posts = self.rules.routes.get(route).is_some_and(|route| route.channel != Channel::Web);
         let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
@@ -211,7 +211,7 @@ impl Ask {
     /// The person was asked to write, and has to.
     pub(super) fn hold(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) {
         let (until, fall_back) = (now + self.rules.timeout, now + self.rules.render_timeout);
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let widget = &mut self.widgets[route];
         let part = widget.parts.index;
         widget.remember(message, part);

@@ -2,17 +2,17 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::ask::{Channel, Choice, Draft, Kind, Questions, Responders, Route, Via};
+use crate::ask::{Channel, Choice, Draft, Kind, Questions, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
-const START: Time = Time::from_millis(1_760_000_000_000);
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
 
-fn request_id(number: u8) -> RequestId {
+pub(super) fn request_id(number: u8) -> RequestId {
     format!("r{number}").parse().unwrap()
 }
 
-fn waiter(number: u8) -> Waiter {
+pub(super) fn waiter(number: u8) -> Waiter {
     Waiter {
         request_id: request_id(number),
         digest: Digest::from_bytes([number; 32]),
@@ -49,12 +49,26 @@ fn begin_in(
     session: SessionRules,
     on_timeout: TimeoutPolicy,
 ) -> Step {
+    Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
+}
+
+pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+    accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn accepted_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Accepted {
     let routes = channels.iter().map(|channel| Route {
         channel: *channel,
         chat: "C1".to_owned(),
         responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
     });
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(1),
         short_id: "k7".parse().unwrap(),
         group: "g".parse().unwrap(),
@@ -72,11 +86,10 @@ fn begin_in(
         key: None,
         session: None,
         waiter: Waiter { on_timeout, ..waiter(0) },
-    };
-    Ask::accept(new, START)
+    }
 }
 
-fn channel() -> impl Strategy<Value = Channel> {
+pub(super) fn channel() -> impl Strategy<Value = Channel> {
     prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
 }
 
@@ -94,7 +107,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn person() -> impl Strategy<Value = Person> {
+pub(super) fn person() -> impl Strategy<Value = Person> {
     let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
     (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
         via,
@@ -176,7 +189,7 @@ fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
 }
 
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
-fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let route = 0..3_usize;
     let event = prop_oneof![
         3 => Just(None),
@@ -199,6 +212,12 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         }),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
+        1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+        }),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
         1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
         6 => after_event().prop_map(Some),
     ];
@@ -301,7 +320,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 }
 
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
-const TICKS_TO_THE_END: usize = 100;
+pub(super) const TICKS_TO_THE_END: usize = 100;
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
@@ -399,6 +418,7 @@ proptest! {
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
                 Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::Recount => panic!("there is no block"),
                 Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
                 Effect::Brief => Some(Event::Briefed),
                 Effect::Unbrief => Some(Event::Unbriefed { gone: false }),

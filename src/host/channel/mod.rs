@@ -121,6 +121,15 @@ impl Channels {
         }
     }
 
+    /// Makes the card of a block say how often it was asked by now. May be done twice.
+    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.recount(ask, route).await,
+            // What was sent there stays as it is.
+            Some(Posting::Whatsapp(_)) | None => Closed::Done,
+        }
+    }
+
     /// Makes the widget say how the ask ended. May be done twice.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {

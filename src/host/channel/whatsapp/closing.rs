@@ -8,7 +8,7 @@ use super::posting::LISTEN;
 use super::shapes::Status;
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock, text};
-use crate::ask::{Ask, AskId, Outcome, Phase, SoFar, Time, Via, wording};
+use crate::ask::{Ask, AskId, Phase, SoFar, Time, Via, wording};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Whatsapp {
 
     /// Whether the person of that chat ended the ask here.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
+        let Some(by) = ask.ended_by() else { return false };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }
 

@@ -4,6 +4,7 @@
 //! [`inbound`] and comes to the broker as events. Statuses, not the answers to our calls, say what was
 //! displayed. Who may answer and what happens next is the core's to say.
 
+mod allowing;
 mod client;
 mod closing;
 mod codes;

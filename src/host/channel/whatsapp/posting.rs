@@ -61,6 +61,9 @@ impl Whatsapp {
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
         let ids = self.0.memory.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
+        if ask.is_blocked() {
+            return text::blocked(ask);
+        }
         let until = until::line(ask, self.now());
         let how = How {
             group: shared.then_some(ask.group.as_str()),

@@ -4,7 +4,7 @@
 //! agent's words may not do: format, link, or hide characters.
 
 use super::until;
-use crate::ask::{Ask, Content, Outcome, Question, Stage, Time, wording};
+use crate::ask::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
@@ -62,6 +62,18 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
+/// A question that was asked too often.
+pub(super) fn blocked(ask: &Ask) -> Vec<String> {
+    let Some(block) = &ask.block else { return Vec::new() };
+    let several = ask.content.questions.len() > 1;
+    let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
+    head.extend(ask.content.questions.iter().map(|question| {
+        let bullet = if several { "• " } else { "" };
+        format!("{bullet}{}", tame(&question.text))
+    }));
+    pack(&head.join("\n"), &format!("\n{}", wording::how_to_allow(ask.short_id.as_str())))
+}
+
 /// Whom a closing line is told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
@@ -83,9 +95,8 @@ pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
         let late = wording::timed_out_late(&until::time_of_day(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    let by_somebody = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
     match told {
-        Told::Theirs if by_somebody => pack("", &format!("{}\n{line}", wording::GOT_IT)),
+        Told::Theirs if ask.ended_by().is_some() => pack("", &format!("{}\n{line}", wording::GOT_IT)),
         Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
         Told::Theirs | Told::Others => pack("", &line),
     }

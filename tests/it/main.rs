@@ -24,6 +24,7 @@ mod http;
 mod mcp;
 mod mcp_world;
 mod sessions;
+mod sessions_chat;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -50,7 +50,7 @@ pub(crate) fn with_session(session: &str, rules: &str) -> World {
 }
 
 fn start(program: &Program) -> String {
-    format!("start = {{ command = [{:?}, \"research agent\"] }}", program.path)
+    format!("start = {{ command = [\"{}\", \"research agent\"] }}", program.path.display())
 }
 
 fn question() -> Value {

@@ -534,8 +534,24 @@ pub enum Unfit {
 /// What is possible instead.
 #[must_use]
 pub fn unfit(unfit: &Unfit, question: &Question) -> String {
+    format!("{} {} Reply cancel to dismiss the question.", why_unfit(unfit, question), how_to_reply(question))
+}
+
+/// The same after the timeout, when a number alone would be taken for something else.
+#[must_use]
+pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
+    format!("{} {}", why_unfit(unfit, question), how_to_reply_late(question, code))
+}
+
+/// How a question is answered by a message after its timeout.
+#[must_use]
+pub fn how_to_reply_late(question: &Question, code: &str) -> String {
+    format!("{} {}", how_to_reply(question), late_by_message(code))
+}
+
+fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     let count = question.choices.len();
-    let why = match unfit {
+    match unfit {
         Unfit::NoText => "I can only read text as an answer.".to_owned(),
         Unfit::NoSuchNumber if question.takes_text() => format!(
             "There are the numbers 1 to {count}. For a number of your own, write a word with it, like \"it is 12\"."
@@ -557,8 +573,7 @@ pub fn unfit(unfit: &Unfit, question: &Question) -> String {
         }
         Unfit::NotOptional => "This question cannot be skipped.".to_owned(),
         Unfit::AnsweredAlready => "That question has been answered already; nothing was changed.".to_owned(),
-    };
-    format!("{why} {} Reply cancel to dismiss the question.", how_to_reply(question))
+    }
 }
 
 /// To somebody who ended an ask of another chat.

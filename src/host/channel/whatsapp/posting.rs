@@ -153,9 +153,13 @@ impl Whatsapp {
                 Closed::Never(wording::NEVER_WROTE.to_owned())
             };
         }
+        if self.has_changed(ask).await {
+            return Closed::Later(None);
+        }
         let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Closing };
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
-        let texts = if update { text::update(ask) } else { text::closing(ask, self.ended_by(ask, to), now) };
+        let yours = self.ended_by(ask, to);
+        let texts = if update { text::update(ask, yours) } else { text::closing(ask, yours, self.now()) };
         for text in texts {
             loop {
                 let message = Outgoing { to, content: Content::Text(&text), tag: tag.to_string(), quotes };
@@ -182,9 +186,19 @@ impl Whatsapp {
         Closed::Done
     }
 
-    /// Whether the person of that chat ended the ask here.
+    /// Whether something else is to be said by now: the wait may have been long.
+    async fn has_changed(&self, ask: &Ask) -> bool {
+        let Some(broker) = self.broker() else { return false };
+        matches!(broker.show(ask.id).await, Ok(Some(now)) if now.remark() != ask.remark())
+    }
+
+    /// Whether the person of that chat ended the ask here, or answered it late.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
+        let late = ask.late_outcome().map(|(outcome, _)| outcome);
+        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = late.as_ref().or_else(|| ask.outcome())
+        else {
+            return false;
+        };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }
 

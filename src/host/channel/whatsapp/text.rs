@@ -77,15 +77,20 @@ pub(super) fn closing(ask: &Ask, yours: bool, now: Time) -> Vec<String> {
         };
     }
     let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    let mut lines = Vec::from_iter(got_it.then_some(wording::GOT_IT));
+    lines.push(&line);
+    // Said late, it says what became of it too. What a stopped session is told by is its closing line.
+    lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));
+    pack("", &lines.join("\n"))
 }
 
-/// What is new about a question that was closed before; nothing, if nothing has to be said.
-pub(super) fn update(ask: &Ask) -> Vec<String> {
+/// What is new about a question that was closed before; nothing, if nothing has to be said. `yours`: told to the
+/// person who answered it late, and who has a receipt.
+pub(super) fn update(ask: &Ask, yours: bool) -> Vec<String> {
     let Some(remark) = wording::remark(ask.remark()).filter(|_| !ask.is_late_open()) else { return Vec::new() };
-    match (ask.late_outcome(), ask.closing_line()) {
-        (Some(_), Some(line)) => pack("", &format!("{}\n{remark}", tame(&line))),
-        _ => pack("", remark),
+    match ask.closing_line().filter(|_| ask.late_outcome().is_some() && !yours) {
+        Some(line) => pack("", &format!("{}\n{remark}", tame(&line))),
+        None => pack("", remark),
     }
 }
 

@@ -1,10 +1,10 @@
 //! What people read, letter for letter.
 
-use super::text::{How, closing, question, tame};
+use super::text::{How, closing, question, tame, update};
 use crate::ask::{
     Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
 };
-use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Via, Waiter};
+use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -129,7 +129,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             keep: Duration::from_secs(60),
             remind_after: None,
             escalate_after: None,
-            session: SessionRules::default(),
+            session: SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() },
             routes: vec![Route {
                 channel: crate::ask::Channel::Whatsapp,
                 chat: "15550001111".to_owned(),
@@ -159,6 +159,36 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
     assert_eq!(closing(&answered, false, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
     assert_eq!(closing(&answered, true, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
-    let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
+    let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
     assert_eq!(closing(&withdrawn, true, Time::from_millis(0)), ["Cancelled"]);
+    after_the_timeout(ask, now);
+}
+
+/// What is said of it then: 2026-09-21T14:13:20Z, or that of the next day.
+fn after_the_timeout(ask: Ask, now: Time) {
+    let over = now + Duration::from_secs(60);
+    let step = |ask: Ask, event: Event| ask.step(event, over).unwrap().unwrap().ask;
+    let posted = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+    let shown = posted.step(Event::Proof { route: 0 }, now).unwrap().unwrap().ask;
+    let late = step(shown, Event::Tick);
+    let how = "Timed out at 14:14 UTC. You can still answer: the agent will be started with it. \
+               Quote the question, or begin your reply with k7.";
+    assert_eq!(closing(&late, false, over), [how]);
+    assert_eq!(update(&late, false), Vec::<String>::new(), "it was said when it was closed");
+    let again = step(late.clone(), Event::AskedAgain);
+    assert_eq!(
+        (closing(&again, false, over), update(&again, false)),
+        (vec!["Timed out\nAsked again.".to_owned()], vec!["Asked again.".to_owned()],)
+    );
+    let person = Person { via: Via::Api, id: "operator".to_owned(), name: None };
+    let reply = Reply::Whole(vec![(0, Given { picks: vec![0], text: None })]);
+    let answered = step(late, Event::Replied { source: Source::Token, person, reply });
+    let line = "Answered after the timeout: JWT tokens by operator";
+    assert_eq!(closing(&answered, false, over), [line]);
+    assert_eq!(update(&answered, false), Vec::<String>::new(), "until it is known what becomes of it");
+    let started = step(step(answered, Event::Briefed), Event::Tried(Tried::Started { accepted: true }));
+    let remark = "The agent was started with the answer.";
+    assert_eq!(closing(&started, false, over), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, false), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, true), [remark]);
 }

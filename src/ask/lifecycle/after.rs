@@ -212,6 +212,7 @@ impl Ask {
             Wake::Started { .. } => Remark::Started,
             Wake::Kept if self.is_worth_a_start() => Remark::Kept,
             Wake::GivenUp { .. } => Remark::NotStarted,
+            Wake::Read => Remark::Plain,
             _ if self.after.overdue => Remark::Overdue,
             _ => Remark::Plain,
         }
@@ -630,6 +631,7 @@ impl Ask {
             self.after.wake = Wake::Idle;
             effects.push(Effect::Unbrief);
         }
+        self.after.overdue = false;
         self.owe_response(request_id.clone(), effects);
         self.refresh(effects);
         true

@@ -105,7 +105,7 @@ impl Ask {
         if self.is_late_open() {
             return self.replied_late(source, person, reply, now, effects);
         }
-        self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
+        self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
         let outcome = match reply {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
@@ -143,18 +143,6 @@ impl Ask {
         Ok(true)
     }
 
-    /// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
-    fn with_words(&self, refusal: Refusal, reply: &Reply) -> Refusal {
-        let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
-        let given = match reply {
-            Reply::Whole(given) => given.clone(),
-            Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
-            Reply::Dismiss => Vec::new(),
-        };
-        let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
-        Refusal::Settled { outcome, at, questions, said }
-    }
-
     /// A reply after the timeout, while one is still taken: all of it at once. The outcome stays what it is.
     fn replied_late(
         &mut self,
@@ -178,7 +166,7 @@ impl Ask {
                 return Ok(true);
             }
             Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss => {
-                self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
+                self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
                 return Ok(false);
             }
         };
@@ -308,4 +296,16 @@ pub(super) fn so_far_route(source: Source) -> usize {
         Source::Route(route) => route,
         Source::Token => usize::MAX,
     }
+}
+
+/// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
+fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
+    let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
+    let given = match reply {
+        Reply::Whole(given) => given.clone(),
+        Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
+        Reply::Dismiss => Vec::new(),
+    };
+    let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
+    Refusal::Settled { outcome, at, questions, said }
 }

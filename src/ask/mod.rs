@@ -12,6 +12,7 @@ mod reply;
 mod time;
 pub mod wording;
 mod wording_of_blocks;
+mod wording_of_sessions;
 
 pub use lifecycle::{
     Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Lifted, Outcome, Parts, Phase, Posted,

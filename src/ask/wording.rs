@@ -5,6 +5,7 @@ use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Question
 use std::time::Duration;
 
 pub use super::wording_of_blocks::*;
+pub use super::wording_of_sessions::*;
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
@@ -382,76 +383,6 @@ impl Ask {
     }
 }
 
-/// Begins the closing line of a card that was answered after its timeout.
-pub const ANSWERED_LATE: &str = "Answered after the timeout: ";
-/// After `Timed out at <time>.`, while a late answer is still taken. *Exact.*
-pub const STILL_ANSWERABLE: &str = "You can still answer: the agent will be started with it.";
-
-/// `Timed out at 14:32. You can still answer: ...`; the time as the channel writes it. *Exact* but for the time.
-#[must_use]
-pub fn timed_out_late(time: &str) -> String {
-    format!("Timed out at {time}. {STILL_ANSWERABLE}")
-}
-
-/// What a closed card says beside how the ask ended; `None`: nothing.
-#[must_use]
-pub fn remark(remark: Remark) -> Option<&'static str> {
-    match remark {
-        Remark::Plain => None,
-        Remark::Late => Some(STILL_ANSWERABLE),
-        Remark::AskedAgain => Some("Asked again."),
-        Remark::Overdue => Some("The agent has not collected it yet."),
-        Remark::Running => {
-            Some("The agent is running but no longer waits; it gets the answer when it asks again or next starts.")
-        }
-        Remark::Started => Some("The agent was started with the answer."),
-        Remark::StartedBefore => Some("The agent has been started since it asked; the answer is kept for it."),
-        Remark::Kept => Some("Nobody collected the answer; it is kept for the agent's next start."),
-        Remark::NotStarted => Some("The agent could not be started; the answer is kept for its next start."),
-        Remark::Stopped => Some("Timed out, cancelled."),
-    }
-}
-
-/// How an answer after the timeout is given where there are no buttons.
-#[must_use]
-pub fn late_by_message(code: &str) -> String {
-    format!("Quote the question, or begin your reply with {code}.")
-}
-
-/// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.
-#[must_use]
-pub fn briefing(ask: &Ask) -> String {
-    let late = ask.late_outcome().map(|(outcome, _)| outcome);
-    let outcome = late.as_ref().or_else(|| ask.outcome());
-    let mut lines = Vec::new();
-    for (index, question) in ask.content.questions.iter().enumerate() {
-        lines.push(format!("You previously asked the user: \"{}\"", question.text));
-        if !question.choices.is_empty() {
-            let options = question.choices.iter().enumerate().map(|(n, choice)| format!("{}. {}", n + 1, choice.label));
-            lines.push(format!("Options: {}", options.collect::<Vec<_>>().join(", ")));
-        }
-        lines.push(match outcome {
-            Some(Outcome::Answered { answers, .. }) => match answers.entries().get(index).and_then(Option::as_ref) {
-                Some(answer) => format!("The user answered: {}", quoted_words(question, answer)),
-                None => "The user skipped the question.".to_owned(),
-            },
-            Some(Outcome::Dismissed { .. }) => "The user dismissed the question.".to_owned(),
-            Some(Outcome::TimedOut) => "Nobody answered in time.".to_owned(),
-            Some(Outcome::Withdrawn) | None => "The question was withdrawn.".to_owned(),
-            Some(Outcome::Undelivered { .. }) => "The question could not be shown to anybody.".to_owned(),
-            Some(Outcome::Blocked { .. }) => "It was asked too often, so nobody was asked.".to_owned(),
-        });
-    }
-    lines.push("Continue from where you left off.".to_owned());
-    lines.join("\n")
-}
-
-/// The labels and the text of one answer, each in quotation marks.
-fn quoted_words(question: &Question, answer: &Answer) -> String {
-    let labels = answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
-    labels.chain(answer.text()).map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
-}
-
 /// Heads a question that is sent a second time because the first may have been lost.
 pub const REPEAT: &str = "(repeat)";
 /// To somebody who had answered a part of what ended otherwise.
@@ -551,8 +482,24 @@ pub enum Unfit {
 /// What is possible instead.
 #[must_use]
 pub fn unfit(unfit: &Unfit, question: &Question) -> String {
+    format!("{} {} Reply cancel to dismiss the question.", why_unfit(unfit, question), how_to_reply(question))
+}
+
+/// The same after the timeout, when a number alone would be taken for something else.
+#[must_use]
+pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
+    format!("{} {}", why_unfit(unfit, question), how_to_reply_late(question, code))
+}
+
+/// How a question is answered by a message after its timeout.
+#[must_use]
+pub fn how_to_reply_late(question: &Question, code: &str) -> String {
+    format!("{} {}", how_to_reply(question), late_by_message(code))
+}
+
+fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     let count = question.choices.len();
-    let why = match unfit {
+    match unfit {
         Unfit::NoText => "I can only read text as an answer.".to_owned(),
         Unfit::NoSuchNumber if question.takes_text() => format!(
             "There are the numbers 1 to {count}. For a number of your own, write a word with it, like \"it is 12\"."
@@ -574,8 +521,7 @@ pub fn unfit(unfit: &Unfit, question: &Question) -> String {
         }
         Unfit::NotOptional => "This question cannot be skipped.".to_owned(),
         Unfit::AnsweredAlready => "That question has been answered already; nothing was changed.".to_owned(),
-    };
-    format!("{why} {} Reply cancel to dismiss the question.", how_to_reply(question))
+    }
 }
 
 /// To somebody who ended an ask of another chat.

@@ -32,6 +32,7 @@ mod mcp;
 mod mcp_troubles;
 mod mcp_world;
 mod sessions;
+mod sessions_chat;
 mod sessions_docker;
 mod sim_slack;
 mod sim_slack_app;

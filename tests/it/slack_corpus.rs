@@ -1,10 +1,14 @@
 //! Every form a card can take, as the daemon really sends it: written to a folder, where the checks of `tests/contract` have
 //! Slack's own libraries judge it.
 
-use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, choice, until, write};
+use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice, until, write};
 use askd::sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
+
+/// For what takes a timeout, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// An ask of each form.
 fn asks() -> Vec<Value> {
@@ -65,12 +69,53 @@ async fn every_form_is_written_down_for_slack_s_own_libraries() {
         world.slack.click(CHANNEL, &card.ts, clicked, ALICE).await.expect("sent");
     }
     until("every card to be closed", SOON, || world.live(CHANNEL).is_empty().then_some(())).await;
+    write_down(&world, "cards.json", 2 * asks.len());
+}
+
+/// The cards that can be answered after their timeout, and what they say then.
+#[tokio::test]
+async fn every_late_card_is_written_down_too() {
+    let start = format!(
+        "[groups.research]\nmax_open_per_group = 100\ntimeout = \"15s\"\nsession = {{ start = {{ command = [{:?}] }} }}",
+        "/bin/true"
+    );
+    let mut make = Make::new(Mode::Http);
+    make.groups = make.groups.replace("[groups.research]", &start);
+    let world = make.start().await;
+    let asks = asks();
+    for (n, ask) in asks.iter().enumerate() {
+        world.ask("research", &format!("r{n}"), ask.clone());
+    }
+    let late = || {
+        let cards = world.slack.messages(CHANNEL).into_iter();
+        Some(cards.filter(|card| card.text.contains("You can still answer") && !card.elements().is_empty()).collect())
+            .filter(|cards: &Vec<_>| cards.len() == asks.len())
+    };
+    let late = until("every card to be late", PATIENCE, late).await;
+    for card in &late {
+        assert!(!card.has_action("dismiss"));
+    }
+    let clicked: Vec<_> = late.iter().filter(|card| card.has_action("pick:0:0")).collect();
+    for card in &clicked {
+        world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    }
+    let said = || {
+        let cards = world.slack.messages(CHANNEL).into_iter();
+        let started = cards.filter(|card| card.visible_text().contains("The agent was started with the answer."));
+        (started.count() == clicked.len()).then_some(())
+    };
+    until("every start to be told of", PATIENCE, said).await;
+    write_down(&world, "late.json", 2 * asks.len());
+}
+
+/// Everything that was posted or changed, for the judges: more than so many messages.
+fn write_down(world: &World, name: &str, more_than: usize) {
     let calls = world.slack.calls();
     let sent = calls.iter().filter(|call| matches!(call.method.as_str(), "chat.postMessage" | "chat.update"));
     let payloads: Vec<Value> =
         sent.map(|call| json!({"text": call.args["text"], "blocks": call.args["blocks"]})).collect();
-    assert!(payloads.len() > 2 * asks.len());
+    assert!(payloads.len() > more_than);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("slack-payloads");
     std::fs::create_dir_all(&folder).expect("a folder");
-    write(&folder.join("cards.json"), serde_json::to_string_pretty(&payloads).expect("JSON").as_bytes());
+    write(&folder.join(name), serde_json::to_string_pretty(&payloads).expect("JSON").as_bytes());
 }

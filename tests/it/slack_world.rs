@@ -74,7 +74,8 @@ impl Make {
         self
     }
 
-    pub(crate) async fn start(self) -> World {
+    /// The stand-in and the settings, and no daemon yet.
+    pub(crate) async fn prepare(self) -> World {
         let folder = tempfile::tempdir().expect("a folder");
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
         let url = format!("http://127.0.0.1:{port}");
@@ -91,13 +92,18 @@ impl Make {
             self.groups
         );
         write(&folder.path().join("askd.toml"), config.as_bytes());
-        let mut world = World { slack, folder, url, child: None };
+        World { slack, folder, url, child: None }
+    }
+
+    pub(crate) async fn start(self) -> World {
+        let (waits, mode, webhooks) = (self.waits, self.mode, self.webhooks.clone());
+        let mut world = self.prepare().await;
         world.serve().await;
-        if !self.waits {
+        if !waits {
             return world;
         }
-        if self.mode == Mode::Http {
-            let events = format!("{webhooks}/slack/events");
+        if mode == Mode::Http {
+            let events = format!("{}/slack/events", webhooks.unwrap_or_else(|| world.url.clone()));
             world.slack.set_events_url(&events).await.expect("the challenge is echoed");
         } else {
             world.slack.wait_for(SOON, || (world.slack.sockets() > 0).then_some(())).await.expect("a socket");

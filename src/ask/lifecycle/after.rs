@@ -202,6 +202,7 @@ impl Ask {
             Wake::Started { .. } => Remark::Started,
             Wake::Kept if self.is_worth_a_start() => Remark::Kept,
             Wake::GivenUp { .. } => Remark::NotStarted,
+            Wake::Read => Remark::Plain,
             _ if self.after.overdue => Remark::Overdue,
             _ => Remark::Plain,
         }

@@ -521,6 +521,27 @@ fn a_card_that_turns_up_late_is_closed_too() {
 }
 
 #[test]
+fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
+    let rules = SessionRules { start: true, ..SessionRules::default() };
+    let mut ask = begin_in(&[Channel::Whatsapp], 1, 3, rules, TimeoutPolicy::ReturnCancel).ask;
+    ask.waiters[0].process = Some("p".to_owned());
+    let step = |ask: Ask, event: Event, now: Time| ask.step(event, now).unwrap().unwrap().ask;
+    let published = |ask: Ask, now: Time| {
+        let ready = step(ask, Event::ResponseReady(request_id(0)), now);
+        step(ready, Event::ResponsePublished(request_id(0)), now)
+    };
+    let later = START + Duration::from_secs(700);
+    let overdue = step(published(step(up(ask, 1, "q1"), told("alice", 0, "m1"), START), START), Event::Tick, later);
+    assert_eq!(overdue.remark(), Remark::Overdue);
+    let anew = step(overdue.clone(), Event::AskAgain(request_id(0)), later);
+    assert_eq!(anew.remark(), Remark::Plain, "it is written again");
+    let dead = step(overdue, Event::Died(request_id(0)), later);
+    let back = step(dead, Event::TakenBack { request_id: request_id(0), gone: false }, later);
+    let read = step(step(back, Event::Briefed, later), Event::Tried(Tried::Read), later);
+    assert_eq!((&read.after.wake, read.remark()), (&Wake::Read, Remark::Plain));
+}
+
+#[test]
 fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
     let ask =
         begin(&[Channel::Slack, Channel::Web], 2, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;

@@ -356,6 +356,7 @@ impl Ask {
             self.after.wake = Wake::Idle;
             effects.push(Effect::Unbrief);
         }
+        self.after.overdue = false;
         self.owe_response(request_id.clone(), effects);
         self.refresh(effects);
         true

@@ -181,7 +181,7 @@ impl Broker {
 
     /// Tries until the widget is closed, or never can be.
     fn close(&self, ask: &Arc<Ask>, route: usize) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        let (broker, mut ask) = (self.clone(), Arc::clone(ask));
         self.0.tasks.spawn(async move {
             let mut pause = RETRY.0;
             loop {
@@ -195,6 +195,10 @@ impl Broker {
                 }
                 if !broker.pause(&mut pause).await {
                     return;
+                }
+                // What it is to say may be something else by now.
+                if let Ok(Some(now)) = broker.show(ask.id).await {
+                    ask = Arc::new(now);
                 }
             }
             broker.tell(ask.id, Event::WidgetClosed { route, remark: ask.remark() });

@@ -23,6 +23,8 @@ pub(super) struct Index {
     deadlines: BTreeSet<(Time, AskId)>,
     groups: HashMap<Group, Counts>,
     shorts: HashMap<ShortId, AskId>,
+    /// Codes that are still answered with, after the timeout: nobody else may have them.
+    late: HashMap<ShortId, AskId>,
     /// By hash of group and request id; whoever finds one has to look whether it is the one.
     requests: HashMap<u64, AskId>,
     /// What was posted, by hash of chat and message id.
@@ -92,12 +94,23 @@ impl Index {
             Some(lying) => self.lying.insert(ask.id, lying),
             None => self.lying.remove(&ask.id),
         };
+        if ask.is_late_open() {
+            self.late.insert(ask.short_id.clone(), ask.id);
+        } else {
+            self.drop_late(ask);
+        }
         let Some(key) = ask.key else { return };
         let hash = self.hash.hash_one((&ask.group, key));
         if ask.is_untaken() || ask.is_late_open() {
             self.kept.insert(hash, ask.id);
         } else if self.kept.get(&hash) == Some(&ask.id) {
             self.kept.remove(&hash);
+        }
+    }
+
+    fn drop_late(&mut self, ask: &Ask) {
+        if self.late.get(&ask.short_id) == Some(&ask.id) {
+            self.late.remove(&ask.short_id);
         }
     }
 
@@ -167,6 +180,7 @@ impl Index {
         self.deadlines.remove(&(entry.deadline, ask.id));
         self.chats.remove(ask);
         self.lying.remove(&ask.id);
+        self.drop_late(ask);
         if let Some(key) = ask.key {
             let hash = self.hash.hash_one((&ask.group, key));
             if self.kept.get(&hash) == Some(&ask.id) {
@@ -238,9 +252,9 @@ impl Index {
         lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }
 
-    /// Whether an open ask has that code.
+    /// Whether an ask that can be answered has that code.
     pub(super) fn short_taken(&self, short: &ShortId) -> bool {
-        self.shorts.contains_key(short)
+        self.shorts.contains_key(short) || self.late.contains_key(short)
     }
 
     /// How many asks of a group are open, and how many came within the last hour.
@@ -269,7 +283,7 @@ impl Index {
 
     /// The asks that are meant by a text: a short code, else the beginning of an id.
     pub(super) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
-        if let Some(id) = short.and_then(|short| self.shorts.get(short)) {
+        if let Some(id) = short.and_then(|short| self.shorts.get(short).or_else(|| self.late.get(short))) {
             return vec![*id];
         }
         if let Ok(id) = text.parse::<AskId>() {

@@ -153,7 +153,7 @@ impl Desk {
         let taken = match understood(&ask, &text::typed(&said)) {
             Some(reply) => self.done(&ask, route, who, Deed::Reply(reply), event_id.as_deref()).await,
             // People may talk there about what to answer; only those who would be listened to are told how.
-            None if ask.outcome().is_none() && ask.rules.routes[route].responders.includes(&who.person.id) => {
+            None if may_be_answered(&ask) && ask.rules.routes[route].responders.includes(&who.person.id) => {
                 let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
                 self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), &wording::thread_hint(question));
                 Taken::Done
@@ -246,6 +246,11 @@ impl Desk {
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(key);
         }
     }
+}
+
+/// Whether an answer is still taken, after the timeout too.
+fn may_be_answered(ask: &Ask) -> bool {
+    ask.outcome().is_none() || ask.is_late_open()
 }
 
 /// The route of this chat on which the ask is shown.

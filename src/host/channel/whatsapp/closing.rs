@@ -8,7 +8,7 @@ use super::posting::LISTEN;
 use super::shapes::Status;
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock, text};
-use crate::ask::{Ask, AskId, Phase, SoFar, Time, Via, wording};
+use crate::ask::{Ask, AskId, Late, Phase, SoFar, Time, Via, wording};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Whatsapp {
         if !self.0.memory.is_open(&place.chat, self.now()) {
             return Closed::Done;
         }
-        self.say(ask, route, |ask, _, _| text::update(ask)).await
+        self.say(ask, route, |ask, told, _| text::update(ask, told)).await
     }
 
     /// Whoever else had begun to answer here.
@@ -63,6 +63,11 @@ impl Whatsapp {
                 Closed::Never(wording::NEVER_WROTE.to_owned())
             };
         }
+        // Something else is to be said by now: the wait may have been long.
+        if self.has_changed(ask).await {
+            return Closed::Later(None);
+        }
+        let now = self.now();
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
         for (part, text) in texts(ask, self.told(ask, to), now).iter().enumerate() {
             let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
@@ -103,9 +108,15 @@ impl Whatsapp {
         }
     }
 
-    /// Whether the person of that chat ended the ask here.
+    async fn has_changed(&self, ask: &Ask) -> bool {
+        let Some(broker) = self.broker() else { return false };
+        matches!(broker.show(ask.id).await, Ok(Some(now)) if now.remark() != ask.remark())
+    }
+
+    /// Whether the person of that chat ended the ask here, or answered it late.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(by) = ask.ended_by() else { return false };
+        let late = if let Late::Answered { by, .. } = &ask.after.late { Some(by) } else { None };
+        let Some(by) = late.or_else(|| ask.ended_by()) else { return false };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }
 

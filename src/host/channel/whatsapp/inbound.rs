@@ -211,8 +211,17 @@ impl Whatsapp {
                     self.back(sender, late, &unfit);
                     return Ok(());
                 }
+                Reading::Show(_) => {
+                    let how = text::closing(&late.ask, text::Told::Others, self.now());
+                    self.note(&sender.reply_to, Some(&late.ask), how.join("\n"));
+                    return Ok(());
+                }
                 Reading::Nothing => return Ok(()),
-                Reading::Which | Reading::Show(_) | Reading::Dismiss(_) => {}
+                Reading::Dismiss(_) => {
+                    self.too_late(sender, &late.ask, None);
+                    return Ok(());
+                }
+                Reading::Which => {}
             }
         }
         self.too_late(sender, &late.ask, Some(said));
@@ -297,7 +306,7 @@ impl Whatsapp {
                 Refusal::Settled { said, .. } => self.too_late(sender, &ask, said.as_deref()),
                 Refusal::NotResponder { .. } => {}
                 refusal => {
-                    let told = format!("{refusal} {}", wording::how_to_reply(asked.question()));
+                    let told = format!("{refusal} {}", asked.how_to_reply());
                     self.note(&sender.reply_to, Some(&ask), text::tame(&told));
                 }
             },
@@ -319,7 +328,12 @@ impl Whatsapp {
     }
 
     fn back(&self, sender: &Sender<'_>, asked: &Asked, unfit: &Unfit) {
-        self.note(&sender.reply_to, Some(&asked.ask), text::tame(&wording::unfit(unfit, asked.question())));
+        let told = if asked.ask.is_late_open() {
+            wording::unfit_late(unfit, asked.question(), asked.ask.short_id.as_str())
+        } else {
+            wording::unfit(unfit, asked.question())
+        };
+        self.note(&sender.reply_to, Some(&asked.ask), text::tame(&told));
     }
 
     fn show(&self, sender: &Sender<'_>, asked: &Asked) {
@@ -342,6 +356,14 @@ impl Asked {
 
     fn question(&self) -> &crate::ask::Question {
         &self.ask.content.questions[self.next()]
+    }
+
+    fn how_to_reply(&self) -> String {
+        if self.ask.is_late_open() {
+            wording::how_to_reply_late(self.question(), self.ask.short_id.as_str())
+        } else {
+            wording::how_to_reply(self.question())
+        }
     }
 
     /// Whether the question of a quoted message is behind this person.

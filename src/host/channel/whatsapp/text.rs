@@ -95,19 +95,22 @@ pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
         let late = wording::timed_out_late(&until::time_of_day(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    match told {
-        Told::Theirs if ask.ended_by().is_some() => pack("", &format!("{}\n{line}", wording::GOT_IT)),
-        Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
-        Told::Theirs | Told::Others => pack("", &line),
-    }
+    let got_it = told == Told::Theirs && ask.ended_by().is_some();
+    let mut lines = Vec::from_iter(got_it.then_some(wording::GOT_IT));
+    lines.push(&line);
+    lines.extend((told == Told::Unused).then_some(wording::NOT_USED));
+    // Said late, it says what became of it too. What a stopped session is told by is its closing line.
+    lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));
+    pack("", &lines.join("\n"))
 }
 
-/// What is new about a question that was closed before; nothing, if nothing has to be said.
-pub(super) fn update(ask: &Ask) -> Vec<String> {
+/// What is new about a question that was closed before; nothing, if nothing has to be said. Who answered it late
+/// has a receipt.
+pub(super) fn update(ask: &Ask, told: Told) -> Vec<String> {
     let Some(remark) = wording::remark(ask.remark()).filter(|_| !ask.is_late_open()) else { return Vec::new() };
-    match (ask.late_outcome(), ask.closing_line()) {
-        (Some(_), Some(line)) => pack("", &format!("{}\n{remark}", tame(&line))),
-        _ => pack("", remark),
+    match ask.closing_line().filter(|_| ask.late_outcome().is_some() && told != Told::Theirs) {
+        Some(line) => pack("", &format!("{}\n{remark}", tame(&line))),
+        None => pack("", remark),
     }
 }
 

@@ -1,11 +1,11 @@
 //! What people read, letter for letter.
 
-use super::text::{How, Told, blocked, closing, question, tame};
+use super::text::{How, Told, blocked, closing, question, tame, update};
 use crate::ask::{
     Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Lifted, Outcome, Person, Questions,
     Reply, Response, Stage,
 };
-use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Via, Waiter};
+use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -130,7 +130,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             keep: Duration::from_secs(60),
             remind_after: None,
             escalate_after: None,
-            session: SessionRules::default(),
+            session: SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() },
             routes: vec![Route {
                 channel: crate::ask::Channel::Whatsapp,
                 chat: "15550001111".to_owned(),
@@ -167,7 +167,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
     assert_eq!(closing(&withdrawn, Told::Theirs, Time::from_millis(0)), ["Cancelled"]);
     // A question that was asked too often, as long as it is blocked and after that.
-    let mut often = ask;
+    let mut often = ask.clone();
     often.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None };
     often.block = Some(Block { times: 6, told: 6, telling: false, lifted: None });
     assert_eq!(
@@ -183,4 +183,34 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let by = Some(Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) });
     often.block = Some(Block { times: 6, told: 6, telling: false, lifted: Some(Lifted { by, at: now }) });
     assert_eq!(closing(&often, Told::Theirs, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
+    after_the_timeout(ask, now);
+}
+
+/// What is said of it then: 2026-09-21T14:13:20Z, or that of the next day.
+fn after_the_timeout(ask: Ask, now: Time) {
+    let over = now + Duration::from_secs(60);
+    let step = |ask: Ask, event: Event| ask.step(event, over).unwrap().unwrap().ask;
+    let posted = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+    let shown = posted.step(Event::Proof { route: 0 }, now).unwrap().unwrap().ask;
+    let late = step(shown, Event::Tick);
+    let how = "Timed out at 14:14 UTC. You can still answer: the agent will be started with it. \
+               Quote the question, or begin your reply with k7.";
+    assert_eq!(closing(&late, Told::Others, over), [how]);
+    assert_eq!(update(&late, Told::Others), Vec::<String>::new(), "it was said when it was closed");
+    let again = step(late.clone(), Event::AskedAgain);
+    assert_eq!(
+        (closing(&again, Told::Others, over), update(&again, Told::Others)),
+        (vec!["Timed out\nAsked again.".to_owned()], vec!["Asked again.".to_owned()],)
+    );
+    let person = Person { via: Via::Api, id: "operator".to_owned(), name: None };
+    let reply = Reply::Whole(vec![(0, Given { picks: vec![0], text: None })]);
+    let answered = step(late, Event::Replied { source: Source::Token, person, reply });
+    let line = "Answered after the timeout: JWT tokens by operator";
+    assert_eq!(closing(&answered, Told::Others, over), [line]);
+    assert_eq!(update(&answered, Told::Others), Vec::<String>::new(), "until it is known what becomes of it");
+    let started = step(step(answered, Event::Briefed), Event::Tried(Tried::Started { accepted: true }));
+    let remark = "The agent was started with the answer.";
+    assert_eq!(closing(&started, Told::Others, over), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, Told::Others), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, Told::Theirs), [remark]);
 }

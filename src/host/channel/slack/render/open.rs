@@ -17,16 +17,25 @@ const NOTICE: usize = 300;
 /// The messages of a card; the last one is what people use.
 pub(in super::super) fn card(sight: &Sight<'_>) -> Vec<Message> {
     let notice = notice(sight);
+    let blocks = whole(sight);
+    let is_one = |blocks: &[Value]| blocks.len() <= MAX_BLOCKS && total(blocks) <= COMFORTABLE;
+    // After its timeout it is as many messages as it was before: what was posted cannot be taken apart.
+    let one = match sight.timed_out {
+        None => is_one(&blocks),
+        Some(_) => is_one(&whole(&Sight { timed_out: None, ..*sight })),
+    };
+    if one { vec![Message { text: notice, blocks }] } else { split(sight, &notice) }
+}
+
+/// All of it in one message.
+fn whole(sight: &Sight<'_>) -> Vec<Value> {
     let mut blocks = intro(sight);
     for (index, question) in sight.content.questions.iter().enumerate() {
         blocks.extend(told(sight.content, index, question));
         blocks.extend(asked(sight, index, question));
     }
     blocks.extend(last_row(sight));
-    if blocks.len() <= MAX_BLOCKS && total(&blocks) <= COMFORTABLE {
-        return vec![Message { text: notice, blocks }];
-    }
-    split(sight, &notice)
+    blocks
 }
 
 /// Whether the card of this content can be shown at all: its messages are within Slack's limits.
@@ -59,10 +68,7 @@ fn notice(sight: &Sight<'_>) -> String {
 
 /// Who asks, until when, and what about: the line is askd's own, the rest is the agent's.
 fn intro(sight: &Sight<'_>) -> Vec<Value> {
-    let mut blocks = Vec::new();
-    if sight.attempt > 1 && sight.timed_out.is_none() {
-        blocks.push(context(&wording::retry_heading(sight.attempt)));
-    }
+    let mut blocks: Vec<Value> = retry(sight).into_iter().collect();
     blocks.push(context(&who(sight)));
     if let Some(title) = &sight.content.title {
         blocks.extend(titled(title));
@@ -71,6 +77,12 @@ fn intro(sight: &Sight<'_>) -> Vec<Value> {
         blocks.extend(sections(&text::mrkdwn(background)));
     }
     blocks
+}
+
+/// Heads a card that was posted again, while it waits for an answer.
+fn retry(sight: &Sight<'_>) -> Option<Value> {
+    let again = sight.attempt > 1 && sight.timed_out.is_none();
+    again.then(|| context(&wording::retry_heading(sight.attempt)))
 }
 
 fn who(sight: &Sight<'_>) -> String {
@@ -252,10 +264,7 @@ fn split(sight: &Sight<'_>, notice: &str) -> Vec<Message> {
 
 /// The form of a card whose texts stand above it.
 fn form(sight: &Sight<'_>, head: Value) -> Vec<Value> {
-    let mut blocks = Vec::new();
-    if sight.attempt > 1 {
-        blocks.push(context(&wording::retry_heading(sight.attempt)));
-    }
+    let mut blocks: Vec<Value> = retry(sight).into_iter().collect();
     blocks.push(head);
     if let Some(title) = &sight.content.title {
         blocks.extend(titled(title));

@@ -37,6 +37,18 @@ fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
 
 /// An ask that is up in Slack.
 fn ask(content: Content) -> Ask {
+    ask_of(content, SessionRules::default())
+}
+
+/// The card of an ask that timed out and can still be answered.
+fn late(content: Content) -> Message {
+    let rules = SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() };
+    let ask = ask_of(content, rules).step(Event::Tick, NOW + Duration::from_secs(1800)).unwrap().unwrap().ask;
+    assert!(ask.is_late_open());
+    closed(&ask, 0).unwrap()
+}
+
+fn ask_of(content: Content, session: SessionRules) -> Ask {
     let route = Route { channel: Channel::Slack, chat: "C1".to_owned(), responders: Responders::Anyone };
     let rules = Rules {
         timeout: Duration::from_secs(1800),
@@ -45,7 +57,7 @@ fn ask(content: Content) -> Ask {
         keep: Duration::from_secs(86_400),
         remind_after: None,
         escalate_after: None,
-        session: SessionRules::default(),
+        session,
         routes: vec![route],
     };
     let waiter = Waiter {
@@ -113,6 +125,17 @@ fn texts(message: &Message) -> Vec<(String, String)> {
     let mut texts = vec![("top".to_owned(), message.text.clone())];
     walk(&json!(message.blocks), &mut texts);
     texts
+}
+
+/// What can be used in a message, with the block it stands in.
+fn elements(message: &Message) -> Vec<String> {
+    let of = |block: &Value| {
+        let one = block.get("element").into_iter();
+        let many = block["elements"].as_array().into_iter().flatten();
+        let id = |element: &Value| Some(format!("{} {}", block["block_id"], element["action_id"].as_str()?));
+        one.chain(many).filter_map(id).collect::<Vec<_>>()
+    };
+    message.blocks.iter().flat_map(of).collect()
 }
 
 #[test]
@@ -217,10 +240,30 @@ fn ten_questions_at_their_limits_fit_and_nothing_is_cut() {
                 let said: usize = content.questions.iter().map(|question| count(&text::mrkdwn(&question.text))).sum();
                 assert!(shown >= said, "{filler:?}: {shown} of {said}");
             }
+            let after = late(content.clone());
+            within_limits(std::slice::from_ref(&after));
+            assert!(!json!(after.blocks).to_string().contains("\"dismiss\""));
             let typed = (0..questions).map(|n| (n, Given { picks: vec![], text: Some("y".repeat(3000)) })).collect();
             within_limits(&[answered(content, typed, &"n".repeat(80))]);
         }
     }
+}
+
+#[test]
+fn a_late_card_is_as_many_messages_as_it_was() {
+    let long = |n: usize| "word ".repeat(n);
+    let mut both = [0, 0];
+    for n in 540..=598 {
+        let drafts = vec![draft(&long(590), "text", &[]), draft(&format!("{}the end", long(n)), "text", &[])];
+        let content = content(Some("Title"), Some(&long(590)), drafts);
+        let one = drawn(&content, 1).len() == 1;
+        let after = late(content);
+        within_limits(std::slice::from_ref(&after));
+        let said = json!(after.blocks).to_string();
+        assert_eq!(said.contains("the end"), one, "{n}: its texts stand in it, or above it");
+        both[usize::from(one)] += 1;
+    }
+    assert!(both[0] > 0 && both[1] > 0, "{both:?}");
 }
 
 #[test]
@@ -243,6 +286,10 @@ fn every_mixture_of_questions_fits() {
                     assert_eq!(cards.len(), 1);
                     let said = json!(cards[0].blocks).to_string();
                     assert!(said.contains("\"dismiss\""), "it can always be dismissed");
+                    let after = late(content.clone());
+                    within_limits(std::slice::from_ref(&after));
+                    let before = elements(&cards[0]).into_iter().filter(|id| !id.ends_with(" dismiss"));
+                    assert_eq!(elements(&after), before.collect::<Vec<_>>(), "used as before, but for Dismiss");
                     assert_eq!(
                         said.contains("\"skip\""),
                         !required && (content.questions.len() == 1 || said.contains("radio_buttons"))
@@ -357,6 +404,7 @@ fn nothing_in_an_agent_s_text_can_mention_link_or_pose() {
                 .map(|n| (n, Given { picks: vec![], text: Some((*injection).to_owned()) }))
                 .collect();
             let mut messages = drawn(&content, 1);
+            messages.push(late(content.clone()));
             messages.push(answered(content, given, injection));
             within_limits(&messages);
             for message in &messages {

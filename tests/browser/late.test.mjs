@@ -334,7 +334,13 @@ describe('an ask that timed out and can still be answered', () => {
     const over = [];
     for (const ask of asked) over.push(await timedOut(ask));
     over.sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
-    await open();
+    // The page's own order, and not that of the list: most of them it hears of one by one.
+    const oldestFirst = (fresh) => fresh.route('**/api/v1/asks', async (route) => {
+      const response = await route.fetch();
+      const { asks } = await response.json();
+      await route.fulfill({ response, json: { asks: asks.reverse() } });
+    });
+    await open({ before: oldestFirst });
     await visible(section());
     const shown = () => section().locator('article').evaluateAll((nodes) => nodes.map((node) => node.dataset.ask));
     assert.deepEqual(await shown(), over.slice(0, 5).map(({ id }) => id));

@@ -11,10 +11,11 @@ mod rejection;
 mod reply;
 mod time;
 pub mod wording;
+mod wording_of_blocks;
 
 pub use lifecycle::{
-    Accepted, After, Cause, Effect, Event, Fact, Fate, Found, Late, Outcome, Parts, Phase, Posted, Remark, Response,
-    SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
+    Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Lifted, Outcome, Parts, Phase, Posted,
+    Remark, Response, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -60,6 +61,8 @@ pub struct Ask {
     pub stage: Stage,
     /// What happens after the decision.
     pub after: After,
+    /// Where it was asked too often to be asked: what became of that.
+    pub block: Option<Block>,
     /// When the request was accepted.
     pub created_at: Time,
 }

@@ -4,9 +4,11 @@
 use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
 use std::time::Duration;
 
+pub use super::wording_of_blocks::*;
+
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
-pub fn error(outcome: &Outcome) -> Option<String> {
+pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
     match outcome {
         Outcome::Answered { .. } => None,
         Outcome::Dismissed { .. } => Some("ask_user cancelled: the user dismissed the question.".to_owned()),
@@ -17,6 +19,7 @@ pub fn error(outcome: &Outcome) -> Option<String> {
         ),
         Outcome::Undelivered { cause: Cause::RetriesUsedUp(_) } => Some(MAX_RETRIES.to_owned()),
         Outcome::Undelivered { cause: Cause::Never(reason) } => Some(format!("Could not be shown: {reason}")),
+        Outcome::Blocked { limit } => Some(too_often(*limit, questions)),
     }
 }
 
@@ -48,6 +51,7 @@ pub fn closing_line(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::Dismissed { .. } | Outcome::Withdrawn => "Cancelled".to_owned(),
         Outcome::TimedOut => "Timed out".to_owned(),
         Outcome::Undelivered { .. } => "Could not be shown".to_owned(),
+        Outcome::Blocked { .. } => "Asked too often".to_owned(),
     }
 }
 
@@ -74,6 +78,11 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => {
             "This question could not be shown in time, and the agent was told so.".to_owned()
+        }
+        Outcome::Blocked { .. } => {
+            "This question cannot be answered: it was asked too often, and the agent was told to wait. Once somebody \
+             allows it again, the agent may ask it anew."
+                .to_owned()
         }
     }
 }
@@ -108,6 +117,8 @@ pub fn refusal(refusal: &Refusal) -> String {
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
              An operator can add it to the responders of the route. The question stays open."
         ),
+        Refusal::MayNotAllow { id } => may_not_allow(id),
+        Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
         Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
         Refusal::NoSuchQuestion { name } => {
             format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")
@@ -357,6 +368,9 @@ impl Ask {
     /// The closing line of its cards, once it is settled.
     #[must_use]
     pub fn closing_line(&self) -> Option<String> {
+        if let Some(block) = &self.block {
+            return Some(block_line(block));
+        }
         if self.remark() == Remark::Stopped {
             return remark(Remark::Stopped).map(str::to_owned);
         }
@@ -425,6 +439,7 @@ pub fn briefing(ask: &Ask) -> String {
             Some(Outcome::TimedOut) => "Nobody answered in time.".to_owned(),
             Some(Outcome::Withdrawn) | None => "The question was withdrawn.".to_owned(),
             Some(Outcome::Undelivered { .. }) => "The question could not be shown to anybody.".to_owned(),
+            Some(Outcome::Blocked { .. }) => "It was asked too often, so nobody was asked.".to_owned(),
         });
     }
     lines.push("Continue from where you left off.".to_owned());
@@ -439,6 +454,8 @@ fn quoted_words(question: &Question, answer: &Answer) -> String {
 
 /// Heads a question that is sent a second time because the first may have been lost.
 pub const REPEAT: &str = "(repeat)";
+/// To somebody who had answered a part of what ended otherwise.
+pub const NOT_USED: &str = "Your answers so far were not used.";
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";
 

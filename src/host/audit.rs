@@ -141,6 +141,11 @@ impl Audit {
                 tracing::info!(ask = %ask.id, group = %ask.group, reason = "ask_user_timeout", "Session stopped");
                 (Line { what: "stopped", reason: Some("ask_user_timeout"), ..line }, now)
             }
+            Fact::AllowedAgain { by } => {
+                tracing::info!(ask = %ask.id, group = %ask.group, channel = by.via.name(), "Allowed again");
+                (Line { what: "allowed_again", channel: Some(by.via.name()), by: Some(&by.id), ..line }, now)
+            }
+            Fact::Unblocked => (Line { what: "unblocked", ..line }, now),
             Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),
         };
         self.write(line, at, now);
@@ -218,6 +223,7 @@ fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time)
         Outcome::Withdrawn => "withdrawn",
         Outcome::TimedOut => "expired",
         Outcome::Undelivered { .. } => "undeliverable",
+        Outcome::Blocked { .. } => "blocked",
     };
     let channel = by.map(|by| by.via).map(Via::name);
     let by = by.map(|by| by.id.as_str());

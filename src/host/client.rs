@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Longer than any answer takes to be stored on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Shorter than the patience of whoever asks for health.
+const HEALTH: Duration = Duration::from_secs(4);
 
 /// Why a call did not work, for people.
 #[derive(Debug, thiserror::Error)]
@@ -82,13 +84,7 @@ impl Client {
     /// Calls this address with this token.
     pub fn new(url: &str, token: SecretString) -> Result<Self, ClientError> {
         let url = url.trim_end_matches('/').to_owned();
-        let mut builder = reqwest::Client::builder().timeout(TIMEOUT).no_proxy();
-        if url.starts_with("http://") {
-            // Plain http needs none of this machine's certificates, and slim images have none.
-            builder = builder.tls_certs_only([]);
-        }
-        let http = builder.build();
-        let http = http.map_err(|error| ClientError::Away { url: url.clone(), why: error.to_string() })?;
+        let http = caller(&url, TIMEOUT)?;
         Ok(Self { url, token, http })
     }
 
@@ -117,6 +113,27 @@ impl Client {
         };
         Err(ClientError::Problem { status: status.as_u16(), detail })
     }
+}
+
+fn caller(url: &str, timeout: Duration) -> Result<reqwest::Client, ClientError> {
+    let mut builder = reqwest::Client::builder().timeout(timeout).no_proxy();
+    if url.starts_with("http://") {
+        // Plain http needs none of this machine's certificates, and slim images have none.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| ClientError::Away { url: url.to_owned(), why: error.to_string() })
+}
+
+/// Whether the daemon of these settings, or at this address, says that it is well. Needs no token.
+pub async fn healthy(files: &[PathBuf], url: Option<String>) -> Result<(), ClientError> {
+    let url = match url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None => format!("http://{}", crate::host::settings::reachable(Settings::load(files)?.http.listen)),
+    };
+    let away = |why: String| ClientError::Away { url: url.clone(), why };
+    let answer = caller(&url, HEALTH)?.get(format!("{url}/healthz")).send().await;
+    let status = answer.map_err(|error| away(root_cause(&error)))?.status();
+    if status.is_success() { Ok(()) } else { Err(away(format!("/healthz answers {status}"))) }
 }
 
 fn kept_token(file: PathBuf) -> Result<SecretString, ClientError> {

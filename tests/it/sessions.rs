@@ -50,7 +50,7 @@ pub(crate) fn with_session(session: &str, rules: &str) -> World {
 }
 
 pub(crate) fn start(program: &Program) -> String {
-    format!("start = {{ command = [{:?}, \"research agent\"] }}", program.path)
+    format!("start = {{ command = [\"{}\", \"research agent\"] }}", program.path.display())
 }
 
 fn question() -> Value {
@@ -332,8 +332,11 @@ fn without_a_start_a_late_answer_is_refused_and_given_back() {
 fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     let dir = tempfile::tempdir().unwrap();
     let program = Program::new(dir.path(), "stop", 0);
-    let world =
-        with_session(&format!("stop = {{ command = [{:?}] }}", program.path), "on_timeout = \"abort_task\"").started();
+    let world = with_session(
+        &format!("stop = {{ command = [\"{}\"] }}", program.path.display()),
+        "on_timeout = \"abort_task\"",
+    )
+    .started();
     let agent = world.group("g");
     agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
     let ask = world.one_open();

@@ -89,15 +89,12 @@ async fn nobody_is_reminded_of_what_is_not_displayed() {
 
 #[tokio::test]
 async fn what_was_settled_while_it_waited_for_its_turn_is_not_brought_to_mind() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"5s\"").await;
+    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"25s\"").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
-    // A friendly line for each sticker, on credit: the reminder has to wait until that is paid back.
-    for _ in 0..5 {
-        let sticker = world.sim.person_sends(ADA, &Sending::Sticker);
-        world.taken(&sticker).await;
-    }
+    // All this has to be paid back before the reminder can go: 42 seconds in all.
+    world.chatters(ADA, 6).await;
     until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
     assert_eq!(reminders(&world.sim), 0, "it waits for its turn");
     world.writes(ADA, "1").await;

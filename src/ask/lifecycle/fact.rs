@@ -1,7 +1,7 @@
 //! What is worth remembering of an ask: for the audit log, the log and the metrics. A step notes it;
 //! nothing is decided by it.
 
-use crate::ask::RequestId;
+use crate::ask::{Person, RequestId};
 
 /// Something worth remembering.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +61,13 @@ pub enum Fact {
         /// The route.
         route: usize,
     },
+    /// Its questions may be asked again: counting starts anew.
+    AllowedAgain {
+        /// Who said so.
+        by: Person,
+    },
+    /// A block has ended.
+    Unblocked,
     /// A widget says how it ended.
     Closed {
         /// The route.

@@ -5,21 +5,27 @@
 //! what is still owed. Who calls it: the broker, and nobody else.
 
 mod after;
+mod blocking;
+mod event;
 mod fact;
 mod nudging;
 mod parts;
 mod settling;
 mod showing;
+mod waking;
 
+#[cfg(test)]
+mod blocking_properties;
 #[cfg(test)]
 mod properties;
 
 pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
+pub use blocking::{Block, Lifted};
+pub use event::{Effect, Event, Fate, Found, Posted, Source};
 pub use fact::Fact;
 
 use super::{
-    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, Reply, RequestId, Rules, ShortId, Time,
-    TimeoutPolicy,
+    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time, TimeoutPolicy,
 };
 
 /// Where an ask is in its life.
@@ -68,6 +74,11 @@ pub enum Outcome {
     Undelivered {
         /// Why not.
         cause: Cause,
+    },
+    /// Its questions were asked too often, so nobody was asked. [`Ask::block`] says what became of that.
+    Blocked {
+        /// How often a question may be asked without an answer.
+        limit: u8,
     },
 }
 
@@ -160,6 +171,8 @@ pub struct Parts {
     pub lapsed: bool,
     /// Something of it was displayed.
     pub seen: bool,
+    /// Who is asked their next question once the one that is on its way is there.
+    pub waiting: Vec<String>,
 }
 
 /// How far a widget is.
@@ -250,262 +263,6 @@ pub struct Accepted {
     pub waiter: Waiter,
 }
 
-/// Where a reply came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The widget of this route.
-    Route(usize),
-    /// Somebody who holds the inbox token: the operator.
-    Token,
-}
-
-/// Something that happened.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// Time has passed.
-    Tick,
-    /// Another call waits for the same ask.
-    Join(Box<Waiter>),
-    /// A waiting call was withdrawn by the agent.
-    Withdraw(RequestId),
-    /// An operator withdrew the whole ask.
-    Cancel,
-    /// The queue of the route's channel has reached this widget.
-    Turn {
-        /// The route.
-        route: usize,
-    },
-    /// What came of sending it.
-    Posted {
-        /// The route.
-        route: usize,
-        /// The try it belongs to.
-        attempt: u8,
-        /// What the channel said.
-        posted: Posted,
-    },
-    /// What a look into the channel's history found.
-    Looked {
-        /// The route.
-        route: usize,
-        /// What it found.
-        found: Found,
-    },
-    /// Something shows that a person could see it.
-    Proof {
-        /// The route.
-        route: usize,
-    },
-    /// The channel tells later what became of a message it had taken.
-    Fate {
-        /// The route.
-        route: usize,
-        /// The try the message belongs to.
-        attempt: u8,
-        /// The question it asks.
-        part: usize,
-        /// The channel's id of it.
-        message: String,
-        /// What became of it.
-        fate: Fate,
-    },
-    /// The person has written: what was held can be posted.
-    Opened {
-        /// The route.
-        route: usize,
-    },
-    /// A message of ours turned up, whatever was known of it before: somebody used it.
-    Spotted {
-        /// The route.
-        route: usize,
-        /// The channel's id of the message.
-        message: String,
-    },
-    /// A person replied.
-    Replied {
-        /// On which widget, or with the token.
-        source: Source,
-        /// Who.
-        person: Person,
-        /// What.
-        reply: Reply,
-    },
-    /// A response is synced under our own name.
-    ResponseReady(RequestId),
-    /// A response is where its waiter looks for it.
-    ResponsePublished(RequestId),
-    /// A widget says how the ask ended.
-    WidgetClosed {
-        /// The route.
-        route: usize,
-        /// And this.
-        remark: Remark,
-    },
-    /// A probe has told which run of the session made a request.
-    Identified {
-        /// Which request.
-        request_id: RequestId,
-        /// The run.
-        run: String,
-    },
-    /// A response was taken by its waiter.
-    Collected {
-        /// Whose.
-        request_id: RequestId,
-        /// Since when it had lain there.
-        since: Time,
-    },
-    /// A response lies there, and the process that waits for it is gone.
-    Died(RequestId),
-    /// A response was put out of its waiter's reach.
-    TakenBack {
-        /// Whose.
-        request_id: RequestId,
-        /// It was not there any more: its waiter has it.
-        gone: bool,
-    },
-    /// The briefing is there.
-    Briefed,
-    /// The briefing was read by the agent.
-    BriefingRead {
-        /// Which one, from 1.
-        nth: u32,
-    },
-    /// The briefing was taken away.
-    Unbriefed {
-        /// It was not there any more: the agent has read it.
-        gone: bool,
-    },
-    /// What came of starting the agent.
-    Tried(Tried),
-    /// A call asks the same: what nobody took is to be taken back for it.
-    Reclaim,
-    /// That call is given what nobody took.
-    JoinKept(Box<Waiter>),
-    /// The same request came once more.
-    AskAgain(RequestId),
-    /// A new ask has the same key.
-    AskedAgain,
-    /// The session was stopped.
-    Stopped,
-}
-
-/// What came of a post.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Posted {
-    /// Up, and that is proof enough that people can see it; the channel's id of the message.
-    Shown(String),
-    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages.
-    Accepted(Vec<String>),
-    /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
-    Held(String),
-    /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
-    NotPosted {
-        /// What the channel asked for (`Retry-After`).
-        retry_after_millis: Option<u64>,
-    },
-    /// Nobody knows.
-    Unknown,
-    /// Certainly not posted, and no retry will mend it.
-    Never(String),
-}
-
-/// What became of a message that a channel had taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    /// It is the channel's; where a question needs several messages, all but the last say only this.
-    Known,
-    /// The channel has it, and with it the whole question.
-    Taken,
-    /// It is on the person's screen.
-    Displayed,
-    /// It never will be.
-    Failed {
-        /// Because the person has to write first.
-        window: bool,
-        /// In words.
-        why: String,
-    },
-}
-
-/// What a look into a channel's history found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// Our message; the channel's id of it.
-    Widget(String),
-    /// Nothing of ours.
-    Absent,
-    /// The channel cannot be asked.
-    CannotKnow,
-}
-
-/// Something that has to be done now that the ask is saved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Line up for the route's channel; comes back as [`Event::Turn`].
-    Queue {
-        /// The route.
-        route: usize,
-        /// Not sooner than this.
-        not_before: Time,
-    },
-    /// Post it now; comes back as [`Event::Posted`].
-    Send {
-        /// The route.
-        route: usize,
-        /// The try.
-        attempt: u8,
-    },
-    /// Look whether it was posted; comes back as [`Event::Looked`].
-    Look {
-        /// The route.
-        route: usize,
-    },
-    /// Wait until the person has written; comes back as [`Event::Opened`].
-    Await {
-        /// The route.
-        route: usize,
-        /// Not longer than this.
-        until: Time,
-    },
-    /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
-    Close {
-        /// The route.
-        route: usize,
-    },
-    /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
-    Remind {
-        /// The route.
-        route: usize,
-    },
-    /// Tell every waiter where the ask is (`.status`).
-    Status,
-    /// Write and sync a waiter's response; comes back as [`Event::ResponseReady`].
-    Respond(RequestId),
-    /// Publish it; comes back as [`Event::ResponsePublished`].
-    Publish(RequestId),
-    /// Find out which run of the session made a request; may come back as [`Event::Identified`].
-    Identify(RequestId),
-    /// Put a response out of its waiter's reach; comes back as [`Event::TakenBack`].
-    TakeBack(RequestId),
-    /// Write the briefing for the agent's next start; comes back as [`Event::Briefed`].
-    Brief,
-    /// Take the briefing away; comes back as [`Event::Unbriefed`].
-    Unbrief,
-    /// Remove what was put out of its waiters' reach: it is recorded what became of it.
-    Tidy,
-    /// Start the agent; comes back as [`Event::Tried`].
-    Start,
-    /// Stop the session; comes back as [`Event::Stopped`].
-    Stop,
-    /// For the audit log, the log and the metrics.
-    Note(Fact),
-    /// Nothing is owed any more: keep it as an outcome only.
-    Retire,
-    /// The outcome has been kept long enough.
-    Forget,
-}
-
 /// The ask after an event, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -519,7 +276,15 @@ impl Ask {
     /// A new ask, on its way to its first route.
     #[must_use]
     pub fn accept(new: Accepted, now: Time) -> Step {
-        let mut ask = Self {
+        let mut ask = Self::new(new, now);
+        let mut effects = vec![Effect::Note(Fact::Asked)];
+        ask.show_next(now, &mut effects);
+        effects.push(Effect::Status);
+        Step { ask, effects }
+    }
+
+    fn new(new: Accepted, now: Time) -> Self {
+        Self {
             id: new.id,
             short_id: new.short_id,
             group: new.group,
@@ -535,21 +300,21 @@ impl Ask {
             escalations: 0,
             stage: Stage::Posting,
             after: After::default(),
+            block: None,
             created_at: now,
-        };
-        let mut effects = vec![Effect::Note(Fact::Asked)];
-        ask.identify(0, &mut effects);
-        ask.show_next(now, &mut effects);
-        effects.push(Effect::Status);
-        Step { ask, effects }
+        }
     }
 
     /// What `event` makes of the ask: `None` if it changes nothing.
     pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
         let mut effects = Vec::new();
-        let changed = match event {
+        let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
             Event::Join(waiter) => self.join(*waiter, &mut effects),
+            Event::Repeated(waiter) => self.repeated(*waiter, &mut effects),
+            Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
+            Event::Lift { by } => self.lift(by, now, &mut effects),
+            Event::Recounted { times } => self.recounted(times, &mut effects),
             Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
             Event::Cancel => {
                 self.still_open()?;
@@ -571,6 +336,12 @@ impl Ask {
             Event::WidgetClosed { route, remark } => self.widget_closed(route, remark, &mut effects),
             event => self.step_after(event, now, &mut effects),
         };
+        changed |= self.next_in_line(now, &mut effects);
+        changed |= self.keep_count(&mut effects);
+        // Word that comes after the end is kept where the outcome is kept.
+        if changed && self.owes_nothing() && !effects.iter().any(|e| matches!(e, Effect::Retire | Effect::Forget)) {
+            effects.push(Effect::Retire);
+        }
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 
@@ -616,15 +387,19 @@ impl Ask {
     #[must_use]
     pub fn resume(&self) -> Vec<Effect> {
         let settled = matches!(self.stage, Stage::Settled { .. });
+        let over = self.is_over();
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
                 Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
                 Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
-                Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
+                Phase::Up { .. } if over => effects.push(Effect::Close { route }),
                 Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
+        }
+        if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
+            effects.push(Effect::Recount);
         }
         for waiter in &self.waiters {
             match waiter.response {

@@ -2,17 +2,17 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::ask::{Channel, Choice, Draft, Kind, Questions, Responders, Route, Via};
+use crate::ask::{Channel, Choice, Draft, Kind, Questions, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
-const START: Time = Time::from_millis(1_760_000_000_000);
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
 
-fn request_id(number: u8) -> RequestId {
+pub(super) fn request_id(number: u8) -> RequestId {
     format!("r{number}").parse().unwrap()
 }
 
-fn waiter(number: u8) -> Waiter {
+pub(super) fn waiter(number: u8) -> Waiter {
     Waiter {
         request_id: request_id(number),
         digest: Digest::from_bytes([number; 32]),
@@ -49,12 +49,26 @@ fn begin_in(
     session: SessionRules,
     on_timeout: TimeoutPolicy,
 ) -> Step {
+    Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
+}
+
+pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+    accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn accepted_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Accepted {
     let routes = channels.iter().map(|channel| Route {
         channel: *channel,
         chat: "C1".to_owned(),
         responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
     });
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(1),
         short_id: "k7".parse().unwrap(),
         group: "g".parse().unwrap(),
@@ -72,11 +86,10 @@ fn begin_in(
         key: None,
         session: None,
         waiter: Waiter { on_timeout, ..waiter(0) },
-    };
-    Ask::accept(new, START)
+    }
 }
 
-fn channel() -> impl Strategy<Value = Channel> {
+pub(super) fn channel() -> impl Strategy<Value = Channel> {
     prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
 }
 
@@ -94,7 +107,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn person() -> impl Strategy<Value = Person> {
+pub(super) fn person() -> impl Strategy<Value = Person> {
     let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
     (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
         via,
@@ -176,7 +189,7 @@ fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
 }
 
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
-fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let route = 0..3_usize;
     let event = prop_oneof![
         3 => Just(None),
@@ -199,6 +212,12 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         }),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
+        1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+        }),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
         1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
         6 => after_event().prop_map(Some),
     ];
@@ -272,6 +291,16 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             _ => {}
         }
     }
+    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
+        for (route, widget) in before.widgets.iter().enumerate() {
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. });
+            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let again = step.effects.contains(&Effect::Close { route });
+            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
+        }
+    }
+    let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
+    assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
         let mut messages = widget.messages.clone();
         messages.sort();
@@ -291,7 +320,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 }
 
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
-const TICKS_TO_THE_END: usize = 100;
+pub(super) const TICKS_TO_THE_END: usize = 100;
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
@@ -389,6 +418,7 @@ proptest! {
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
                 Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::Recount => panic!("there is no block"),
                 Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
                 Effect::Brief => Some(Event::Briefed),
                 Effect::Unbrief => Some(Event::Unbriefed { gone: false }),
@@ -583,6 +613,38 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
 }
 
 #[test]
+fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
+    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    assert!(ask.outcome().is_some());
+    let close = Effect::Close { route: 0 };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken };
+    let step = ask.step(fate, START).unwrap().unwrap();
+    assert!(step.effects.contains(&close));
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()]);
+    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
+}
+
+#[test]
+fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
+    let queue = Effect::Queue { route: 0, not_before: START };
+    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
+    assert!(!step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
+    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["q2".to_owned()]);
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
+    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+}
+
+#[test]
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
@@ -662,4 +724,13 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate };
+    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
+    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known };
+    let step = ask.step(more, later).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

@@ -105,7 +105,7 @@ impl Ask {
         if self.is_late_open() {
             return self.replied_late(source, person, reply, now, effects);
         }
-        self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
+        self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
         let outcome = match reply {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
@@ -143,18 +143,6 @@ impl Ask {
         Ok(true)
     }
 
-    /// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
-    fn with_words(&self, refusal: Refusal, reply: &Reply) -> Refusal {
-        let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
-        let given = match reply {
-            Reply::Whole(given) => given.clone(),
-            Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
-            Reply::Dismiss => Vec::new(),
-        };
-        let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
-        Refusal::Settled { outcome, at, questions, said }
-    }
-
     /// A reply after the timeout, while one is still taken: all of it at once. The outcome stays what it is.
     fn replied_late(
         &mut self,
@@ -178,7 +166,7 @@ impl Ask {
                 return Ok(true);
             }
             Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss => {
-                self.still_open().map_err(|refusal| self.with_words(refusal, &reply))?;
+                self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
                 return Ok(false);
             }
         };
@@ -187,7 +175,7 @@ impl Ask {
         Ok(true)
     }
 
-    fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
+    pub(super) fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
         let allowed = match source {
             Source::Token => person.via.is_operator(),
             Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
@@ -236,6 +224,11 @@ impl Ask {
         for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
             self.owe_response(request_id, effects);
         }
+        self.close_widgets(now, effects);
+    }
+
+    /// Makes every widget say how it ended.
+    pub(super) fn close_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             match widget.phase {
                 // The inbox shows the stored ask itself: it is closed by being settled.
@@ -272,10 +265,10 @@ impl Ask {
     }
 
     pub(super) fn widget_closed(&mut self, route: usize, remark: Remark, effects: &mut Vec<Effect>) -> bool {
-        let settled = self.outcome().is_some();
+        let over = self.is_over();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         match widget.phase {
-            Phase::Up { .. } if settled => effects.push(Effect::Note(Fact::Closed { route })),
+            Phase::Up { .. } if over => effects.push(Effect::Note(Fact::Closed { route })),
             Phase::Closed if widget.said.is_none() => {}
             _ => return false,
         }
@@ -295,7 +288,7 @@ impl Ask {
 
     /// Decided, every waiter told, every widget closed.
     pub(super) fn owes_nothing(&self) -> bool {
-        self.outcome().is_some()
+        self.is_over()
             && self.has_responded()
             && self.has_closed()
             && (0..self.widgets.len()).all(|route| !self.owes_remark(route))
@@ -308,4 +301,16 @@ pub(super) fn so_far_route(source: Source) -> usize {
         Source::Route(route) => route,
         Source::Token => usize::MAX,
     }
+}
+
+/// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
+fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
+    let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
+    let given = match reply {
+        Reply::Whole(given) => given.clone(),
+        Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
+        Reply::Dismiss => Vec::new(),
+    };
+    let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
+    Refusal::Settled { outcome, at, questions, said }
 }

@@ -178,7 +178,7 @@ impl Broker {
             moved = renamed(&taken)?;
         }
         // A crash may have come between the rename and its record.
-        let moved = moved || responses.look(&to)?.is_some();
+        let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());
         responses.sync()?;
         crash_point("wake.withdrawn");
         Ok(!moved)
@@ -189,8 +189,11 @@ impl Broker {
             return Ok(());
         };
         let Some(response) = outcome_of(ask, waiter) else { return Ok(()) };
-        let briefing =
-            BriefingFile { text: wording::briefing(ask), session_id: ask.session.clone(), result: response.result };
+        let briefing = BriefingFile {
+            text: wording::briefing(ask),
+            session_id: ask.session.clone(),
+            result: serde_json::to_value(&response.result)?,
+        };
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let temporary = format!(".tmp-{}", random::unique());
         briefings.replace(&temporary, &briefing_name(ask.id), &briefing.to_bytes(), self.0.folders.access())?;

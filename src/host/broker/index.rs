@@ -2,6 +2,7 @@
 //! every start; decides nothing.
 
 use super::Job;
+use super::attempts::Attempts;
 use super::chats::Chats;
 use super::collect::Lying;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
@@ -34,6 +35,7 @@ pub(super) struct Index {
     lying: HashMap<AskId, Lying>,
     hash: RandomState,
     chats: Chats,
+    attempts: Attempts,
 }
 
 #[derive(Debug)]
@@ -65,17 +67,20 @@ impl Index {
         let settled = ask.outcome().is_some();
         let counts = self.counts(&ask.group);
         counts.open += u32::from(!settled);
-        counts.asked.push_back(ask.created_at);
+        if ask.block.is_none() {
+            counts.asked.push_back(ask.created_at);
+        }
         let group = Arc::clone(&counts.name);
         let deadline = ask.deadline();
         self.deadlines.insert((deadline, ask.id));
         self.asks.insert(ask.id, Entry { group, deadline, settled });
         self.chats.note(ask);
-        if !settled {
+        self.attempts.note(ask);
+        if !settled || ask.is_blocked() {
             self.shorts.insert(ask.short_id.clone(), ask.id);
-            if let Some(key) = ask.key {
-                self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
-            }
+        }
+        if !settled && let Some(key) = ask.key {
+            self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
         }
         self.note_after(ask);
         self.add_names(ask);
@@ -117,18 +122,26 @@ impl Index {
         if settled_now {
             self.close(ask);
         }
+        if ask.block.is_some() && !ask.is_blocked() {
+            self.release_code(ask);
+        }
         self.chats.note(ask);
+        self.attempts.note(ask);
         self.note_after(ask);
         self.add_names(ask);
+    }
+
+    fn release_code(&mut self, ask: &Ask) {
+        if self.shorts.get(&ask.short_id) == Some(&ask.id) {
+            self.shorts.remove(&ask.short_id);
+        }
     }
 
     /// An ask is not open any more.
     fn close(&mut self, ask: &Ask) {
         let counts = self.counts(&ask.group);
         counts.open = counts.open.saturating_sub(1);
-        if self.shorts.get(&ask.short_id) == Some(&ask.id) {
-            self.shorts.remove(&ask.short_id);
-        }
+        self.release_code(ask);
         if let Some(key) = ask.key {
             let hash = self.hash.hash_one((&ask.group, key));
             if self.keys.get(&hash) == Some(&ask.id) {
@@ -140,7 +153,9 @@ impl Index {
     /// Takes back an ask that could not be stored: it was never asked, and does not count.
     pub(super) fn take_back(&mut self, ask: &Ask) {
         let asked = &mut self.counts(&ask.group).asked;
-        if let Some(at) = asked.iter().rposition(|at| *at == ask.created_at) {
+        if ask.block.is_none()
+            && let Some(at) = asked.iter().rposition(|at| *at == ask.created_at)
+        {
             asked.remove(at);
         }
         self.remove(ask);
@@ -158,6 +173,8 @@ impl Index {
                 self.kept.remove(&hash);
             }
         }
+        self.attempts.remove(ask);
+        self.release_code(ask);
         if !entry.settled {
             self.close(ask);
         }
@@ -173,6 +190,16 @@ impl Index {
     /// What is known of chats.
     pub(super) fn chats(&self) -> &Chats {
         &self.chats
+    }
+
+    /// What is known of attempts.
+    pub(super) fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+
+    /// The same, to be changed.
+    pub(super) fn attempts_mut(&mut self) -> &mut Attempts {
+        &mut self.attempts
     }
 
     /// Whose an ask is.
@@ -231,12 +258,13 @@ impl Index {
         open.map(|(id, entry)| (Arc::clone(&entry.group), *id)).collect()
     }
 
-    /// The newest settled asks, newest first: they are the last to be forgotten.
+    /// The newest settled asks, newest first: they are the last to be forgotten. And every block that stands.
     pub(super) fn settled(&self, most: usize) -> Vec<(Arc<Group>, AskId)> {
-        let newest = self.deadlines.iter().rev().filter_map(|(_, id)| {
-            self.asks.get(id).filter(|entry| entry.settled).map(|entry| (Arc::clone(&entry.group), *id))
-        });
-        newest.take(most).collect()
+        let blocked: BTreeSet<AskId> = self.attempts.blocked().collect();
+        let newest = self.deadlines.iter().rev().map(|(_, id)| *id);
+        let newest = newest.filter(|id| !blocked.contains(id) && self.asks.get(id).is_some_and(|entry| entry.settled));
+        let listed = blocked.iter().copied().chain(newest.take(most));
+        listed.filter_map(|id| Some((self.group(id)?, id))).collect()
     }
 
     /// The asks that are meant by a text: a short code, else the beginning of an id.

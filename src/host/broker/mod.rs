@@ -7,6 +7,7 @@
 //! start builds it anew.
 
 mod act;
+mod attempts;
 mod chats;
 mod collect;
 mod index;
@@ -134,6 +135,9 @@ impl Broker {
         for ask in pending.iter().chain(&settled) {
             index.insert(ask);
         }
+        for (group, allowed) in store.allowed()? {
+            index.attempts_mut().load(&group, allowed);
+        }
         tracing::info!(open = pending.len(), settled = settled.len(), "Stored asks loaded");
         let broker = Self(Arc::new(Inner {
             store,
@@ -157,8 +161,10 @@ impl Broker {
         }
         // What was finished may have been taken up again: by a call that asks the same, or a late answer.
         for ask in settled {
-            broker.act(&Arc::new(ask.clone()), ask.resume());
+            let effects = ask.resume();
+            broker.act(&Arc::new(ask), effects);
         }
+        broker.end_all_blocks();
         let timer = broker.clone();
         broker.0.tasks.spawn(async move { timer.keep_time().await });
         Ok(broker)
@@ -343,6 +349,7 @@ impl Broker {
     /// Lets other settings hold for asks that come from now on.
     pub fn reload(&self, settings: Arc<Settings>) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.end_all_blocks();
     }
 
     /// Who wants to know when an ask changes.
@@ -430,7 +437,10 @@ impl Inner {
             Err(error) => return Applied::NotStored(error.to_string()),
         };
         let now = self.clock.now();
-        let replying = if let Event::Replied { person, .. } = &event { Some(person.clone()) } else { None };
+        let replying = match &event {
+            Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
+            _ => None,
+        };
         match ask.clone().step(event, now) {
             Ok(Some(step)) => match self.save(&step, now) {
                 Ok(()) => Applied::Stepped(Box::new(step)),
@@ -448,6 +458,7 @@ impl Inner {
 
     fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
         let ask = &step.ask;
+        self.allow(step, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.store.forget(&ask.group, ask.id)?;
             self.tidy(ask, true);

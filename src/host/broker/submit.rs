@@ -2,7 +2,8 @@
 
 use super::{Broker, Failure, Job};
 use crate::ask::{
-    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, Step, Time, TimeoutPolicy, Waiter,
+    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
+    Waiter,
 };
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::Request;
@@ -52,6 +53,9 @@ impl Broker {
             && let Some(submitted) = self.give_kept(id, &request).await
         {
             return submitted;
+        }
+        if let Some(blocked) = self.blocks(group, &request).await {
+            return blocked;
         }
         match self.admit(group, &request) {
             Ok(rules) => self.create(group, request, rules).await,
@@ -209,13 +213,17 @@ impl Broker {
         Ok(Admitted { rules, waiter })
     }
 
+    /// What becomes of a request that asks too often.
+    async fn blocks(&self, group: &Group, request: &Request) -> Option<Submitted> {
+        let settings = self.settings();
+        let settings = settings.group(group)?;
+        let waiter = waiter(request, settings, self.0.clock.now()).ok()?;
+        self.block(group, request, settings, &waiter).await
+    }
+
     async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
-        let now = self.0.clock.now();
         let before = request.key.and_then(|key| self.index().kept_by_key(group, key));
-        let id = random::ask_id();
-        let step = {
-            let mut index = self.index();
-            let short_id = random::short_id(|short| index.short_taken(short));
+        let make = |id, short_id, now| {
             let accepted = Accepted {
                 id,
                 short_id,
@@ -226,7 +234,24 @@ impl Broker {
                 session: request.session,
                 waiter: admitted.waiter,
             };
-            let step = Ask::accept(accepted, now);
+            Ask::accept(accepted, now)
+        };
+        let submitted = self.store_new(group, make).await;
+        // A late answer would go to a question that is asked anew.
+        if let (Submitted::New(_), Some(late)) = (&submitted, before) {
+            self.tell(late, Event::AskedAgain);
+        }
+        submitted
+    }
+
+    /// Stores a new ask, and does what it asks for.
+    pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
+        let now = self.0.clock.now();
+        let id = random::ask_id();
+        let step = {
+            let mut index = self.index();
+            let short_id = random::short_id(|short| index.short_taken(short));
+            let step = make(id, short_id, now);
             // Known before it is stored, so that its code and its place are taken.
             index.insert(&step.ask);
             step
@@ -245,10 +270,6 @@ impl Broker {
                 self.0.moved.notify_one();
                 let _nobody = self.0.changes.send(id);
                 self.act(&Arc::new(ask), effects);
-                // A late answer would go to a question that is asked anew.
-                if let Some(late) = before {
-                    self.tell(late, Event::AskedAgain);
-                }
                 Submitted::New(id)
             }
             Ok((Err(error), Step { ask, .. })) => {

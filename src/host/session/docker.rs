@@ -408,7 +408,7 @@ mod tests {
             let error = super::away(&path, &io::ErrorKind::PermissionDenied.into()).to_string();
             assert!(error.contains("usermod -aG docker"), "{error}");
         } else {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
             assert!(away().await.contains("usermod -aG docker"));
         }
     }

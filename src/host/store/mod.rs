@@ -5,7 +5,12 @@
 //! different asks are written side by side. Every call blocks on the disk.
 
 mod after;
+mod blocks;
+mod groups;
+mod person;
 mod record;
+
+pub use groups::Allowed;
 
 use crate::ask::{Ask, AskId, Group};
 use crate::ipc::files::{Access, Dir, ReadError};
@@ -15,6 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
@@ -67,6 +73,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
 pub struct Store {
     path: PathBuf,
     root: Dir,
+    /// Whoever changes what is kept of a group.
+    groups: Mutex<()>,
     /// Held as long as the store is.
     _lock: File,
 }
@@ -102,10 +110,10 @@ impl Store {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.to_owned())),
             Err(error) => return Err(at("cannot lock")(error.into())),
         }
-        for name in [PENDING, SETTLED, REJECTED] {
+        for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
         }
-        Ok(Self { path: path.to_owned(), root, _lock: lock })
+        Ok(Self { path: path.to_owned(), root, groups: Mutex::default(), _lock: lock })
     }
 
     /// Where it is: for other rooms' own files beside the asks.

@@ -4,11 +4,12 @@
 //! people and tools that look into the folder; they are written and never read.
 
 use super::after::{self, AfterRecord, SessionRecord};
+use super::blocks::BlockRecord;
+pub(super) use super::person::PersonRecord;
 use crate::ask::{
-    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions, Remark,
-    Responders, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Phase, Questions, Remark, Responders,
+    Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
 };
-
 use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -70,6 +71,7 @@ struct Record {
     so_far: Vec<SoFarRecord>,
     #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
     after: AfterRecord,
+    block: Option<BlockRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,19 +110,13 @@ enum OutcomeRecord {
     TimedOut,
     RetriesUsedUp { retries: u8 },
     NeverShown { reason: String },
+    Blocked { limit: u8 },
 }
 
 #[derive(Serialize, Deserialize, Default, PartialEq)]
 pub(super) struct GivenRecord {
     pub(super) picks: Vec<usize>,
     pub(super) text: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, PartialEq)]
-pub(super) struct PersonRecord {
-    channel: String,
-    id: String,
-    name: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -189,6 +185,8 @@ struct PartsRecord {
     repeated: bool,
     lapsed: bool,
     seen: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -232,11 +230,6 @@ fn parsed<T: std::str::FromStr>(text: &str, field: &'static str) -> Result<T, Ba
 fn channel(name: &str) -> Result<Channel, BadRecord> {
     let all = [Channel::Slack, Channel::Whatsapp, Channel::Web];
     all.into_iter().find(|channel| channel.name() == name).ok_or(BadRecord::Field("channel"))
-}
-
-fn via(name: &str) -> Result<Via, BadRecord> {
-    let all = [Via::Slack, Via::Whatsapp, Via::Web, Via::Cli, Via::Api];
-    all.into_iter().find(|via| via.name() == name).ok_or(BadRecord::Field("channel of a person"))
 }
 
 /// The bytes of an ask's file.
@@ -289,6 +282,7 @@ impl Record {
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
             after: AfterRecord::of(&ask.after),
+            block: ask.block.as_ref().map(BlockRecord::of),
         }
     }
 
@@ -296,6 +290,7 @@ impl Record {
         let drafts = self.questions.into_iter().map(QuestionRecord::draft).collect();
         let questions = Questions::new(&self.request_id, drafts).map_err(|_| BadRecord::Field("questions"))?;
         let stage = self.stage.stage(&questions)?;
+        let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
         let after = self.after.after(&questions)?;
         let ask = Ask {
             id: parsed(&self.id, "id")?,
@@ -313,6 +308,7 @@ impl Record {
             escalations: self.escalations,
             stage,
             after,
+            block: BlockRecord::of_stage(self.block, blocked)?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
         if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
@@ -394,6 +390,7 @@ impl OutcomeRecord {
             Outcome::TimedOut => Self::TimedOut,
             Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Self::RetriesUsedUp { retries: *retries },
             Outcome::Undelivered { cause: Cause::Never(reason) } => Self::NeverShown { reason: reason.clone() },
+            Outcome::Blocked { limit } => Self::Blocked { limit: *limit },
         }
     }
 
@@ -407,6 +404,7 @@ impl OutcomeRecord {
             Self::TimedOut => Outcome::TimedOut,
             Self::RetriesUsedUp { retries } => Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) },
             Self::NeverShown { reason } => Outcome::Undelivered { cause: Cause::Never(reason) },
+            Self::Blocked { limit } => Outcome::Blocked { limit },
         })
     }
 }
@@ -414,16 +412,6 @@ impl OutcomeRecord {
 impl GivenRecord {
     pub(super) fn given(self) -> Given {
         Given { picks: self.picks, text: self.text }
-    }
-}
-
-impl PersonRecord {
-    pub(super) fn of(person: &Person) -> Self {
-        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
-    }
-
-    pub(super) fn person(self) -> Result<Person, BadRecord> {
-        Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
     }
 }
 
@@ -561,13 +549,13 @@ impl PartsRecord {
     }
 
     fn of(parts: &Parts) -> Self {
-        let Parts { index, first_attempt, to, of, repeated, lapsed, seen } = parts.clone();
-        Self { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
+        Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 
     fn parts(self) -> Parts {
-        let Self { index, first_attempt, to, of, repeated, lapsed, seen } = self;
-        Parts { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = self;
+        Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 }
 

@@ -1,18 +1,20 @@
-//! Briefing files: what a newly started agent reads. Section 7 of the specification.
+//! A briefing file: what an agent that is started again is to read. Section 7 of the specification. The
+//! daemon writes it, `askd briefing` reads it.
 
-use super::ResponseResult;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// A briefing file, `briefings/<ask id>.json`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// `briefings/<ask id>.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BriefingFile {
-    /// What came of the ask, in words for the agent.
+    /// What the agent reads: the question and its answer, in words.
     pub text: String,
-    /// Which run of the agent asked, as it said itself.
+    /// Which run of the agent had asked.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// What came of the ask, as the waiting call would have been told.
-    pub result: ResponseResult,
+    /// The `result` of a response file. Passed on as it is, so that nothing of a newer daemon's gets lost.
+    #[serde(default)]
+    pub result: Value,
 }
 
 impl BriefingFile {

@@ -129,6 +129,7 @@ fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
         Outcome::Withdrawn => ("cancelled", "system"),
         Outcome::TimedOut => ("timeout", "timeout"),
         Outcome::Undelivered { .. } => ("undeliverable", "system"),
+        Outcome::Blocked { .. } => ("blocked", "system"),
     }
 }
 
@@ -229,7 +230,7 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
             op_code: waiter.op_code.clone(),
             answered_at: at,
         },
-        error: wording::error(outcome),
+        error: wording::error(outcome, &ask.content.questions),
     }
 }
 

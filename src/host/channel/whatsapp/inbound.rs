@@ -17,10 +17,10 @@ use crate::host::broker::{Broker, Failure, Named};
 pub(super) struct NotStored;
 
 /// An ask that a person may answer on a route, and who they are there.
-struct Asked {
-    ask: Ask,
-    route: usize,
-    person: String,
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) route: usize,
+    pub(super) person: String,
     /// Somebody has seen its question.
     posted: bool,
     /// It was sent, and its message's id is not known yet.
@@ -28,11 +28,11 @@ struct Asked {
 }
 
 /// A message, and who sent it.
-struct Sender<'a> {
-    message: &'a Message,
-    ids: Vec<String>,
+pub(super) struct Sender<'a> {
+    pub(super) message: &'a Message,
+    pub(super) ids: Vec<String>,
     /// Where to write to.
-    reply_to: String,
+    pub(super) reply_to: String,
 }
 
 impl Whatsapp {
@@ -52,7 +52,7 @@ impl Whatsapp {
         if wrote { self.save().await } else { Ok(()) }
     }
 
-    async fn save(&self) -> Result<(), NotStored> {
+    pub(super) async fn save(&self) -> Result<(), NotStored> {
         self.0.memory.save(self.now()).await.map_err(|error| {
             tracing::error!(%error, "cannot write state/channels/whatsapp.json");
             NotStored
@@ -128,6 +128,9 @@ impl Whatsapp {
 
     async fn read(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<(), NotStored> {
         let message = sender.message;
+        if self.allowed(broker, sender, asked.iter().any(|asked| asked.posted)).await? {
+            return Ok(());
+        }
         let quoted = message.quotes.as_deref();
         let on =
             quoted.and_then(|quoted| asked.iter().position(|a| a.ask.widgets[a.route].question_of(quoted).is_some()));
@@ -349,7 +352,7 @@ impl Asked {
 }
 
 /// On which route a person was asked, and by which of their ids.
-fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
+pub(super) fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
     let shown = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
     let (route, person) = shown.filter(|(_, route)| route.channel == Channel::Whatsapp).find_map(|(at, route)| {
         let known = ids.iter().find(|id| match &route.responders {
@@ -360,11 +363,21 @@ fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
         let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
         known.map(|id| (at, id.clone()))
     })?;
-    let posted = match ask.widgets[route].phase {
+    let widget = &ask.widgets[route];
+    let theirs = ids.contains(widget.parts.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+    let posted = match widget.phase {
+        // Somebody else is asked at the moment: what counts is whether this one's question was.
+        _ if !theirs => {
+            let next = ask.next_question(route, &person);
+            let asked = widget.messages.iter().any(|message| widget.question_of(message) == next);
+            asked && !widget.parts.waiting.contains(&person)
+        }
         Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => true,
         // The question before this one is answered, and this one is not on its way yet.
         Phase::Queued { .. } | Phase::Held { .. } | Phase::Failed { .. } | Phase::Closed => false,
     };
-    let nameless = matches!(ask.widgets[route].phase, Phase::Sent { .. } | Phase::Unknown { .. });
+    // One that was sent again may be there twice, under a name that nothing has told.
+    let again = widget.attempt > widget.parts.first_attempt.max(1);
+    let nameless = theirs && (again || matches!(widget.phase, Phase::Sent { .. } | Phase::Unknown { .. }));
     Some(Asked { ask, route, person, posted, nameless })
 }

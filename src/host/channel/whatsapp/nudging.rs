@@ -18,7 +18,7 @@ impl Whatsapp {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
             return;
         }
-        let Some(began) = self.begin(&person).await else { return };
+        let Some(began) = self.begin(&person, None).await else { return };
         // The wait may have been long: it may be settled by now, or be somebody else's turn.
         let Some(broker) = self.broker() else { return };
         let ask = match broker.show(ask.id).await {

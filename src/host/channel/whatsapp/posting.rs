@@ -1,16 +1,16 @@
-//! Questions, invitations to write, closing lines and notes on their way to a person.
+//! Questions, invitations to write and notes on their way to a person.
 
 use super::client::{Content, Outgoing, Sent};
 use super::codes::Verdict;
+use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
 use super::{Whatsapp, lock, until};
-use crate::ask::{Ask, Channel, Found, Outcome, Phase, Posted, Time, Via, wording};
-use crate::host::channel::Closed;
+use crate::ask::{Ask, Channel, Found, Posted, Time, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
-const LISTEN: Duration = Duration::from_secs(60);
+pub(super) const LISTEN: Duration = Duration::from_secs(60);
 /// How often a note is tried.
 const NOTE_TRIES: u8 = 3;
 
@@ -61,6 +61,9 @@ impl Whatsapp {
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
         let ids = self.0.memory.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
+        if ask.is_blocked() {
+            return text::blocked(ask);
+        }
         let until = until::line(ask, self.now());
         let how = How {
             group: shared.then_some(ask.group.as_str()),
@@ -110,7 +113,7 @@ impl Whatsapp {
         self.window(to, until).await
     }
 
-    async fn window(&self, to: &str, until: Time) -> bool {
+    pub(super) async fn window(&self, to: &str, until: Time) -> bool {
         let mut inbound = self.0.memory.inbound();
         loop {
             inbound.borrow_and_update();
@@ -125,82 +128,19 @@ impl Whatsapp {
         }
     }
 
-    /// There is no history to look into: a status tells, within a minute or not at all. It reaches the ask
-    /// by itself.
-    pub async fn find(&self) -> Found {
+    /// There is no history to look into. What did not begin to leave before a restart is not there; of the
+    /// rest a status tells, which reaches the ask by itself: within a minute or not at all. (Half of that
+    /// was too short for a thousand asks at once: what was there was asked again.)
+    pub async fn find(&self, ask: &Ask, route: usize) -> Found {
+        if let Some(widget) = ask.widgets.get(route)
+            && !self.0.ledger.may_have_left(Try { ask: ask.id, route, attempt: widget.attempt })
+        {
+            return Found::Absent;
+        }
         tokio::select! {
             () = self.0.clock.sleep(LISTEN) => Found::CannotKnow,
             () = self.0.stop.cancelled() => std::future::pending().await,
         }
-    }
-
-    /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
-    /// waits until the person writes.
-    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Closed::Done;
-        };
-        let (to, now) = (place.chat.as_str(), self.now());
-        // Closed before: only what is new is said, and only to whoever can be reached.
-        let update = widget.phase == Phase::Closed;
-        if update && !self.0.memory.is_open(to, now) {
-            return Closed::Done;
-        }
-        if !self.window(to, now + ask.rules.keep).await {
-            return if self.0.stop.is_cancelled() {
-                Closed::Later(None)
-            } else {
-                Closed::Never(wording::NEVER_WROTE.to_owned())
-            };
-        }
-        let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Closing };
-        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
-        let texts = if update { text::update(ask) } else { text::closing(ask, self.ended_by(ask, to), now) };
-        for text in texts {
-            loop {
-                let message = Outgoing { to, content: Content::Text(&text), tag: tag.to_string(), quotes };
-                match self.send(&message, 1).await {
-                    Sent::Id(id) => {
-                        self.0.memory.about(&id, ask.id, self.now());
-                        break;
-                    }
-                    Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost => return Closed::Later(None),
-                    Sent::Refused(Verdict::Window) => {
-                        self.0.memory.lapsed(to, self.now());
-                        return Closed::Later(None);
-                    }
-                    Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
-                    // What it quotes may be gone.
-                    Sent::Refused(Verdict::Never(_)) if quotes.is_some() => quotes = None,
-                    Sent::Refused(Verdict::Never(why)) => return Closed::Never(why),
-                    Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
-                }
-            }
-        }
-        lock(&self.0.begun).retain(|(id, ..), _| *id != ask.id);
-        Closed::Done
-    }
-
-    /// Whether the person of that chat ended the ask here.
-    fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
-        by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
-    }
-
-    /// Whether a status told of a closing line whose call was lost.
-    async fn heard_of(&self, tag: &Tag) -> bool {
-        let key = (tag.ask, tag.route);
-        let end = self.ticks() + 60_000;
-        while self.ticks() < end {
-            if lock(&self.0.closed).remove(&key) {
-                return true;
-            }
-            if !self.until(self.ticks() + 250).await {
-                return false;
-            }
-        }
-        false
     }
 
     /// Sends something that nothing depends on, in the background.

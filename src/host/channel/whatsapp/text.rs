@@ -4,7 +4,7 @@
 //! agent's words may not do: format, link, or hide characters.
 
 use super::until;
-use crate::ask::{Ask, Content, Outcome, Question, Stage, Time, wording};
+use crate::ask::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
@@ -62,22 +62,44 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
-/// How an ask ended; `yours`: told to the person who ended it.
-pub(super) fn closing(ask: &Ask, yours: bool, now: Time) -> Vec<String> {
+/// A question that was asked too often.
+pub(super) fn blocked(ask: &Ask) -> Vec<String> {
+    let Some(block) = &ask.block else { return Vec::new() };
+    let several = ask.content.questions.len() > 1;
+    let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
+    head.extend(ask.content.questions.iter().map(|question| {
+        let bullet = if several { "• " } else { "" };
+        format!("{bullet}{}", tame(&question.text))
+    }));
+    pack(&head.join("\n"), &format!("\n{}", wording::how_to_allow(ask.short_id.as_str())))
+}
+
+/// Whom a closing line is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Who ended the ask.
+    Theirs,
+    /// Who had begun to answer it.
+    Unused,
+    /// Whoever else was asked.
+    Others,
+}
+
+/// How an ask ended.
+pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
     let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    if ask.is_late_open() {
+    // What was asked one by one cannot be answered late here: the inbox takes it.
+    if ask.is_late_open() && ask.content.questions.len() == 1 {
         let late = wording::timed_out_late(&until::time_of_day(at, now));
-        // What is answered one by one cannot be answered late: the inbox takes it.
-        let how = (ask.content.questions.len() == 1).then(|| wording::late_by_message(ask.short_id.as_str()));
-        return match how {
-            Some(how) => pack("", &format!("{late} {how}")),
-            None => pack("", &line),
-        };
+        return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    match told {
+        Told::Theirs if ask.ended_by().is_some() => pack("", &format!("{}\n{line}", wording::GOT_IT)),
+        Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
+        Told::Theirs | Told::Others => pack("", &line),
+    }
 }
 
 /// What is new about a question that was closed before; nothing, if nothing has to be said.

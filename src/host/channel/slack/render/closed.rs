@@ -11,9 +11,12 @@ use serde_json::Value;
 /// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
 const LINE: usize = 1_200;
 
-/// The card of a settled ask; `None` while it is open.
+/// The card of a settled ask; `None` while it is open or blocked.
 pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
+    if let Some(block) = &ask.block {
+        return block.lifted.as_ref().map(|lifted| super::blocked::lifted(ask, lifted));
+    }
     if ask.is_late_open() {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
         return super::card(&Sight::late(ask, route, attempt, *at)).pop();
@@ -59,13 +62,18 @@ fn asked(ask: &Ask) -> Vec<Value> {
 /// The closing line, with Slack's own name for a person of Slack.
 fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
     let Some(by) = by else { return text::mrkdwn(line) };
-    let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-    let who = if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) };
+    let who = who(by);
     let said = line.strip_suffix(by.called()).filter(|_| matches!(outcome, Outcome::Answered { .. }));
     match said {
         Some(said) => format!("{} {who}", text::mrkdwn(&shortened(said))),
         None => format!("{} by {who}", text::mrkdwn(line)),
     }
+}
+
+/// A person, by Slack's own name for them if they have one.
+pub(super) fn who(by: &Person) -> String {
+    let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) }
 }
 
 /// The beginning and the end of a long line.

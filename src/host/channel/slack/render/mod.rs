@@ -4,12 +4,14 @@
 //! last message is the card people use. Nothing is cut but notices and answers that were typed at length.
 //! Limits: `@slack/types`, `slack_sdk` and, for a message as a whole, what users have measured.
 
+mod blocked;
 mod blocks;
 mod closed;
 mod open;
 #[cfg(test)]
 mod tests;
 
+pub(super) use blocked::blocked;
 pub(super) use blocks::{OTHER, SKIP};
 pub(super) use closed::closed;
 pub(super) use open::{card, fits};

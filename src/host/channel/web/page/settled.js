@@ -21,7 +21,7 @@ export function settledItem(ask) {
       when,
     ),
     said('p', ask.title || first?.question || '', 'what'),
-    el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), word + byWhom(outcome)),
+    el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), ended(ask, word)),
     result(outcome, word),
     note,
     more ? details(ask) : null,
@@ -49,6 +49,13 @@ export function showNote(node, ask) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// A block has an end of its own, and a person who made it.
+function ended(ask, word) {
+  if (!ask.block?.allowed_again) return word + byWhom(outcomeOf(ask));
+  const { by } = ask.block.allowed_again;
+  return by ? `${word}. Allowed again${byWhom({ by })}` : `${word}. It may be asked again`;
+}
+
 // The answers one by one, and not the daemon's closing line, which holds them and askd's words in one text: a
 // right-to-left mark in an answer would reorder who gave it.
 function result(outcome, word) {
@@ -59,7 +66,7 @@ function result(outcome, word) {
   }
   // Beside the words above, only what they do not say: a reason, or what became of it later.
   const reason = outcome.status === 'undeliverable' ? outcome.error : outcome.line;
-  const adds = reason && reason.replace(/\.$/, '') !== word && outcome.status !== 'cancelled';
+  const adds = reason && reason.replace(/\.$/, '') !== word && outcome.status !== 'cancelled' && outcome.status !== 'blocked';
   return adds ? said('p', reason, 'what') : null;
 }
 

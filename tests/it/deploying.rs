@@ -1,0 +1,87 @@
+//! What is shipped for running askd elsewhere fits the program: the example settings, those of the image, its
+//! health check. `tests/docker/run` runs the images in a real Engine.
+
+use crate::harness::{World, askd};
+use askd::ask::Channel;
+use askd::host::session::docker::{Engine, EngineError};
+use askd::host::settings::Settings;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+#[test]
+fn the_example_settings_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(shipped("config/example.toml")).unwrap();
+    for line in text.lines().filter(|line| line.contains("_file = ")) {
+        let secret = line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap();
+        fs::write(dir.path().join(secret), "xoxb-a-secret\n").unwrap();
+    }
+    let file = dir.path().join("askd.toml");
+    fs::write(&file, text.replace("/run/secrets", dir.path().to_str().unwrap())).unwrap();
+    let settings = Settings::load(&[file]).unwrap();
+    assert_eq!(settings.access.gid, Some(1500));
+    assert!(settings.slack.is_some() && settings.whatsapp.is_some() && settings.web_token.is_some());
+    let routes = &settings.group(&"research".parse().unwrap()).unwrap().routes;
+    let channels: Vec<Channel> = routes.iter().map(|route| route.channel).collect();
+    assert_eq!(channels, [Channel::Slack, Channel::Whatsapp, Channel::Web]);
+    assert!(settings.group(&"another".parse().unwrap()).is_none(), "only named groups are served");
+}
+
+#[test]
+fn the_settings_of_the_image_let_it_listen_for_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    // What the Dockerfile sets in the environment, here as a file: tests share one environment.
+    let listen = dir.path().join("listen.toml");
+    fs::write(&listen, "[http]\nlisten = \"0.0.0.0:8484\"\n").unwrap();
+    assert!(Settings::load(std::slice::from_ref(&listen)).is_err(), "a name is needed");
+    let settings = Settings::load(&[shipped("deploy/image.toml"), listen]).unwrap();
+    assert!(settings.http.allowed_hosts.contains(&"127.0.0.1:8484".to_owned()));
+    let dockerfile = fs::read_to_string(shipped("Dockerfile")).unwrap();
+    for line in ["ASKD__HTTP__LISTEN=0.0.0.0:8484", "deploy/image.toml /etc/askd/askd.toml", r#"["/askd", "healthz"]"#]
+    {
+        assert!(dockerfile.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn the_health_check_of_the_image_tells_well_from_gone() {
+    let mut world = World::new();
+    let check =
+        |listen: &str| askd().arg("healthz").current_dir("/").env("ASKD__HTTP__LISTEN", listen).output().unwrap();
+    let listen = world.address().to_string();
+    let well = check(&listen);
+    assert!(well.status.success() && well.stdout.is_empty(), "{}", String::from_utf8_lossy(&well.stderr));
+    world.kill();
+    let gone = check(&listen);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("no askd at http://127.0.0.1:"));
+    assert_eq!(check("nowhere").status.code(), Some(2), "bad settings");
+}
+
+/// Against a real Engine: `tests/docker/run` names a container of it that runs.
+#[tokio::test]
+#[ignore = "needs a Docker Engine and ASKD_TEST_CONTAINER; tests/docker/run brings both"]
+async fn a_real_engine_starts_and_stops_a_container() {
+    let Ok(name) = std::env::var("ASKD_TEST_CONTAINER") else {
+        println!("SKIPPED a container of a real Docker Engine: ASKD_TEST_CONTAINER is not set (tests/docker/run)");
+        return;
+    };
+    let engine = Engine::new();
+    let first = engine.look(&name).await.unwrap();
+    assert!(first.running && first.started_at.is_some(), "{first:?}");
+    engine.start(&name).await.unwrap();
+    assert_eq!(engine.look(&name).await.unwrap(), first, "it ran already: the same run");
+    engine.stop(&name).await.unwrap();
+    engine.stop(&name).await.unwrap();
+    let stopped = engine.look(&name).await.unwrap();
+    assert!(!stopped.running && stopped.run == first.run, "{stopped:?}");
+    engine.start(&name).await.unwrap();
+    let second = engine.look(&name).await.unwrap();
+    assert!(second.running && second.run != first.run && second.started_at > first.started_at, "{second:?}");
+    let error = engine.start(&format!("{name}-is-not-there")).await.unwrap_err();
+    assert!(matches!(error, EngineError::NoContainer(_)), "{error}");
+}

@@ -120,7 +120,10 @@ fn row(ask: &Value, now: Time) -> String {
     let when = match (&ask["outcome"], time_from(text(ask, "answer_by"))) {
         (Value::Null, Some(answer_by)) => format!("{} left", short(answer_by.since(now))),
         (Value::Null, None) => "being shown".to_owned(),
-        (outcome, _) => printable(text(outcome, "line")),
+        (outcome, _) => {
+            let left = time_from(text(ask, "late_until")).map(|until| format!(", {} left", short(until.since(now))));
+            format!("{}{}", printable(text(outcome, "line")), left.unwrap_or_default())
+        }
     };
     let asked = age(ask, "created_at", now).map(short).unwrap_or_default();
     format!(
@@ -154,13 +157,13 @@ impl Show {
 
 fn whole(ask: &Value, now: Time) -> String {
     let mut lines = vec![format!("{} ({}), asked by {}", text(ask, "id"), text(ask, "short_id"), text(ask, "group"))];
-    lines.push(match &ask["outcome"] {
+    match &ask["outcome"] {
         Value::Null => {
             let left = time_from(text(ask, "answer_by")).map(|answer_by| short(answer_by.since(now)));
-            left.map_or("Being shown".to_owned(), |left| format!("Open, {left} left"))
+            lines.push(left.map_or("Being shown".to_owned(), |left| format!("Open, {left} left")));
         }
-        outcome => format!("{} (at {})", printable(text(outcome, "line")), text(outcome, "at")),
-    });
+        outcome => lines.extend(ending(ask, outcome, now)),
+    }
     for field in ["title", "context"] {
         if let Some(value) = ask[field].as_str() {
             lines.push(format!("{field}: {}", indented(value)));
@@ -182,6 +185,23 @@ fn whole(ask: &Value, now: Time) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// How it ended and when, and what became of that since.
+fn ending(ask: &Value, outcome: &Value, now: Time) -> Vec<String> {
+    let line = printable(text(outcome, "line"));
+    let mut lines = match ask["late_answer"]["at"].as_str() {
+        Some(at) => vec![format!("Timed out (at {})", text(outcome, "at")), format!("{line} (at {at})")],
+        None => vec![format!("{line} (at {})", text(outcome, "at"))],
+    };
+    // The closing line may say the same.
+    if let Some(note) = ask["note"].as_str().filter(|note| *note != line) {
+        lines.push(printable(note));
+    }
+    if let Some(until) = time_from(text(ask, "late_until")) {
+        lines.push(format!("Until {}, {} left", text(ask, "late_until"), short(until.since(now))));
+    }
+    lines
 }
 
 fn indented(value: &str) -> String {

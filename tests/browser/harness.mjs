@@ -46,10 +46,16 @@ export class Daemon {
   #process = null;
   #output = '';
   #count = 0;
+  #settings = null;
 
-  static async start() {
+  // `groups`: settings of groups, in TOML, made from the daemon's folder.
+  static async start({ groups } = {}) {
     const daemon = new Daemon();
     daemon.folder = await mkdtemp(join(tmpdir(), 'askd-browser-'));
+    if (groups) {
+      daemon.#settings = join(daemon.folder, 'askd.toml');
+      await writeFile(daemon.#settings, groups(daemon.folder));
+    }
     daemon.port = await freePort();
     daemon.url = `http://127.0.0.1:${daemon.port}`;
     await daemon.run();
@@ -58,7 +64,7 @@ export class Daemon {
 
   async run() {
     const env = { ...process.env, ASKD__DATA_DIR: this.folder, ASKD__HTTP__LISTEN: `127.0.0.1:${this.port}` };
-    this.#process = spawn(BINARY, ['serve'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#process = spawn(BINARY, ['serve', ...(this.#settings ? ['--config', this.#settings] : [])], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [this.#process.stdout, this.#process.stderr]) stream.on('data', (chunk) => { this.#output += chunk; });
     this.#process.on('error', (error) => { this.#output += error; });
     await until('readyz', async () => {

@@ -1,6 +1,7 @@
 //! The command line, as a user meets it: what it prints, where, and with which exit code.
 
 use crate::harness::{SOON, World, askd, within};
+use crate::sessions::{Program, start, with_session};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -95,6 +96,37 @@ fn every_form_can_be_asked_and_answered() {
     let whole = world.asked(&["ask", "Why?", "--json"], answer(&["-q", "Why?=a=b"]));
     let result: Value = serde_json::from_str(&out(&whole)).unwrap();
     assert_eq!((&result["status"], &result["answers"]["Why?"]), (&json!("answered"), &json!("a=b")));
+}
+
+#[test]
+fn an_answer_after_the_timeout_is_taken_and_what_became_of_it_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let question = json!({"question": "Which auth strategy?", "options": ["JWT tokens", "OAuth 2.0"]});
+    agent.ask("r1", &json!({"questions": [question], "timeoutMs": 10000}));
+    let id = world.one_open()["id"].as_str().unwrap().to_owned();
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let list = out(&world.run(&["list", "--settled"]));
+    assert!(list.contains("Timed out, 6days 23h left") || list.contains("Timed out, 7days left"), "{list}");
+    let show = out(&world.run(&["show", &id]));
+    assert!(show.contains("\nTimed out (at "), "{show}");
+    assert!(show.contains("\nYou can still answer: the agent will be started with it.\nUntil "), "{show}");
+    let unfit = world.run(&["answer", &id, "mine", "yours"]);
+    assert!(err(&unfit).contains("takes one answer only"), "what does not fit is told why: {}", err(&unfit));
+    let answered = world.run(&["answer", &id, "JWT tokens"]);
+    let line = "Answered after the timeout: JWT tokens by operator";
+    assert_eq!((out(&answered), answered.status.code()), (format!("{line}\n"), Some(0)), "{}", err(&answered));
+    let second = world.run(&["answer", &id, "OAuth 2.0"]);
+    assert_eq!((second.status.code(), err(&second).contains("JWT tokens")), (Some(1), true), "{}", err(&second));
+    let show = within(SOON, "the start to be said", || {
+        let show = out(&world.run(&["show", &id]));
+        show.contains("\nThe agent was started with the answer.\n").then_some(show)
+    });
+    assert!(show.contains("\nTimed out (at ") && show.contains(&format!("\n{line} (at ")), "{show}");
+    assert!(!show.contains("still answer"), "{show}");
+    assert!(out(&world.run(&["list", "--settled"])).contains(line));
 }
 
 #[test]

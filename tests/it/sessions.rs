@@ -49,7 +49,7 @@ pub(crate) fn with_session(session: &str, rules: &str) -> World {
         .config(&format!("[groups.g]\n{rules}\nroutes = [{{ channel = \"web\" }}]\nsession = {{ {session} }}\n"))
 }
 
-fn start(program: &Program) -> String {
+pub(crate) fn start(program: &Program) -> String {
     format!("start = {{ command = [\"{}\", \"research agent\"] }}", program.path.display())
 }
 

@@ -180,7 +180,8 @@ async fn answer(
     let ask = inbox.ask(&name).await?;
     let given = understand(&ask, body.answers.0).map_err(|refusal| does_not_fit(&refusal));
     // What does not fit an ask that is settled anyway is told the more important thing.
-    let given = if ask.outcome().is_some() { given.unwrap_or_default() } else { given? };
+    let over = ask.outcome().is_some() && !ask.is_late_open();
+    let given = if over { given.unwrap_or_default() } else { given? };
     let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Whole(given) };
     inbox.happen(&ask.id.to_string(), event).await
 }

@@ -1,11 +1,13 @@
-// One open ask on the page: askd's own line, the agent's words and the form, sending, and what is shown when it was
-// settled elsewhere. It deliberately never replaces its form while the ask is open: updates touch askd's own line only.
+// One ask that can be answered: askd's own line, the agent's words and the form, sending, and what is shown when it was
+// settled elsewhere. One that timed out keeps its form for as long as a late answer is taken. It deliberately never
+// replaces its form until then: updates touch askd's own lines only.
 
 import { answerAsk, dismissAsk } from '/api.js';
 import { el, said, uniqueId } from '/dom.js';
 import { buildForm } from '/form.js';
 import { wording } from '/notify.js';
-import { ago, answersOf, byWhom, channelName, ending, exact, left } from '/words.js';
+import { showNote } from '/settled.js';
+import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, outcomeOf, until } from '/words.js';
 
 const time = () => el('time', {});
 
@@ -42,8 +44,10 @@ export function openCard(firstAsk, { settled, unreached }) {
   const form = buildForm(ask, (answers, again) => send(() => answerAsk(ask.id, answers), again));
   const sending = el('p', { class: 'sending own', role: 'status' });
   const problem = el('div', { class: 'problem own', role: 'alert' });
-  const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss' });
+  const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss', dismisses: true });
   const { element: foot, setBusy: setFootBusy } = dismissal(dismissNow);
+  const late = lateLine();
+  const note = el('p', { class: 'own after' });
   const body = el(
     'div',
     { class: 'body' },
@@ -54,7 +58,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     problem,
     sending,
   );
-  const element = el('article', { class: 'card', id: `ask-${ask.id}`, tabindex: -1, 'aria-labelledby': heading.id }, strip, body, foot);
+  const element = el('article', { class: 'card', id: `ask-${ask.id}`, tabindex: -1, 'aria-labelledby': heading.id }, strip, body, isLate(ask) ? late.element : foot);
 
   const focused = () => element.contains(document.activeElement);
 
@@ -82,16 +86,18 @@ export function openCard(firstAsk, { settled, unreached }) {
 
   function failed(failure, again, focus) {
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
-    if (over) {
+    if (over && isLate(over)) stayLate(over);
+    else if (over) {
       notice(over, { lost: true, focus: focus !== null });
       return;
     }
     state = 'open';
+    settledMeanwhile = null;
     busy(false);
-    const mayRepeat = failure.status === 0 || failure.status >= 500;
+    const mayRepeat = (failure.status === 0 || failure.status >= 500) && !(isLate(ask) && again.dismisses);
     problem.replaceChildren(...complaint(failure, mayRepeat ? again : null));
     // A disabled control loses the focus; a person on the keyboard would have to start from the top.
-    if (focus?.isConnected) focus.focus({ preventScroll: true });
+    if (focus) (focus.isConnected ? focus : element).focus({ preventScroll: true });
     if (failure.status === 0 || failure.status === 401) unreached(failure);
   }
 
@@ -102,18 +108,33 @@ export function openCard(firstAsk, { settled, unreached }) {
     ask = over;
     update();
     const close = () => settled(ask, { here: false, focused: true });
-    const words = el('p', { class: 'lead' }, ...sentence(over.outcome, lost ? 'Already ' : ''));
+    const words = el('p', { class: 'lead' }, ...sentence(outcomeOf(over), lost ? 'Already ' : ''));
+    showNote(note, over);
+    // One that comes later must not move the buttons.
+    const atOnce = note.textContent !== '';
     body.replaceChildren(el(
       'div',
       { class: 'notice', role: 'status', tabindex: -1 },
       words,
+      atOnce ? note : null,
       lost ? el('p', {}, 'Yours was not used.') : null,
       ...(entered ? leftover(entered) : []),
       el('div', { class: 'actions' }, entered ? copyButton(entered) : null, el('button', { type: 'button', class: 'secondary', onclick: close }, 'Close')),
+      atOnce ? null : note,
     ));
     foot.remove();
+    late.element.remove();
     element.classList.add('over');
     if (focus) body.firstChild.focus({ preventScroll: true });
+  }
+
+  // It timed out, but can still be answered. What says so takes the place of Dismiss below the form, because nothing
+  // that somebody is typing in may move.
+  function stayLate(over) {
+    const lost = foot.contains(document.activeElement);
+    if (foot.isConnected) foot.replaceWith(late.element);
+    update(over);
+    if (lost) element.focus({ preventScroll: true });
   }
 
   function update(newer = ask) {
@@ -121,6 +142,8 @@ export function openCard(firstAsk, { settled, unreached }) {
     const open = ask.state === 'open';
     asks.textContent = open ? 'asks' : 'asked';
     channel.textContent = `channel ${channelName(ask.channel)}`;
+    if (isLate(ask)) element.setAttribute('aria-describedby', late.lineId);
+    else element.removeAttribute('aria-describedby');
     retry.hidden = !(open && ask.attempt > 1);
     if (!retry.hidden) retry.textContent = wording(ask).body;
     tick();
@@ -129,8 +152,15 @@ export function openCard(firstAsk, { settled, unreached }) {
   function tick() {
     setTime(age, ask.created_at, ago(ask.created_at));
     const open = ask.state === 'open';
-    deadline.hidden = !open;
-    if (!open) return;
+    if (isLate(ask)) late.tick(ask);
+    deadline.hidden = !open && !isLate(ask);
+    if (deadline.hidden) return;
+    if (!open) {
+      const { text, soon } = left(ask.late_until);
+      element.classList.toggle('soon', soon);
+      setTime(rest, ask.late_until, soon ? `Ends soon: ${text}` : until(ask.late_until));
+      return;
+    }
     if (!ask.answer_by) {
       rest.textContent = 'time starts once it is shown';
       return;
@@ -142,14 +172,20 @@ export function openCard(firstAsk, { settled, unreached }) {
 
   // It ended without this page. Returns whether the card keeps its place to say so.
   function settledElsewhere(over) {
-    if (state === 'closed') return true;
+    if (state === 'closed') {
+      ask = over;
+      showNote(note, over);
+      return true;
+    }
     if (state === 'sending') {
       // Our own call may be the one that settled it: its reply decides what to say.
       settledMeanwhile = over;
       return true;
     }
-    if (!form.entered() && !focused()) return false;
-    notice(over);
+    const wasLate = isLate(ask);
+    if (!form.entered() && !focused() && !(wasLate && isLate(over))) return false;
+    if (isLate(over)) stayLate(over);
+    else notice(over);
     return true;
   }
 
@@ -175,6 +211,19 @@ function complaint(failure, again) {
   if (!again) return [line];
   const words = again.words === null ? [] : [': ', said('span', again.words)];
   return [line, el('button', { type: 'button', class: 'secondary', onclick: again.run }, 'Try again', ...words)];
+}
+
+// `Timed out at 14:32. You can still answer: ...`, where the card of an open ask has its Dismiss.
+function lateLine() {
+  const when = el('time', {});
+  const words = 'You can still answer: the agent will be started with it.';
+  const lineId = uniqueId('late');
+  const line = el('p', { id: lineId }, el('strong', {}, 'Timed out ', when, '.'), ` ${words}`);
+  return {
+    lineId,
+    element: el('footer', { class: 'foot own late-foot' }, line),
+    tick: (ask) => setTime(when, ask.outcome.at, at(ask.outcome.at)),
+  };
 }
 
 // `Answered by alice on Slack: React`, with the agent's and the person's words kept apart from askd's.

@@ -8,9 +8,10 @@ import { byId } from '/dom.js';
 import { connection } from '/live.js';
 import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from '/notify.js';
 import { settledItem } from '/settled.js';
-import { clockTime, endedHow, setClock } from '/words.js';
+import { clockTime, endedHow, isLate, noteOf, outcomeOf, setClock } from '/words.js';
 
 const SETTLED_AT_ONCE = 30;
+const LATE_AT_ONCE = 5;
 const BACK_NOTICE_MS = 4000;
 
 // A first connection that takes longer than this is worth a line; a shorter one would only flicker.
@@ -29,6 +30,7 @@ const items = new Map();
 const blocks = new Map();
 let loaded = false;
 let settledLimit = SETTLED_AT_ONCE;
+let lateLimit = LATE_AT_ONCE;
 let listing = null;
 let lastShift = -Infinity;
 let lastInput = -Infinity;
@@ -61,9 +63,16 @@ function report() {
 }
 document.addEventListener('visibilitychange', report);
 
-// ---- The two lists
+// ---- The lists
 
 const isOpen = (ask) => ask.state === 'open';
+
+// How far an ask is in its life, which goes one way only: open, timed out but still answerable, over, answered after that.
+function progress(ask) {
+  if (isOpen(ask)) return 0;
+  if (isLate(ask)) return 1;
+  return ask.late ? 3 : 2;
+}
 
 function removeCard(id) {
   const card = cards.get(id);
@@ -79,20 +88,32 @@ function addCard(ask) {
   const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
   card.element.dataset.ask = ask.id;
   // Existing cards are never moved in the document: that would drop the focus and the place in a text.
-  const later = [...cards.values()].filter((other) => other.createdAt > card.createdAt).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  const waiting = [...cards.values()].filter((other) => other.element.parentNode === byId('waiting'));
+  const later = waiting.filter((other) => other.createdAt > card.createdAt).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
   cards.set(ask.id, card);
   byId('waiting').insertBefore(card.element, later[0]?.element ?? null);
-  if (later.length > 0) lastShift = performance.now();
+  if (later.length > 0 || !byId('late-section').hidden) lastShift = performance.now();
   viewer.observe(card.element);
+}
+
+// One that timed out goes to the others of its kind, newest first; one that is in use stays where it is.
+function addLateCard(ask) {
+  const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
+  card.element.dataset.ask = ask.id;
+  const older = [...byId('late').children].find(({ dataset }) => asks.get(dataset.ask)?.outcome.at < ask.outcome.at);
+  cards.set(ask.id, card);
+  byId('late').insertBefore(card.element, older ?? null);
+  if (older) lastShift = performance.now();
 }
 
 function whenSettled(ask, { here, focused }) {
   const next = cards.get(ask.id)?.element.nextElementSibling ?? cards.get(ask.id)?.element.previousElementSibling;
   removeCard(ask.id);
-  asks.set(ask.id, ask);
+  // What the stream has said meanwhile is newer than the reply to our own call.
+  if (progress(ask) > progress(asks.get(ask.id) ?? ask) || !asks.has(ask.id)) asks.set(ask.id, ask);
   show();
   const waiting = openCount();
-  if (here) announce(`${endedHow(ask.outcome)} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
+  if (here) announce(`${endedHow(outcomeOf(ask))} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
   if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
 }
 
@@ -104,8 +125,8 @@ function whenUnreached({ status, message }) {
 // Takes one ask as the daemon states it. Returns whether it is news to be told.
 function take(ask) {
   const before = asks.get(ask.id);
-  // Settled is for ever: a list that was on its way meanwhile can only be older. So is the end of a block.
-  if (before && !isOpen(before) && isOpen(ask)) return false;
+  // Nothing goes back: a list that was on its way meanwhile can only be older. Neither does the end of a block.
+  if (before && progress(ask) < progress(before)) return false;
   if (before?.block && (before.block.times > ask.block.times || (!isBlocked(before) && isBlocked(ask)))) return false;
   asks.set(ask.id, ask);
   const card = cards.get(ask.id);
@@ -115,11 +136,19 @@ function take(ask) {
     return loaded && (!before || ask.attempt > before.attempt);
   }
   untell(ask.id);
-  if (!card) return false;
-  if (card.settledElsewhere(ask)) lastShift = performance.now();
-  else {
+  const note = noteOf(ask);
+  const newNote = note !== null && note !== noteOf(before ?? ask);
+  if (!card) {
+    if (newNote) announce(`${ask.group}, ${ask.short_id}: ${note}`);
+    return false;
+  }
+  const timedOut = isLate(ask) && !isLate(before);
+  if (card.settledElsewhere(ask)) {
+    lastShift = performance.now();
+    if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
+  } else {
     removeCard(ask.id);
-    announce(endedHow(ask.outcome));
+    announce(`${endedHow(outcomeOf(ask))} ${note ?? ''}`.trim());
   }
   return false;
 }
@@ -130,7 +159,10 @@ function takeList(list, newer) {
   for (const [id, ask] of asks) {
     if (present.has(id) || newer.has(id)) continue;
     if (isOpen(ask)) take({ ...ask, state: 'settled', outcome: unknownOutcome() });
-    else if (!cards.has(id)) asks.delete(id);
+    else if (isLate(ask) && cards.has(id) && !cards.get(id).isInUse()) {
+      removeCard(id);
+      asks.delete(id);
+    } else if (!cards.has(id)) asks.delete(id);
   }
   return news;
 }
@@ -156,6 +188,7 @@ function showBlocked() {
       const block = blockedItem(ask, { allowed: whenAllowed, unreached: whenUnreached });
       blocks.set(ask.id, block);
       byId('blocked').append(block.element);
+      if (!byId('late-section').hidden) lastShift = performance.now();
       if (loaded) announce(`${ask.group} asked a question too often. It is blocked until you allow it again.`);
     }
   }
@@ -174,7 +207,7 @@ function whenAllowed(ask, { focused }) {
 const openCount = () => [...asks.values()].filter(isOpen).length;
 
 function showSettled() {
-  const over = [...asks.values()].filter((ask) => !isOpen(ask) && !isBlocked(ask) && !cards.has(ask.id)).sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
+  const over = [...asks.values()].filter((ask) => !isOpen(ask) && !isLate(ask) && !isBlocked(ask) && !cards.has(ask.id)).sort((a, b) => (outcomeOf(a).at < outcomeOf(b).at ? 1 : -1));
   const wanted = over.slice(0, settledLimit);
   const keep = new Set(wanted.map(({ id }) => id));
   for (const [id, item] of items) {
@@ -185,12 +218,13 @@ function showSettled() {
   let place = byId('settled').firstElementChild;
   for (const ask of wanted) {
     let item = items.get(ask.id);
-    if (item && item.from !== ask && JSON.stringify(item.from) !== JSON.stringify(ask)) {
+    if (item && item.from !== ask && !item.update(ask)) {
       if (place === item.element) place = place.nextElementSibling;
       item.element.remove();
       item = null;
     }
-    if (!item) {
+    if (item) item.from = ask;
+    else {
       item = { ...settledItem(ask), from: ask };
       items.set(ask.id, item);
     }
@@ -201,12 +235,24 @@ function showSettled() {
   byId('more').hidden = over.length <= settledLimit;
 }
 
+function showLate() {
+  const late = [...asks.values()].filter(isLate).sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
+  for (const ask of late.slice(0, lateLimit)) {
+    if (!cards.has(ask.id)) addLateCard(ask);
+  }
+  const listed = late.filter(({ id }) => cards.get(id)?.element.parentNode !== byId('waiting'));
+  byId('late-count').textContent = listed.length > 0 ? `${listed.length}` : '';
+  byId('late-section').hidden = listed.length === 0 && byId('late').childElementCount === 0;
+  byId('more-late').hidden = late.every(({ id }) => cards.has(id));
+}
+
 function show() {
   const waiting = openCount();
   setTitle(waiting);
   byId('waiting-count').textContent = waiting > 0 ? `${waiting}` : '';
-  byId('empty').hidden = !loaded || cards.size > 0;
+  byId('empty').hidden = !loaded || byId('waiting').childElementCount > 0;
   showBlocked();
+  showLate();
   showSettled();
 }
 
@@ -339,6 +385,13 @@ byId('more').addEventListener('click', () => {
   last?.nextElementSibling?.focus({ preventScroll: true });
 });
 
+byId('more-late').addEventListener('click', () => {
+  const before = new Set(byId('late').children);
+  lateLimit = before.size + LATE_AT_ONCE;
+  showLate();
+  [...byId('late').children].find((element) => !before.has(element))?.focus({ preventScroll: true });
+});
+
 const guard = (event) => {
   // `detail` is 0 for the keyboard, which moves its focus along and cannot hit the wrong thing.
   if (event.detail === 0 || performance.now() - lastShift > SHIFT_GUARD_MS) return;
@@ -350,6 +403,7 @@ for (const list of ['waiting', 'blocked']) byId(list).addEventListener('click', 
 for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {
   window.addEventListener(kind, () => { lastInput = performance.now(); }, { passive: true, capture: true });
 }
+byId('late').addEventListener('click', guard, { capture: true });
 
 const settings = byId('settings');
 document.addEventListener('click', ({ target }) => {

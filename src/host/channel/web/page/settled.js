@@ -1,14 +1,15 @@
-// One ask that is over, as an entry to look up: who asked what, how it ended, by whom and when. It deliberately offers
-// nothing to press but its details: an outcome is for ever.
+// One ask that is over, as an entry to look up: who asked what, how it ended, by whom and when, and what became of that. It
+// deliberately offers nothing to press but its details: an outcome is for ever, only the note below it changes.
 
 import { el, said } from '/dom.js';
-import { ago, answersOf, byWhom, ending, exact } from '/words.js';
+import { ago, answersOf, byWhom, ending, exact, noteOf, outcomeOf } from '/words.js';
 
 export function settledItem(ask) {
-  const { outcome } = ask;
+  const outcome = outcomeOf(ask);
   const { word, mark, kind } = ending(outcome);
   const when = el('time', { datetime: outcome.at, title: exact(outcome.at) }, ago(outcome.at));
   const [first] = ask.questions;
+  const note = el('p', { class: 'own after' });
   const more = ask.questions.length > 1 || ask.context || ask.title;
   const element = el(
     'li',
@@ -22,10 +23,18 @@ export function settledItem(ask) {
     said('p', ask.title || first?.question || '', 'what'),
     el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), ended(ask, word)),
     result(outcome, word),
+    note,
     more ? details(ask) : null,
   );
+  showNote(note, ask);
   return {
     element,
+    // Takes a newer state in place, so that opened details stay open. Returns whether it could.
+    update(newer) {
+      if (allButNote(newer) !== allButNote(ask)) return false;
+      showNote(note, newer);
+      return true;
+    },
     tick() {
       const text = ago(outcome.at);
       if (when.textContent !== text) when.textContent = text;
@@ -33,10 +42,17 @@ export function settledItem(ask) {
   };
 }
 
+const allButNote = (ask) => JSON.stringify({ ...ask, note: null });
+
+export function showNote(node, ask) {
+  const text = noteOf(ask) ?? '';
+  if (node.textContent !== text) node.textContent = text;
+}
+
 // A block has an end of its own, and a person who made it.
-function ended({ block, outcome }, word) {
-  if (!block?.allowed_again) return word + byWhom(outcome);
-  const { by } = block.allowed_again;
+function ended(ask, word) {
+  if (!ask.block?.allowed_again) return word + byWhom(outcomeOf(ask));
+  const { by } = ask.block.allowed_again;
   return by ? `${word}. Allowed again${byWhom({ by })}` : `${word}. It may be asked again`;
 }
 
@@ -50,12 +66,12 @@ function result(outcome, word) {
   }
   // Beside the words above, only what they do not say: a reason, or what became of it later.
   const reason = outcome.status === 'undeliverable' ? outcome.error : outcome.line;
-  const adds = reason && reason !== word && outcome.status !== 'cancelled' && outcome.status !== 'blocked';
+  const adds = reason && reason.replace(/\.$/, '') !== word && outcome.status !== 'cancelled' && outcome.status !== 'blocked';
   return adds ? said('p', reason, 'what') : null;
 }
 
 function details(ask) {
-  const given = new Map(answersOf(ask.outcome).map(({ question, answer }) => [question, answer]));
+  const given = new Map(answersOf(outcomeOf(ask)).map(({ question, answer }) => [question, answer]));
   return el(
     'details',
     {},

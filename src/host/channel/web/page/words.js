@@ -50,6 +50,23 @@ export const exact = (instant) => new Date(instant).toLocaleString(undefined, { 
 export const clockTime = (millis) =>
   new Date(millis).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 
+// When something was or will be: the time alone today, else with its day. `{ day, time }`, `day` is null for today.
+function moment(instant) {
+  const date = new Date(instant);
+  const today = date.toDateString() === new Date(now()).toDateString();
+  return { day: today ? null : date.toLocaleDateString(undefined, { month: 'short', day: 'numeric' }), time: clockTime(date) };
+}
+
+export function at(instant) {
+  const { day, time } = moment(instant);
+  return day === null ? `at ${time}` : `on ${day} at ${time}`;
+}
+
+export function until(instant) {
+  const { day, time } = moment(instant);
+  return day === null ? `until ${time}` : `until ${day}, ${time}`;
+}
+
 const PLACES = {
   web: 'in the web inbox',
   cli: 'on the command line',
@@ -70,8 +87,23 @@ export function byWhom(outcome) {
   return ` by ${who} ${PLACES[channel] ?? `on ${channel}`}`;
 }
 
-// One or two words for how it ended, and the mark that goes with them.
+// It timed out, but an answer is still taken.
+export const isLate = (ask) => ask.state === 'settled' && Boolean(ask.late_until);
+
+// How it ended for people. Whoever waited was told of the timeout; an answer that came after it is what counts here.
+export const outcomeOf = (ask) =>
+  ask.late_answer ? { ...ask.outcome, ...ask.late_answer, status: 'answered', reason: 'user', late: true } : ask.outcome;
+
+// What became of an outcome that was not collected, or null. A closing line that says the same is not said twice.
+export const noteOf = (ask) => (ask.note && ask.note !== ask.outcome?.line ? ask.note : null);
+
+// Under `abort_task` the closing line of a timeout says one thing more.
+const STOPPED = 'Timed out, cancelled.';
+
+// A few words for how it ended, and the mark that goes with them.
 export function ending(outcome) {
+  if (outcome.late) return { word: 'Answered after the timeout', mark: '✓', kind: 'good' };
+  if (outcome.line === STOPPED) return { word: 'Timed out, cancelled', mark: '!', kind: 'bad' };
   switch (`${outcome.status}/${outcome.reason}`) {
     case 'answered/user': return { word: 'Answered', mark: '✓', kind: 'good' };
     case 'cancelled/user': return { word: 'Dismissed', mark: '–', kind: 'calm' };

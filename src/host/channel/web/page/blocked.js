@@ -33,6 +33,8 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     busy = true;
     const focused = element.contains(document.activeElement);
     button.disabled = true;
+    // A button that is disabled drops the focus, and the block may be gone before the reply is there.
+    if (focused) element.focus({ preventScroll: true });
     problem.replaceChildren();
     try {
       allowed(await allowAgain(ask.id), { focused });

@@ -278,11 +278,15 @@ impl World {
         files
     }
 
-    /// Waits until this is in a file of an open ask, and the agent has been told: then the daemon knows it, too.
+    /// Waits until this is in a file of an open ask, and the agent has been told: then the daemon knows it, too. Of
+    /// one that is settled nobody is told.
     pub(crate) async fn stored(&self, text: &str) {
         let found = || {
             let record = self.store().into_values().find(|file| file.contains(text))?;
             let record: Value = serde_json::from_str(&record).ok()?;
+            if record["stage"]["name"] == "settled" {
+                return Some(());
+            }
             let group = self.path("data/ipc").join(record["source_group"].as_str()?);
             let status = group.join(format!("responses/{}.status", record["request_id"].as_str()?));
             std::fs::read_to_string(status).ok()?.contains("\"open\"").then_some(())

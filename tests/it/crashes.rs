@@ -223,8 +223,8 @@ fn killed_at_every_step_of_waking_an_agent_it_is_started_with_the_answer() {
         world.start();
         assert!(program.run().contains("The user answered: \\\"Vue\\\""), "{point}");
         let started = || world.audit().iter().any(|line| line["what"] == "started");
-        within(SOON, "that it was started to be recorded", || started().then_some(()));
-        within(SOON, "nothing to be left in responses", || {
+        within(crate::harness::SOON, "that it was started to be recorded", || started().then_some(()));
+        within(crate::harness::SOON, "nothing to be left in responses", || {
             crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
         });
         // At least once: only a crash after the start itself leads to a second one.

@@ -98,3 +98,20 @@ fn the_same_request_after_a_late_answer_is_told_that_answer() {
         (&json!("answered"), &json!({"Go on?": "Yes"}))
     );
 }
+
+#[test]
+fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent);
+    program.run();
+    let id = ask["id"].as_str().unwrap();
+    let briefings = agent.path.join("briefings");
+    fs::rename(briefings.join(format!("{id}.json")), briefings.join(format!(".taken-{id}.json"))).unwrap();
+    let _repaired = Program::new(dir.path(), "start", 0);
+    let note = json!("The agent was started with the answer.");
+    within(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
+}

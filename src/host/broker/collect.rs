@@ -6,6 +6,7 @@ use super::{Broker, Failure, RETRY};
 use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
 use crate::host::broker::submit::{Lies, lies_in};
 use crate::host::session::Life;
+use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
@@ -263,7 +264,10 @@ impl Broker {
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let moved = match briefings.rename(&briefing_name(ask.id), &put_away(ask.id)) {
             Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => briefings.look(&put_away(ask.id))?.is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match left_over(&briefings, ask.id)? {
+                Some(name) => briefings.rename(&name, &put_away(ask.id)).map(|()| true)?,
+                None => briefings.look(&put_away(ask.id))?.is_some(),
+            },
             Err(error) => return Err(error),
         };
         briefings.sync()?;
@@ -315,7 +319,12 @@ impl Broker {
             let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
             match briefings.read(&briefing_name(of.id), MAX_BRIEFING) {
                 Ok((bytes, _)) => Ok(Some(bytes)),
-                Err(crate::ipc::files::ReadError::Gone) => Ok(None),
+                Err(ReadError::Gone) => match left_over(&briefings, of.id)? {
+                    Some(name) => {
+                        briefings.read(&name, MAX_BRIEFING).map(|(bytes, _)| Some(bytes)).map_err(io::Error::other)
+                    }
+                    None => Ok(None),
+                },
                 Err(error) => Err(io::Error::other(error)),
             }
         };
@@ -378,6 +387,21 @@ impl super::Inner {
 
 fn briefing_name(id: AskId) -> String {
     format!("{id}.json")
+}
+
+/// The name of a briefing whose reader has died before it was done with it; one that is being read has to be waited for.
+fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
+    let name = format!(".taken-{id}.json");
+    if briefings.look(&name)?.is_none() {
+        return Ok(None);
+    }
+    // As those who take them do: whoever has the folder is reading, and whoever has died has it no more.
+    // Not every file system can tell.
+    if briefings.claim().unwrap_or(true) {
+        Ok(Some(name))
+    } else {
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "it is being read"))
+    }
 }
 
 /// Where a briefing is put that is taken back.

@@ -6,7 +6,7 @@
 use super::folders::Folders;
 use crate::ask::{Ask, Group, RequestId};
 use crate::ipc::wire::{ResponseFile, StatusFile, of};
-use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name};
+use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
 use std::io;
@@ -22,6 +22,8 @@ pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io:
         return dir.create(&response_name(request_id), &bytes[..bytes.len() / 2], folders.access());
     }
     dir.remove(&name)?;
+    // Of an earlier time: it would look as if this one had been withdrawn.
+    dir.remove(&withdrawn_name(request_id))?;
     dir.create(&name, &response.to_bytes(), folders.access())?;
     dir.sync()?;
     crash_point("deliver.written");

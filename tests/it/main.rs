@@ -34,6 +34,7 @@ mod mcp_world;
 mod sessions;
 mod sessions_chat;
 mod sessions_docker;
+mod sessions_moments;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -242,3 +242,16 @@ fn under_abort_task_the_container_is_stopped() {
     assert_eq!(engine.calls("POST /containers/agent/stop"), 1);
     assert!(agent.response("r1").is_some(), "the response was written first");
 }
+
+#[test]
+fn a_container_that_was_started_anew_since_it_asked_is_not_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let world = engine.world("stop = { docker = \"agent\" }", "on_timeout = \"abort_task\"");
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
+    let ask = world.one_open();
+    engine.set(|container| "2099-01-01T00:00:00Z".clone_into(&mut container.started_at));
+    note(&world, &ask, "Timed out, cancelled.");
+    assert_eq!(engine.calls("POST /containers/agent/stop"), 0, "it is another session");
+}

@@ -240,10 +240,33 @@ impl Ask {
     #[must_use]
     pub fn is_untaken(&self) -> bool {
         let Some(outcome) = self.outcome() else { return false };
-        let taken = |waiter: &Waiter| waiter.response == Response::Taken;
+        let taken = |waiter: &Waiter| waiter.response == Response::Taken && self.is_told_all(waiter);
         !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
             && !matches!(self.after.wake, Wake::Read | Wake::Started { accepted: true, .. })
-            && (!self.waiters.iter().any(taken) || matches!(self.after.late, Late::Answered { .. }))
+            && !self.waiters.iter().any(taken)
+    }
+
+    /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
+    /// of a timeout does not know the answer that came later.
+    pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
+        !waiter.withdrawn && (waiter.late || !matches!(self.after.late, Late::Answered { .. }))
+    }
+
+    /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
+    #[must_use]
+    pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
+        let briefs = self.after.wake == Wake::Idle && !self.is_late_open();
+        self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
+    }
+
+    /// How long it is kept. What a person said and nobody has read yet: until it cannot be tried any more, and as long
+    /// again as any other.
+    pub(super) fn kept_until(&self, at: Time) -> Time {
+        if !self.has_briefing() || !self.is_worth_a_start() {
+            return at + self.rules.keep;
+        }
+        let said = if let Late::Answered { at, .. } = self.after.late { at } else { at };
+        said + self.rules.session.answer_retention + super::waking::START_FOR + self.rules.keep
     }
 
     /// Whether a call that asks the same may be given the outcome as things are.

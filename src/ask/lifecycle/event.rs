@@ -150,8 +150,8 @@ pub enum Event {
     },
     /// What came of starting the agent.
     Tried(Tried),
-    /// A call asks the same: what nobody took is to be taken back for it.
-    Reclaim,
+    /// A call asks the same: what nobody took is to be taken back for it, the responses of these waiters too.
+    Reclaim(Vec<RequestId>),
     /// That call is given what nobody took.
     JoinKept(Box<Waiter>),
     /// The same request came once more.

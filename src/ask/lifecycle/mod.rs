@@ -18,6 +18,8 @@ mod waking;
 mod blocking_properties;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod waking_tests;
 
 pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
 pub use blocking::{Block, Lifted};
@@ -356,7 +358,7 @@ impl Ask {
             Event::BriefingRead { nth } => self.briefing_read(nth, effects),
             Event::Unbriefed { gone } => self.unbriefed(gone, now, effects),
             Event::Tried(tried) => self.tried(tried, now, effects),
-            Event::Reclaim => self.reclaim(now, effects),
+            Event::Reclaim(whose) => self.reclaim(&whose, now, effects),
             Event::JoinKept(waiter) => self.join_kept(*waiter, now, effects),
             Event::AskAgain(request_id) => self.ask_again(&request_id, effects),
             Event::AskedAgain => self.asked_again(effects),
@@ -371,7 +373,7 @@ impl Ask {
         match &self.stage {
             // What is owed is tried until it is done, however long that takes.
             Stage::Settled { at, .. } => {
-                let forget = (self.owes_nothing() && !self.is_pending()).then_some(*at + self.rules.keep);
+                let forget = (self.owes_nothing() && !self.is_pending()).then(|| self.kept_until(*at));
                 let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(forget);
                 due.min().unwrap_or(Time::MAX)
             }

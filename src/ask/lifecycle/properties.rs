@@ -170,7 +170,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         1 => (1..3_u32).prop_map(|nth| Event::BriefingRead { nth }),
         1 => any::<bool>().prop_map(|gone| Event::Unbriefed { gone }),
         3 => tried().prop_map(Event::Tried),
-        1 => Just(Event::Reclaim),
+        1 => proptest::collection::vec(whose(), 0..3).prop_map(Event::Reclaim),
         1 => (0..6_u8).prop_map(|n| Event::JoinKept(Box::new(waiter(n)))),
         1 => whose().prop_map(Event::AskAgain),
         1 => Just(Event::AskedAgain),
@@ -293,7 +293,9 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     }
     if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
         for (route, widget) in before.widgets.iter().enumerate() {
-            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. });
+            // What it was told was not so any more when that was done: then it is told once more.
+            let old = matches!(event, Event::WidgetClosed { remark, .. } if *remark != before.remark());
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
             let message = before.rules.routes[route].channel == Channel::Whatsapp;
             let again = step.effects.contains(&Effect::Close { route });
             assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");

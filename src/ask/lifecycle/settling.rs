@@ -9,7 +9,7 @@ impl Ask {
     pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         let due = match &self.stage {
             Stage::Open { answer_by, .. } => *answer_by <= now,
-            Stage::Settled { at, .. } if self.owes_nothing() && !self.is_pending() && *at + self.rules.keep <= now => {
+            Stage::Settled { at, .. } if self.owes_nothing() && !self.is_pending() && self.kept_until(*at) <= now => {
                 effects.push(Effect::Forget);
                 return true;
             }

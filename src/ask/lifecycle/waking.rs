@@ -11,7 +11,7 @@ const RECLAIMED: Duration = Duration::from_secs(30);
 /// First and longest pause between two tries to start the agent.
 const START_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
 /// How long starting is tried.
-const START_FOR: Duration = Duration::from_secs(24 * 3600);
+pub(super) const START_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a stop waits for the cards to be closed.
 const STOP_WAITS: Duration = Duration::from_secs(30);
 
@@ -157,28 +157,36 @@ impl Ask {
         self.waiters[index].response = Response::Taken;
         self.after.overdue = false;
         // It was briefed only because its process seemed dead, and lay there all the same.
-        if self.has_briefing() && !matches!(self.after.late, Late::Answered { .. }) {
-            self.after.wake = Wake::Idle;
-            effects.push(Effect::Unbrief);
+        if self.is_told_all(&self.waiters[index]) {
+            self.unbrief(effects);
         }
         self.refresh(effects);
+    }
+
+    /// Somebody is told by a response: nobody has to be by a briefing.
+    fn unbrief(&mut self, effects: &mut Vec<Effect>) {
+        let reclaimed = matches!(self.after.wake, Wake::Reclaimed { .. });
+        if self.has_briefing() || matches!(self.after.wake, Wake::Briefing | Wake::Reclaiming) {
+            effects.push(Effect::Unbrief);
+        } else if !reclaimed {
+            return;
+        }
+        self.after.wake = Wake::Idle;
     }
 
     /// The process of the waiter is gone, and its response still lies there.
     pub(super) fn died(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
-        if !matches!(self.waiters[index].response, Response::Published { .. }) {
+        let waiter = &self.waiters[index];
+        if !matches!(waiter.response, Response::Published { .. }) || !self.minds_death_of(waiter) {
             return false;
         }
-        if self.is_worth_a_start() || self.waiters[index].withdrawn || self.block.is_some() {
+        if self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() {
             self.take_back(index, effects);
-            return true;
+        } else {
+            // Nobody is started for this: response and briefing stay for whoever comes.
+            self.brief(effects);
         }
-        // Nobody is started for this: response and briefing stay for whoever comes.
-        if self.after.wake != Wake::Idle || self.is_late_open() {
-            return false;
-        }
-        self.brief(effects);
         true
     }
 
@@ -194,7 +202,8 @@ impl Ask {
         }
         self.waiters[index].response = Response::TakenBack;
         effects.push(Effect::Note(Fact::TakenBack(request_id.clone())));
-        let all = self.waiters.iter().all(|waiter| waiter.withdrawn || waiter.response == Response::TakenBack);
+        let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response == Response::TakenBack;
+        let all = self.waiters.iter().all(back);
         if self.block.is_some() {
             // A later start of the agent has no use for it: asking again tells the same.
             self.tidy(effects);
@@ -244,10 +253,7 @@ impl Ask {
         if !self.has_briefing() || nth != self.after.briefings {
             return false;
         }
-        // A card that says that it was started stays true.
-        if !matches!(self.after.wake, Wake::Started { .. }) {
-            self.after.overdue = false;
-        }
+        self.after.overdue = false;
         effects.push(Effect::Note(Fact::BriefingRead));
         self.after.wake = match self.after.wake {
             Wake::Started { before: false, .. } => Wake::Started { accepted: true, before: false },
@@ -271,6 +277,7 @@ impl Ask {
             Tried::StartedBefore => Wake::Started { accepted: false, before: true },
             Tried::Read => {
                 effects.push(Effect::Note(Fact::BriefingRead));
+                self.after.overdue = false;
                 Wake::Read
             }
             Tried::Running if now < since + START_FOR => again(true),
@@ -289,24 +296,34 @@ impl Ask {
         true
     }
 
-    /// A call asks the same again: what lies there is taken back for it.
-    pub(super) fn reclaim(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    /// A call asks the same again: what lies there for nobody is taken back for it.
+    pub(super) fn reclaim(&mut self, whose: &[RequestId], now: Time, effects: &mut Vec<Effect>) -> bool {
         if !self.keeps_outcome(now) {
             return false;
         }
         let mut changed = false;
         for index in 0..self.waiters.len() {
-            if matches!(self.waiters[index].response, Response::Published { .. }) {
+            let waiter = &self.waiters[index];
+            if matches!(waiter.response, Response::Published { .. }) && whose.contains(&waiter.request_id) {
                 self.take_back(index, effects);
                 changed = true;
             }
         }
-        if self.has_briefing() || self.after.wake == Wake::Briefing {
+        let waits = |waiter: &Waiter| {
+            self.is_told_all(waiter) && !matches!(waiter.response, Response::TakingBack | Response::TakenBack)
+        };
+        let reclaimed = Wake::Reclaimed { until: now + RECLAIMED };
+        if self.has_briefing() {
             self.after.wake = Wake::Reclaiming;
             effects.push(Effect::Unbrief);
             changed = true;
-        } else if changed && self.after.wake == Wake::Idle {
-            self.after.wake = Wake::Reclaimed { until: now + RECLAIMED };
+        } else if self.after.wake == Wake::Briefing {
+            // If it is not there yet, that does not mean that somebody has read it.
+            self.after.wake = reclaimed;
+            effects.push(Effect::Unbrief);
+            changed = true;
+        } else if changed && self.after.wake == Wake::Idle && !self.waiters.iter().any(waits) {
+            self.after.wake = reclaimed;
         }
         changed
     }
@@ -316,6 +333,7 @@ impl Ask {
         if self.after.wake != Wake::Reclaiming {
             return false;
         }
+        self.after.overdue &= !gone;
         self.after.wake = if gone { Wake::Read } else { Wake::Reclaimed { until: now + RECLAIMED } };
         self.tidy(effects);
         self.refresh(effects);
@@ -352,9 +370,10 @@ impl Ask {
         if !(settled || self.waiters[index].withdrawn) || !told {
             return false;
         }
-        if self.has_briefing() {
-            self.after.wake = Wake::Idle;
-            effects.push(Effect::Unbrief);
+        // What was said late is what there is to tell now, as to any call that comes now.
+        self.waiters[index].late = matches!(self.after.late, Late::Answered { .. });
+        if self.is_told_all(&self.waiters[index]) {
+            self.unbrief(effects);
         }
         self.after.overdue = false;
         self.owe_response(request_id.clone(), effects);

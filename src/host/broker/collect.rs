@@ -2,9 +2,11 @@
 //! seconds for whatever lies in the groups' folders; and doing what the core then asks for: putting a response
 //! out of reach, briefing, starting, stopping. Section 7 of the specification.
 
-use super::{Broker, RETRY};
-use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Tried, wording};
+use super::{Broker, Failure, RETRY};
+use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
+use crate::host::broker::submit::{Lies, lies_in};
 use crate::host::session::Life;
+use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
@@ -20,19 +22,34 @@ const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 /// What lies in a group's folders for somebody to take.
 #[derive(Debug, Clone)]
 pub(super) struct Lying {
-    /// The responses: whose, since when, and the process that waits.
-    pub(super) responses: Vec<(RequestId, crate::ask::Time, Option<String>)>,
+    pub(super) responses: Vec<LyingResponse>,
     /// The briefing: which one.
     pub(super) briefing: Option<u32>,
     /// Something else than a sign of life can tell of its session.
     pub(super) probe: bool,
 }
 
+/// A response that lies there.
+#[derive(Debug, Clone)]
+pub(super) struct LyingResponse {
+    request_id: RequestId,
+    since: Time,
+    /// The process that waits.
+    process: Option<String>,
+    /// Something is to be done if that is gone.
+    judged: bool,
+}
+
 impl Lying {
     /// What lies there of an ask, if anything does.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
         let responses = ask.waiters.iter().filter_map(|waiter| match waiter.response {
-            Response::Published { at } => Some((waiter.request_id.clone(), at, waiter.process.clone())),
+            Response::Published { at } => Some(LyingResponse {
+                request_id: waiter.request_id.clone(),
+                since: at,
+                process: waiter.process.clone(),
+                judged: ask.minds_death_of(waiter),
+            }),
             _ => None,
         });
         ask.is_watched().then(|| Self {
@@ -57,8 +74,12 @@ impl Broker {
             }
             for (group, asks) in groups {
                 // A group whose folders are slow keeps no other waiting.
+                let Some(alone) = broker.0.looking.begin((*group).clone()) else { continue };
                 let looking = broker.clone();
-                broker.0.tasks.spawn(async move { looking.look_after_group(&group, asks).await });
+                broker.0.tasks.spawn(async move {
+                    looking.look_after_group(&group, asks).await;
+                    drop(alone);
+                });
             }
             broker.0.collecting.store(false, Ordering::SeqCst);
         });
@@ -79,17 +100,27 @@ impl Broker {
                 self.tell(id, Event::BriefingRead { nth });
             }
             let Some(names) = &responses else { continue };
-            for (request_id, since, process) in &lying.responses {
+            for LyingResponse { request_id, since, process, judged } in &lying.responses {
                 let lies = names.contains(&response_name(request_id)) || names.contains(&taken_name(request_id));
                 if !lies {
-                    self.tell(id, Event::Collected { request_id: request_id.clone(), since: *since });
-                } else if self.may_be_dead(group, process.as_deref(), lying.probe)
+                    // A name that was changed while the folder was listed may be in no list.
+                    if self.is_gone(group, request_id).await {
+                        self.tell(id, Event::Collected { request_id: request_id.clone(), since: *since });
+                    }
+                } else if *judged
+                    && self.may_be_dead(group, process.as_deref(), lying.probe)
                     && self.is_dead(id, request_id).await == Some(true)
                 {
                     self.tell(id, Event::Died(request_id.clone()));
                 }
             }
         }
+    }
+
+    async fn is_gone(&self, group: &Group, request_id: &RequestId) -> bool {
+        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
+        let look = move || lies_in(&folders.get(&group, RESPONSES)?, &request_id);
+        matches!(tokio::task::spawn_blocking(look).await, Ok(Ok(Lies::Gone)))
     }
 
     /// Whether it is worth asking more closely.
@@ -111,11 +142,27 @@ impl Broker {
             Effect::Identify(request_id) => self.identify(ask, request_id),
             Effect::TakeBack(request_id) => {
                 let told = request_id.clone();
-                let work = move |broker: &Self, ask: &Ask| broker.take_back(ask, &request_id);
+                let work = move |broker: &Self, ask: &Ask| match ask.waiter(&request_id).map(|waiter| waiter.response) {
+                    Some(Response::TakingBack) => broker.take_back(ask, &request_id).map(Some),
+                    _ => Ok(None),
+                };
                 self.work(ask, work, move |gone| Event::TakenBack { request_id: told.clone(), gone });
             }
-            Effect::Brief => self.work(ask, Self::write_briefing, |()| Event::Briefed),
-            Effect::Unbrief => self.work(ask, Self::take_briefing, |gone| Event::Unbriefed { gone }),
+            Effect::Brief => {
+                let work = |broker: &Self, ask: &Ask| match ask.after.wake {
+                    Wake::Briefing => broker.write_briefing(ask).map(Some),
+                    _ => Ok(None),
+                };
+                self.work(ask, work, |()| Event::Briefed);
+            }
+            Effect::Unbrief => {
+                let work = |broker: &Self, ask: &Ask| match ask.after.wake {
+                    Wake::Briefing => Ok(None),
+                    _ if ask.has_briefing() => Ok(None),
+                    _ => broker.take_briefing(ask).map(Some),
+                };
+                self.work(ask, work, |gone| Event::Unbriefed { gone });
+            }
             Effect::Tidy => {
                 let (broker, ask) = (self.clone(), Arc::clone(ask));
                 self.0.tasks.spawn_blocking(move || broker.0.tidy(&ask, false));
@@ -127,11 +174,12 @@ impl Broker {
         }
     }
 
-    /// Tries until it is done, then says what came of it.
+    /// Tries until it is done, then says what came of it. One thing at a time for an ask, and by what it is then:
+    /// what took long to be tried may not be wanted any more (`None`), and would undo what came after it.
     fn work<T: Send + 'static>(
         &self,
         ask: &Arc<Ask>,
-        work: impl Fn(&Self, &Ask) -> io::Result<T> + Send + Sync + 'static,
+        work: impl Fn(&Self, &Ask) -> io::Result<Option<T>> + Send + Sync + 'static,
         event: impl Fn(T) -> Event + Send + Sync + 'static,
     ) {
         let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
@@ -139,9 +187,16 @@ impl Broker {
             let mut pause = RETRY.0;
             loop {
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
-                let done = tokio::task::spawn_blocking(move || task(&worker, &on)).await;
-                match done.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                    Ok(done) => return broker.tell(ask.id, event(done)),
+                let done = tokio::task::spawn_blocking(move || {
+                    let _alone = worker.0.moving.begin(on.id).ok_or(io::ErrorKind::WouldBlock)?;
+                    match worker.0.store.load(&on.group, on.id).map_err(io::Error::other)? {
+                        Some(ask) => task(&worker, &ask),
+                        None => Ok(None),
+                    }
+                });
+                match done.await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+                    Ok(Some(done)) => return broker.tell(ask.id, event(done)),
+                    Ok(None) => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
                         tracing::error!(
@@ -175,8 +230,10 @@ impl Broker {
             if matches!(life, Some(Life::Alive | Life::NotYet)) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            moved = renamed(&taken)?;
+            // If it is gone now, it may also have been put back.
+            moved = renamed(&taken)? || renamed(&response_name(request_id))?;
         }
+        moved = moved || renamed(&response_name(request_id))?;
         // A crash may have come between the rename and its record.
         let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());
         responses.sync()?;
@@ -207,7 +264,10 @@ impl Broker {
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let moved = match briefings.rename(&briefing_name(ask.id), &put_away(ask.id)) {
             Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => briefings.look(&put_away(ask.id))?.is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match left_over(&briefings, ask.id)? {
+                Some(name) => briefings.rename(&name, &put_away(ask.id)).map(|()| true)?,
+                None => briefings.look(&put_away(ask.id))?.is_some(),
+            },
             Err(error) => return Err(error),
         };
         briefings.sync()?;
@@ -231,6 +291,8 @@ impl Broker {
     }
 
     fn start_agent(&self, ask: &Arc<Ask>) {
+        // After a restart what is owed and what is due can be the same start.
+        let Some(alone) = self.0.starting.begin(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.tasks.spawn(async move {
             let tried = tokio::select! {
@@ -239,7 +301,13 @@ impl Broker {
                 () = broker.0.stop.cancelled() => return,
             };
             crash_point("wake.started");
-            broker.tell(ask.id, Event::Tried(tried));
+            let mut pause = RETRY.0;
+            while let Err(Failure::NotStored) = broker.happen(ask.id, Event::Tried(tried.clone())).await {
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            drop(alone);
         });
     }
 
@@ -251,7 +319,12 @@ impl Broker {
             let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
             match briefings.read(&briefing_name(of.id), MAX_BRIEFING) {
                 Ok((bytes, _)) => Ok(Some(bytes)),
-                Err(crate::ipc::files::ReadError::Gone) => Ok(None),
+                Err(ReadError::Gone) => match left_over(&briefings, of.id)? {
+                    Some(name) => {
+                        briefings.read(&name, MAX_BRIEFING).map(|(bytes, _)| Some(bytes)).map_err(io::Error::other)
+                    }
+                    None => Ok(None),
+                },
                 Err(error) => Err(io::Error::other(error)),
             }
         };
@@ -314,6 +387,21 @@ impl super::Inner {
 
 fn briefing_name(id: AskId) -> String {
     format!("{id}.json")
+}
+
+/// The name of a briefing whose reader has died before it was done with it; one that is being read has to be waited for.
+fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
+    let name = format!(".taken-{id}.json");
+    if briefings.look(&name)?.is_none() {
+        return Ok(None);
+    }
+    // As those who take them do: whoever has the folder is reading, and whoever has died has it no more.
+    // Not every file system can tell.
+    if briefings.claim().unwrap_or(true) {
+        Ok(Some(name))
+    } else {
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "it is being read"))
+    }
 }
 
 /// Where a briefing is put that is taken back.

@@ -31,8 +31,8 @@ pub(super) struct Index {
     messages: HashMap<u64, AskId>,
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
-    /// The same: asks whose outcome nobody took, or that can still be answered late.
-    kept: HashMap<u64, AskId>,
+    /// The same: the newest ask whose outcome nobody took, or that can still be answered late.
+    kept: HashMap<u64, (Time, AskId)>,
     /// What lies in the groups' folders to be taken.
     lying: HashMap<AskId, Lying>,
     hash: RandomState,
@@ -102,8 +102,9 @@ impl Index {
         let Some(key) = ask.key else { return };
         let hash = self.hash.hash_one((&ask.group, key));
         if ask.is_untaken() || ask.is_late_open() {
-            self.kept.insert(hash, ask.id);
-        } else if self.kept.get(&hash) == Some(&ask.id) {
+            let kept = self.kept.entry(hash).or_insert((ask.created_at, ask.id));
+            *kept = (*kept).max((ask.created_at, ask.id));
+        } else if self.kept.get(&hash).is_some_and(|(_, id)| *id == ask.id) {
             self.kept.remove(&hash);
         }
     }
@@ -183,7 +184,7 @@ impl Index {
         self.drop_late(ask);
         if let Some(key) = ask.key {
             let hash = self.hash.hash_one((&ask.group, key));
-            if self.kept.get(&hash) == Some(&ask.id) {
+            if self.kept.get(&hash).is_some_and(|(_, id)| *id == ask.id) {
                 self.kept.remove(&hash);
             }
         }
@@ -198,7 +199,15 @@ impl Index {
                 self.requests.remove(&hash);
             }
         }
-        self.messages.retain(|_, id| *id != ask.id);
+        // Not by looking through all of them: many are forgotten at once after a long rest.
+        for (route, widget) in ask.rules.routes.iter().zip(&ask.widgets) {
+            for message in &widget.messages {
+                let hash = self.hash.hash_one((&route.chat, message));
+                if self.messages.get(&hash) == Some(&ask.id) {
+                    self.messages.remove(&hash);
+                }
+            }
+        }
     }
 
     /// What is known of chats.
@@ -243,7 +252,7 @@ impl Index {
 
     /// The ask that may have that key, and an outcome that nobody took.
     pub(super) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
-        self.kept.get(&self.hash.hash_one((group, key))).copied()
+        self.kept.get(&self.hash.hash_one((group, key))).map(|(_, id)| *id)
     }
 
     /// What lies in the groups' folders to be taken.

@@ -8,6 +8,7 @@
 
 mod act;
 mod attempts;
+mod busy;
 mod chats;
 mod collect;
 mod index;
@@ -24,6 +25,7 @@ use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
+use busy::Busy;
 use index::Index;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -66,6 +68,12 @@ struct Inner {
     settings: RwLock<Arc<Settings>>,
     /// Somebody is looking after what lies in the groups' folders.
     collecting: AtomicBool,
+    /// And in these groups.
+    looking: Busy<Group>,
+    /// Something is moved in the folders for these asks.
+    moving: Busy<AskId>,
+    /// The agents of these asks are being started.
+    starting: Busy<AskId>,
     index: Mutex<Index>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
@@ -148,6 +156,9 @@ impl Broker {
             sessions: Sessions::new(),
             settings: RwLock::new(settings),
             collecting: AtomicBool::new(false),
+            looking: Busy::default(),
+            moving: Busy::default(),
+            starting: Busy::default(),
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),

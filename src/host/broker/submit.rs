@@ -5,7 +5,9 @@ use crate::ask::{
     Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
     Waiter,
 };
+use crate::host::session::{DEAD_AFTER, Life};
 use crate::host::settings::GroupSettings;
+use crate::ipc::files::Dir;
 use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
@@ -97,17 +99,17 @@ impl Broker {
     /// Whether a response lies where its waiter looks for it.
     async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
         let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        let look = move || {
-            let responses = folders.ensure(&group, RESPONSES)?;
-            Ok(if responses.look(&response_name(&request_id))?.is_some() {
-                Lies::There
-            } else if responses.look(&taken_name(&request_id))?.is_some() {
-                Lies::BeingTaken
-            } else {
-                Lies::Gone
-            })
-        };
+        let look = move || lies_in(&folders.ensure(&group, RESPONSES)?, &request_id);
         tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+
+    /// Whether waiting longer does not help to tell if somebody still wants what lies there since then.
+    fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
+        let now = self.0.clock.now();
+        let silent = |process: &str| self.lives().of(&ask.group, process, now) == Life::Dead;
+        // A probe that cannot tell may be away for long: who is there had as long as anybody has.
+        let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
+        waiter.process.as_deref().is_none_or(silent) && !probed
     }
 
     /// The outcome of the same question that nobody took; `None` if there is none, so that it is a new ask.
@@ -120,7 +122,7 @@ impl Broker {
         if !ask.keeps_outcome(now) {
             return None;
         }
-        let mut reclaim = false;
+        let mut reclaim = Vec::new();
         for old in &ask.waiters {
             let Response::Published { at } = old.response else { continue };
             let lies = self.lies(&ask.group, &old.request_id).await;
@@ -134,14 +136,14 @@ impl Broker {
                     return Some(Submitted::NotYet);
                 }
                 (Ok(Lies::There), Some(false)) => {}
-                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim = true,
-                (Ok(Lies::There), None) if old.process.is_none() && !ask.rules.session.probe => reclaim = true,
+                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim.push(old.request_id.clone()),
+                (Ok(Lies::There), None) if self.cannot_be_judged(&ask, old, at) => reclaim.push(old.request_id.clone()),
                 // It is being taken, or nobody can tell yet whether somebody will.
                 _ => return Some(Submitted::NotYet),
             }
         }
-        if reclaim || !ask.is_free() {
-            return match self.happen(id, Event::Reclaim).await {
+        if !reclaim.is_empty() || !ask.is_free() {
+            return match self.happen(id, Event::Reclaim(reclaim)).await {
                 Err(Failure::NotStored) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),
             };
@@ -298,11 +300,23 @@ impl Broker {
 }
 
 /// Whether a response is where its waiter looks for it.
-enum Lies {
+pub(super) enum Lies {
     There,
     /// Its waiter is handing it over.
     BeingTaken,
     Gone,
+}
+
+/// Whether a response lies in its folder. Its waiter may be putting it back: that is looked for last.
+pub(super) fn lies_in(responses: &Dir, request_id: &RequestId) -> io::Result<Lies> {
+    let name = response_name(request_id);
+    if responses.look(&name)?.is_some() {
+        return Ok(Lies::There);
+    }
+    if responses.look(&taken_name(request_id))?.is_some() {
+        return Ok(Lies::BeingTaken);
+    }
+    Ok(if responses.look(&name)?.is_some() { Lies::There } else { Lies::Gone })
 }
 
 /// What a group may ask.

@@ -27,6 +27,8 @@ const HOLD: Duration = Duration::from_secs(2);
 const CLAIMED: &str = ".claimed-";
 /// What signs of life are called.
 const ALIVE: &str = ".alive-";
+/// How many signs of life are looked at in one group.
+const MOST_LIVES: usize = 1_000;
 /// How soon a request is taken again that has to wait for another process to be judged.
 const SOON: Duration = Duration::from_millis(300);
 
@@ -167,13 +169,17 @@ impl Desk {
     /// Hands on the signs of life that lie among the requests, and removes those that are long past.
     fn note_lives(&self, tasks: &Dir, names: &[String]) -> io::Result<()> {
         let mut signs = Vec::new();
-        for process in names.iter().filter_map(|name| name.strip_prefix(ALIVE)) {
+        let processes = names.iter().filter_map(|name| name.strip_prefix(ALIVE));
+        // What no request can name says nothing; and there is no end of names that can be made up.
+        let processes = processes.filter(|process| process.parse::<RequestId>().is_ok());
+        for process in processes.take(MOST_LIVES) {
             if let Some(stamp) = tasks.look(&alive_name(process))? {
                 signs.push((process.to_owned(), stamp));
             }
         }
         for process in self.broker.lives().note(&self.group, signs, self.clock.now()) {
-            tasks.remove(&alive_name(&process))?;
+            // A folder of that name, say: it is in nobody's way.
+            let _untidy = tasks.remove(&alive_name(&process));
         }
         Ok(())
     }

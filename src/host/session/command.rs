@@ -1,6 +1,7 @@
 //! A session by commands of the operator: `argv`, never a shell, with a small environment. It takes what it has
 //! to know as JSON on its standard input. Who calls it: [`super::Sessions`].
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
@@ -21,8 +22,22 @@ pub(super) enum Ran {
     Not(String),
 }
 
+/// What becomes of a command that runs for longer than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Overlong {
+    /// It goes on.
+    GoesOn,
+    /// It is ended, with what it has started: it is run again, and would become many.
+    Ends,
+}
+
 /// Runs a command for at most `patience`, with `input` on its standard input.
-pub(super) async fn run(argv: &[String], variables: &[(&str, &str)], input: &[u8], patience: Duration) -> Ran {
+pub(super) async fn run(
+    argv: &[String],
+    variables: &[(&str, &str)],
+    input: &[u8],
+    (patience, overlong): (Duration, Overlong),
+) -> Ran {
     let Some((program, arguments)) = argv.split_first() else { return Ran::Not("there is no command".to_owned()) };
     let environment = PASSED_ON.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
     let mut command = Command::new(program);
@@ -53,6 +68,10 @@ pub(super) async fn run(argv: &[String], variables: &[(&str, &str)], input: &[u8
         Ok(Ok(status)) => Ran::Ended(status),
         Ok(Err(error)) => Ran::Not(format!("{program}: {error}")),
         Err(_) => {
+            let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            if let (Overlong::Ends, Some(group)) = (overlong, group) {
+                let _ended = kill_process_group(group, Signal::KILL);
+            }
             // Waited for, so that nothing of it is left when it ends.
             tokio::spawn(async move { child.wait().await });
             Ran::Runs

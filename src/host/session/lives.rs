@@ -13,9 +13,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Without a change for so long, a process is dead; and a daemon that did not look for so long knows nothing.
-const DEAD_AFTER: Duration = Duration::from_secs(15);
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(15);
 /// How long a sign of life that nobody gives any more is left lying.
 const TIDY_AFTER: Duration = Duration::from_secs(3600);
+
+/// More processes than ever wait in one group.
+const CROWD: usize = 5_000;
 
 /// What is known of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +81,9 @@ impl Lives {
         for process in &old {
             signs.processes.remove(process);
         }
-        // What was only asked about, or whose file is gone, is not kept for ever.
-        signs.processes.retain(|_, sign| now.since(sign.changed) <= TIDY_AFTER);
+        // What was only asked about, or whose file is gone, is not kept for ever; not for long, where it is a crowd.
+        let keep = if signs.processes.len() > CROWD { 2 * DEAD_AFTER } else { TIDY_AFTER };
+        signs.processes.retain(|_, sign| now.since(sign.changed) <= keep);
         old
     }
 

@@ -5,11 +5,11 @@ mod command;
 pub mod docker;
 mod lives;
 
-pub(crate) use lives::{Life, Lives};
+pub(crate) use lives::{DEAD_AFTER, Life, Lives};
 
 use crate::ask::{Ask, Time, Tried, Waiter};
 use crate::host::settings::{GroupSettings, Means};
-use command::{Ran, STARTED_AFTER, run};
+use command::{Overlong, Ran, STARTED_AFTER, run};
 use docker::{Container, Engine, EngineError};
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Sessions {
                     Probed::Unknown
                 }
             },
-            Some(Means::Command(argv)) => match run(argv, &[], b"", PATIENCE).await {
+            Some(Means::Command(argv)) => match run(argv, &[], b"", (PATIENCE, Overlong::Ends)).await {
                 Ran::Ended(status) if status.success() => Probed::Alive,
                 Ran::Ended(_) => Probed::Dead,
                 Ran::Runs => {
@@ -102,7 +102,7 @@ impl Sessions {
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str())];
-                match run(argv, &variables, briefing, STARTED_AFTER).await {
+                match run(argv, &variables, briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
                     Ran::Runs => Tried::Started { accepted: true },
                     Ran::Ended(status) if status.success() => Tried::Started { accepted: true },
                     Ran::Ended(status) => Tried::Failed(format!("the start command ended with {status}")),
@@ -113,11 +113,10 @@ impl Sessions {
     }
 
     async fn start_container(&self, ask: &Ask, container: &str) -> Tried {
-        let asked_at = ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at);
-        match self.engine.look(container).await {
-            Ok(Container { running: true, started_at: Some(at), .. }) if at > asked_at => Tried::StartedBefore,
-            Ok(Container { running: true, .. }) => Tried::Running,
-            Ok(Container { running: false, .. }) => match self.engine.start(container).await {
+        match self.since_it_asked(ask, container).await {
+            Ok(Since::Started) => Tried::StartedBefore,
+            Ok(Since::Runs) => Tried::Running,
+            Ok(Since::Stopped) => match self.engine.start(container).await {
                 Ok(()) => Tried::Started { accepted: false },
                 Err(error) => Tried::Failed(error.to_string()),
             },
@@ -125,20 +124,35 @@ impl Sessions {
         }
     }
 
+    async fn since_it_asked(&self, ask: &Ask, container: &str) -> Result<Since, EngineError> {
+        let asked_at = ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at);
+        Ok(match self.engine.look(container).await? {
+            Container { running: true, started_at: Some(at), .. } if at > asked_at => Since::Started,
+            Container { running: true, .. } => Since::Runs,
+            Container { running: false, .. } => Since::Stopped,
+        })
+    }
+
     /// Stops the session after a timeout. One that is gone is stopped.
     pub(crate) async fn stop(&self, ask: &Ask, settings: &GroupSettings) -> Result<(), String> {
         match &settings.session.stop {
             None => Ok(()),
-            Some(Means::Docker(container)) => match self.engine.stop(container).await {
-                Ok(()) | Err(EngineError::NoContainer(_)) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            },
+            Some(Means::Docker(container)) => {
+                // Tried again for long, or once more after a crash: whoever has been started since is not meant.
+                if matches!(self.since_it_asked(ask, container).await, Ok(Since::Started)) {
+                    return Ok(());
+                }
+                match self.engine.stop(container).await {
+                    Ok(()) | Err(EngineError::NoContainer(_)) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables =
                     [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str()), ("ASKD_REASON", STOPPED_FOR)];
                 let input = serde_json::json!({"ask_id": id, "group": ask.group.as_str(), "reason": STOPPED_FOR});
-                match run(argv, &variables, input.to_string().as_bytes(), PATIENCE).await {
+                match run(argv, &variables, input.to_string().as_bytes(), (PATIENCE, Overlong::Ends)).await {
                     Ran::Ended(status) if status.success() => Ok(()),
                     Ran::Ended(status) => Err(format!("the stop command ended with {status}")),
                     Ran::Runs => Err(format!("the stop command did not end within {} s", PATIENCE.as_secs())),
@@ -147,6 +161,16 @@ impl Sessions {
             }
         }
     }
+}
+
+/// What became of a container since it asked.
+enum Since {
+    /// It was started anew, and runs.
+    Started,
+    /// It runs as it did.
+    Runs,
+    /// It does not run.
+    Stopped,
 }
 
 /// What a probe says.

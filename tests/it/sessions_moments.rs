@@ -1,0 +1,117 @@
+//! The moments in which an answer that nobody took could be lost, or its agent started once too often.
+
+use crate::harness::{Agent, SOON, World, within};
+use crate::sessions::{Program, with_session};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Long enough for two looks, and for a start to be tried again.
+const LOOKED: Duration = Duration::from_secs(30);
+
+fn question() -> Value {
+    json!({"questions": [{"question": "Go on?", "options": ["Yes", "No"]}]})
+}
+
+fn start(program: &Program) -> String {
+    format!("start = {{ command = [\"{}\"] }}", program.path.display())
+}
+
+/// From now on it takes its time, and ends well.
+fn slow_down(program: &Program) {
+    let script = fs::read_to_string(&program.path).unwrap().replace("exit 1", "sleep 2\nexit 0");
+    fs::write(&program.path, script).unwrap();
+}
+
+fn answered(world: &World, agent: &Agent) -> Value {
+    agent.ask("r1", &question());
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Go on?": "Yes"})).0, 200);
+    ask
+}
+
+#[test]
+fn a_start_that_is_owed_and_due_at_a_restart_happens_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let mut world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent);
+    program.run();
+    let failed = || world.audit().iter().any(|line| line["what"] == "start_failed");
+    within(SOON, "the first try to be recorded", || failed().then_some(()));
+    world.kill();
+    slow_down(&program);
+    // Until the next try is due.
+    std::thread::sleep(Duration::from_secs(5));
+    world.start();
+    let note = json!("The agent was started with the answer.");
+    let id = ask["id"].as_str().unwrap();
+    within(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    assert_eq!(program.runs().len(), 2, "the first try, and one more");
+}
+
+#[test]
+fn a_probe_that_hangs_is_not_run_by_ever_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = hanging(dir.path());
+    let world = with_session(&format!("probe = {{ command = [\"{}\"] }}", program.path.display()), "").started();
+    let agent = world.group("g");
+    answered(&world, &agent);
+    program.run();
+    std::thread::sleep(Duration::from_secs(14));
+    assert_eq!(program.runs().len(), 1, "nobody looks a second time before the first has ended");
+    assert!(agent.response("r1").is_some());
+}
+
+fn hanging(dir: &Path) -> Program {
+    let program = Program::new(dir, "probe", 0);
+    let script = fs::read_to_string(&program.path).unwrap().replace("exit 0", "exec sleep 60");
+    fs::write(&program.path, script).unwrap();
+    fs::set_permissions(&program.path, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn the_same_request_after_a_late_answer_is_told_that_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let fields = {
+        let mut fields = question();
+        fields["timeoutMs"] = json!(10000);
+        fields
+    };
+    agent.ask("r1", &fields);
+    let ask = world.one_open();
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    assert_eq!(world.answer(&ask, &json!({"Go on?": "Yes"})).0, 200);
+    program.run();
+    // What is started fails; whoever asked comes back by itself.
+    agent.ask("r1", &fields);
+    let told = agent.wait("r1");
+    assert_eq!(
+        (&told["result"]["status"], &told["result"]["answers"]),
+        (&json!("answered"), &json!({"Go on?": "Yes"}))
+    );
+}
+
+#[test]
+fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent);
+    program.run();
+    let id = ask["id"].as_str().unwrap();
+    let briefings = agent.path.join("briefings");
+    fs::rename(briefings.join(format!("{id}.json")), briefings.join(format!(".taken-{id}.json"))).unwrap();
+    let _repaired = Program::new(dir.path(), "start", 0);
+    let note = json!("The agent was started with the answer.");
+    within(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
+}

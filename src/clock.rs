@@ -24,6 +24,11 @@ impl Hand {
     pub fn advance(&self, by: Duration) {
         self.0.send_modify(|now| *now = *now + by);
     }
+
+    /// Sets the clock, as people and networks do: also back.
+    pub fn set(&self, now: Time) {
+        self.0.send_replace(now);
+    }
 }
 
 impl Clock {

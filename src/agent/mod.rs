@@ -3,17 +3,20 @@
 //!
 //! It touches nothing but its own files, and trusts nothing but the folder: a watch only makes it
 //! look sooner. The daemon owns the deadline; the waiter follows `.status`. Rooms: the folder (here),
-//! one waiting call (`waiter`), the watch and the sign of life of a process (`process`), and the MCP
-//! server that holds many calls (`mcp`). `askd ask` and `askd mcp` call it, and the demo's agent.
+//! one waiting call (`waiter`), the watch and the sign of life of a process (`process`), the MCP server
+//! that holds many calls (`mcp`), and what was answered while nobody waited (`briefing`). `askd ask`,
+//! `askd mcp` and `askd briefing` call it, and the demo's agent.
 
+mod briefing;
 pub mod mcp;
 mod process;
 mod waiter;
 
+pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
 pub use waiter::{Asking, Look, Taken, Waited, Waiter};
 
-use crate::ipc::files::{Access, Dir};
+use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::wire::Draft;
 use crate::ipc::{HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
 use crate::random;
@@ -105,6 +108,15 @@ impl Folder {
         Ok(Self { path: path.to_owned(), tasks: sub(TASKS)?, responses: sub(RESPONSES)? })
     }
 
+    /// Whether it is still what its path leads to. Nothing is opened: that would wake whoever watches it.
+    fn is_current(&self) -> bool {
+        let same = |name: &str, dir: &Dir| {
+            let now = Stamp::at(&self.path.join(name));
+            now.is_ok_and(|now| dir.stamp().is_ok_and(|held| held.same_file(&now)))
+        };
+        same(TASKS, &self.tasks) && same(RESPONSES, &self.responses)
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -116,7 +128,8 @@ impl Folder {
             return Err(AgentError::TooLarge(bytes.len()));
         }
         let temporary = format!(".tmp-{}", random::unique());
-        self.tasks.replace(&temporary, name, bytes, SHARED).map_err(|error| AgentError::Folder {
+        // Not synced: a crash of the machine takes whoever waits for it with it. It is claimed, or it is not.
+        self.tasks.place(&temporary, name, bytes, SHARED).map_err(|error| AgentError::Folder {
             path: self.path.join(TASKS).display().to_string(),
             error,
             mend: "The folder has to be writable for this user".to_owned(),

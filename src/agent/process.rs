@@ -16,10 +16,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How often the folder is looked at without any event: for file systems that have none.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The same where no watch is to be had.
-const LOOK_OFTEN: Duration = Duration::from_millis(250);
+/// How often the folder is looked at without any event: for file systems that have none. About 2 s, and a
+/// power of two in milliseconds, because that costs `askd mcp` one wake-up instead of two.
+const LOOK_EVERY: Duration = Duration::from_millis(2048);
+/// The same where no watch is to be had, as long as a person may just be there.
+const LOOK_OFTEN: Duration = Duration::from_millis(256);
+/// How long that is, from the last question on: whoever has not answered by then will not mind a second.
+const EAGER_FOR: Duration = Duration::from_secs(60);
 /// How old the sign of life may be when it is given again. It is given at a look, so that it costs
 /// no wake-up of its own, and at the latest every 5 s.
 const BEAT_EVERY: Duration = Duration::from_millis(3500);
@@ -46,6 +49,8 @@ struct Watching {
 struct Life {
     waiting: usize,
     told: Option<Instant>,
+    /// When the last request was written.
+    asked: Option<Instant>,
     left: bool,
 }
 
@@ -86,14 +91,18 @@ impl Process {
     /// How often to look without being woken.
     #[must_use]
     pub fn look_every(&self) -> Duration {
-        if lock(&self.watching).on.is_some() { LOOK_EVERY } else { LOOK_OFTEN }
+        let eager = || lock(&self.life).asked.is_some_and(|asked| asked.elapsed() < EAGER_FOR);
+        if lock(&self.watching).on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
     }
 
     /// A request is about to be written: watch and sign of life come first.
     pub(super) fn begin(&self, folder: &Folder, request_id: &RequestId) {
         lock(&self.awaited).insert(response_name(request_id));
         self.watch(folder);
-        lock(&self.life).waiting += 1;
+        let mut life = lock(&self.life);
+        life.waiting += 1;
+        life.asked = Some(Instant::now());
+        drop(life);
         self.tell(folder, true);
     }
 

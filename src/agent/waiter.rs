@@ -18,6 +18,8 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The same without a known deadline, beside twice the timeout.
 const BLIND_PATIENCE: Duration = Duration::from_secs(600);
+/// How long something else than a file may lie where the response belongs.
+const ODD_FOR: Duration = Duration::from_secs(5);
 /// The largest response that is read.
 const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -95,9 +97,38 @@ pub struct Waiter {
 struct Seen {
     claimed: Option<Instant>,
     /// What `.status` said, and how it was left.
-    status: Option<(Stamp, Option<Time>)>,
-    /// The daemon's deadline, and the moment at which it will have passed as it looked when first read.
-    deadline: Option<(Time, Instant)>,
+    status: Option<(Stamp, Option<Deadline>)>,
+    /// The daemon's deadline, and when it passes.
+    deadline: Option<(Time, Passing)>,
+    /// The response that was read last, and how its file was left.
+    response: Option<(Stamp, ResponseFile)>,
+    /// Since when something else than a file lies where the response belongs.
+    odd: Option<Instant>,
+}
+
+/// The daemon's deadline, by its own clock.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Time,
+    /// How long a person has in all, if it is known.
+    whole: Option<Duration>,
+}
+
+/// When a deadline passes, by a clock that only runs.
+#[derive(Debug, Clone, Copy)]
+struct Passing {
+    /// As it looked when it was first read.
+    first: Instant,
+    /// As the clock on the wall says by now.
+    wall: Instant,
+}
+
+impl Deadline {
+    fn of(status: &StatusFile) -> Option<Self> {
+        let time = |text: &Option<String>| text.as_deref().and_then(time_from);
+        let at = time(&status.answer_by)?;
+        Some(Self { at, whole: time(&status.shown_at).map(|shown| at.since(shown)) })
+    }
 }
 
 impl Drop for Waiter {
@@ -147,23 +178,28 @@ impl Waiter {
         lock(&self.seen).claimed.is_some()
     }
 
-    /// When the daemon will give up, if it has said so. Its file is opened only when it has changed:
-    /// an opened file wakes whoever watches the folder.
+    /// When the daemon will give up, if it has said so.
     #[must_use]
     pub fn answer_by(&self) -> Option<Time> {
+        self.deadline().map(|deadline| deadline.at)
+    }
+
+    /// As `.status` says. The file is opened only when it has changed: an opened file wakes whoever watches
+    /// the folder.
+    fn deadline(&self) -> Option<Deadline> {
         let folder = self.folder();
         let stamp = folder.responses.look(&status_name(&self.request_id)).ok()??;
         let mut seen = lock(&self.seen);
-        if let Some((known, answer_by)) = seen.status
+        if let Some((known, deadline)) = seen.status
             && known == stamp
         {
-            return answer_by;
+            return deadline;
         }
         let (bytes, stamp) = folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
         let status: Option<StatusFile> = serde_json::from_slice(&bytes).ok();
-        let answer_by = status.and_then(|status| status.answer_by).and_then(|text| time_from(&text));
-        seen.status = Some((stamp, answer_by));
-        answer_by
+        let deadline = status.as_ref().and_then(Deadline::of);
+        seen.status = Some((stamp, deadline));
+        deadline
     }
 
     /// Waits for the outcome and takes it.
@@ -250,19 +286,23 @@ impl Waiter {
 
     /// When patience ends. The daemon's deadline is a time of day, and those are set forward and back:
     /// so it has to have passed both by the clock on the wall and by one that only runs, and a clock set
-    /// back makes nobody wait longer than without a deadline.
+    /// back makes nobody wait longer than without a deadline. One that has passed when it is first read, or
+    /// leaves more than there was, tells of two clocks that differ: then the whole time is given from here.
     fn give_up(&self, claimed: Instant, now: Instant) -> Instant {
         let blind = claimed + self.timeout * 2 + BLIND_PATIENCE;
-        let Some(answer_by) = self.answer_by() else { return blind };
-        let left = answer_by.since(self.clock.now());
+        let Some(Deadline { at, whole }) = self.deadline() else { return blind };
+        let left = at.since(self.clock.now());
+        let whole = whole.unwrap_or(self.timeout);
         let mut seen = lock(&self.seen);
-        let passes = match seen.deadline {
-            Some((known, passes)) if known == answer_by => passes,
-            _ => now + left,
+        let passing = match seen.deadline {
+            Some((known, passing)) if known == at => passing,
+            _ if left.is_zero() || left > whole => Passing { first: now + whole, wall: now + left },
+            _ => Passing { first: now + left, wall: now + left },
         };
-        seen.deadline = Some((answer_by, passes));
-        let most = passes + self.timeout + BLIND_PATIENCE;
-        (passes.max(now + left) + PATIENCE).min(most)
+        let wall = if left.is_zero() { passing.wall.min(now) } else { now + left };
+        let Passing { first, wall } = Passing { wall, ..passing };
+        seen.deadline = Some((at, Passing { first, wall }));
+        (first.max(wall) + PATIENCE).min(first + self.timeout + BLIND_PATIENCE)
     }
 
     fn request_name(&self) -> String {
@@ -287,18 +327,48 @@ impl Waiter {
     }
 
     /// The response, if it is there and whole. A host that writes in place may be half-way: what is
-    /// not whole is read again, never deleted.
+    /// not whole is read again, never deleted; so is what has a second name for a moment.
     fn read(&self) -> Result<Option<ResponseFile>, AgentError> {
-        match self.folder().responses.read(&response_name(&self.request_id), MAX_RESPONSE_BYTES) {
-            Ok((bytes, _)) => Ok(serde_json::from_slice(&bytes).ok()),
+        let name = response_name(&self.request_id);
+        let read = self.folder().responses.read(&name, MAX_RESPONSE_BYTES);
+        let mut seen = lock(&self.seen);
+        let odd = seen.odd.take();
+        match read {
+            Ok((bytes, stamp)) => {
+                let response: Option<ResponseFile> = serde_json::from_slice(&bytes).ok();
+                seen.response = response.clone().map(|response| (stamp, response));
+                Ok(response)
+            }
             Err(ReadError::Gone) => Ok(None),
-            Err(error) => Err(self.error(RESPONSES, io::Error::other(error))),
+            Err(ReadError::NotPlain(_)) if odd.is_none_or(|since| since.elapsed() < ODD_FOR) => {
+                seen.odd = odd.or_else(|| Some(Instant::now()));
+                Ok(None)
+            }
+            Err(error) => {
+                drop(seen);
+                Err(AgentError::Folder {
+                    path: self.folder().path.join(RESPONSES).join(name).display().to_string(),
+                    error: io::Error::other(error),
+                    mend: "Only the daemon may write there; remove it and ask again".to_owned(),
+                })
+            }
         }
+    }
+
+    /// The response, not opened a second time if its file is as it was left when it was read.
+    fn read_again(&self) -> Result<Option<ResponseFile>, AgentError> {
+        let known = lock(&self.seen).response.take();
+        if let Some((stamp, response)) = known
+            && self.folder().responses.look(&response_name(&self.request_id)).ok().flatten() == Some(stamp)
+        {
+            return Ok(Some(response));
+        }
+        self.read()
     }
 
     /// Takes the response, if it is there: a name of our own first, so that nobody thinks it waits.
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
-        let Some(response) = self.read()? else { return Ok(None) };
+        let Some(response) = self.read_again()? else { return Ok(None) };
         match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
             Ok(()) => {
                 let (folder, request_id) = (self.folder(), self.request_id.clone());
@@ -328,5 +398,153 @@ impl Waiter {
     /// The process goes, the question stays: see [`Process::leave`].
     pub fn leave(&self) {
         self.process.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Hand;
+    use crate::ipc::wire::time_text;
+    use std::path::PathBuf;
+    use tokio::time::advance;
+
+    const START: Time = Time::from_millis(1_790_000_000_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A call that a host has claimed, and both clocks.
+    struct Scene {
+        _temp: tempfile::TempDir,
+        responses: PathBuf,
+        waiter: Waiter,
+        hand: Hand,
+    }
+
+    impl Scene {
+        /// Of a call that gives a person a minute.
+        fn claimed() -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            let (tasks, responses) = (temp.path().join(TASKS), temp.path().join(RESPONSES));
+            std::fs::create_dir(&tasks).unwrap();
+            std::fs::create_dir(&responses).unwrap();
+            let (clock, hand) = Clock::by_hand(START);
+            let folder = Arc::new(Folder::open(temp.path()).unwrap());
+            let asking = Asking { file: RequestFile::default(), render_timeout: MINUTE, timeout: MINUTE };
+            let waiter = Waiter::ask(folder, asking, clock, &Process::new().unwrap()).unwrap();
+            std::fs::remove_file(tasks.join(waiter.request_name())).unwrap();
+            Self { _temp: temp, responses, waiter, hand }
+        }
+
+        /// The host says by its own clock since when it is shown, and until when it can be answered.
+        #[expect(clippy::disallowed_methods, reason = "a host of the tests")]
+        fn says(&self, shown_at: Time, answer_by: Time) {
+            let status = serde_json::json!({
+                "state": "open", "shown_at": time_text(shown_at), "answer_by": time_text(answer_by),
+            });
+            let temporary = self.responses.join(".tmp");
+            std::fs::write(&temporary, status.to_string()).unwrap();
+            std::fs::rename(temporary, self.responses.join(status_name(self.waiter.request_id()))).unwrap();
+        }
+
+        /// Time passes, and nothing else happens.
+        async fn pass(&self, time: Duration) {
+            self.hand.advance(time);
+            advance(time).await;
+        }
+
+        fn waits(&self) -> bool {
+            matches!(self.waiter.look().unwrap(), Look::Waiting(_))
+        }
+
+        /// Waits until so long after now, and then no longer.
+        async fn waits_for(&self, time: Duration) {
+            assert!(self.waits());
+            self.pass(time.saturating_sub(SECOND)).await;
+            assert!(self.waits(), "given up early");
+            self.pass(SECOND * 2).await;
+            assert_eq!(self.waiter.look().unwrap(), Look::HostSilent);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_falls_silent_is_given_up_30_s_after_its_deadline() {
+        let scene = Scene::claimed();
+        scene.says(START, START + MINUTE);
+        scene.waits_for(MINUTE + PATIENCE).await;
+        // Told by whoever waits, and nothing of it is deleted.
+        assert!(matches!(scene.waiter.wait().await.unwrap(), Waited::HostSilent));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_deadline_it_is_twice_the_time_and_ten_minutes() {
+        Scene::claimed().waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_deadline_counts_from_then_on() {
+        let scene = Scene::claimed();
+        scene.says(START, START + MINUTE);
+        assert!(scene.waits());
+        scene.pass(MINUTE).await;
+        scene.says(START + MINUTE, START + MINUTE * 2);
+        scene.waits_for(MINUTE + PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_makes_nobody_give_up_early_or_wait_for_ever() {
+        // Forward: the deadline has passed by the clock on the wall, and not in truth.
+        let scene = Scene::claimed();
+        scene.says(START, START + MINUTE);
+        assert!(scene.waits());
+        scene.hand.advance(HOUR);
+        scene.waits_for(MINUTE + PATIENCE).await;
+        // Back: the wall says that there is more than an hour left.
+        let scene = Scene::claimed();
+        scene.says(START, START + MINUTE);
+        assert!(scene.waits());
+        scene.hand.set(START - HOUR);
+        scene.waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
+        // A little back: 30 s after it has passed by both.
+        let scene = Scene::claimed();
+        scene.says(START, START + MINUTE);
+        assert!(scene.waits());
+        scene.hand.set(START - MINUTE);
+        scene.pass(MINUTE).await;
+        assert!(scene.waits());
+        scene.waits_for(MINUTE + PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_whose_clock_is_another_one_is_waited_for_as_long() {
+        // Its clock is behind ours: what it says has passed already.
+        let scene = Scene::claimed();
+        scene.says(START - HOUR, START - HOUR + MINUTE);
+        scene.waits_for(MINUTE + PATIENCE).await;
+        // It is ahead: what it says is far away, and does not come.
+        let scene = Scene::claimed();
+        scene.says(START + HOUR, START + HOUR + MINUTE);
+        scene.waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_file_in_place_of_the_response_is_told_after_a_moment() {
+        let scene = Scene::claimed();
+        let squatted = scene.responses.join(response_name(scene.waiter.request_id()));
+        std::fs::create_dir(&squatted).unwrap();
+        assert!(scene.waits());
+        scene.pass(ODD_FOR.saturating_sub(SECOND)).await;
+        assert!(scene.waits());
+        std::fs::remove_dir(&squatted).unwrap();
+        assert!(scene.waits());
+        scene.pass(ODD_FOR).await;
+        std::fs::create_dir(&squatted).unwrap();
+        assert!(scene.waits(), "another moment for another one");
+        scene.pass(ODD_FOR + SECOND).await;
+        let error = scene.waiter.look().unwrap_err().to_string();
+        assert!(error.contains(squatted.to_str().unwrap()) && error.contains("a folder"), "{error}");
+        assert!(error.contains("remove it and ask again"), "{error}");
+        assert!(squatted.is_dir(), "nothing is deleted");
     }
 }

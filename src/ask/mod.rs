@@ -11,10 +11,11 @@ mod rejection;
 mod reply;
 mod time;
 pub mod wording;
+mod wording_of_blocks;
 
 pub use lifecycle::{
-    Accepted, Cause, Effect, Event, Fact, Fate, Found, Outcome, Parts, Phase, Posted, Response, SoFar, Source, Stage,
-    Step, Waiter, Widget,
+    Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Lifted, Outcome, Parts, Phase, Posted,
+    Remark, Response, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -58,6 +59,10 @@ pub struct Ask {
     pub escalations: u8,
     /// Where it is in its life.
     pub stage: Stage,
+    /// What happens after the decision.
+    pub after: After,
+    /// Where it was asked too often to be asked: what became of that.
+    pub block: Option<Block>,
     /// When the request was accepted.
     pub created_at: Time,
 }
@@ -89,6 +94,8 @@ pub struct Rules {
     pub remind_after: Option<Duration>,
     /// When an unanswered ask is shown on the next route too, and again on the one after that.
     pub escalate_after: Option<Duration>,
+    /// What is done with an outcome that nobody takes.
+    pub session: SessionRules,
     /// Where it is asked first, and then next; never empty.
     pub routes: Vec<Route>,
 }

@@ -172,6 +172,13 @@ impl Questions {
         self.0.iter().map(without_id).eq(other.0.iter().map(without_id))
     }
 
+    /// Those of these indices; `None` if that would be none.
+    #[must_use]
+    pub fn only(&self, indices: &[usize]) -> Option<Self> {
+        let kept: Vec<Question> = indices.iter().filter_map(|index| self.0.get(*index)).cloned().collect();
+        (!kept.is_empty()).then_some(Self(kept))
+    }
+
     /// The question of that id, else of that text.
     #[must_use]
     pub fn find(&self, id_or_text: &str) -> Option<usize> {

@@ -2,7 +2,7 @@
 //! [`Answers`] can only be built here, so an answer that was not offered cannot be written down.
 
 use super::question::MAX_TEXT;
-use super::{Kind, Outcome, Question, Questions, Time, wording};
+use super::{Kind, Outcome, Person, Question, Questions, Time, wording};
 use std::fmt;
 
 /// What a person sent.
@@ -79,11 +79,23 @@ pub enum Refusal {
         at: Time,
         /// The questions, to say the answer in words.
         questions: Questions,
+        /// What was replied, in words.
+        said: Option<String>,
     },
     /// Not one of those who may answer; carries the person's own id so that an operator can add it.
     NotResponder {
         /// The channel's id of the person.
         id: String,
+    },
+    /// Not one of those who may let a question be asked again; carries the person's own id.
+    MayNotAllow {
+        /// The channel's id of the person.
+        id: String,
+    },
+    /// It may be asked already.
+    NotBlocked {
+        /// Who allowed it again, if somebody did.
+        by: Option<Person>,
     },
     /// Required questions without an answer.
     Missing {
@@ -131,7 +143,8 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Settled { .. } => "settled",
-            Self::NotResponder { .. } => "not_responder",
+            Self::NotResponder { .. } | Self::MayNotAllow { .. } => "not_responder",
+            Self::NotBlocked { .. } => "not_blocked",
             Self::Missing { .. } => "missing",
             Self::NoSuchQuestion { .. } => "no_such_question",
             Self::NotOffered { .. } => "not_offered",

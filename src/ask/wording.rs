@@ -1,11 +1,14 @@
 //! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
 //! are part of the contract; the rest may be improved here, and only here.
 
-use super::{Answer, Ask, Cause, Kind, Outcome, Person, Question, Questions, Refusal, Rejection};
+use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
+use std::time::Duration;
+
+pub use super::wording_of_blocks::*;
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
 #[must_use]
-pub fn error(outcome: &Outcome) -> Option<String> {
+pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
     match outcome {
         Outcome::Answered { .. } => None,
         Outcome::Dismissed { .. } => Some("ask_user cancelled: the user dismissed the question.".to_owned()),
@@ -16,6 +19,7 @@ pub fn error(outcome: &Outcome) -> Option<String> {
         ),
         Outcome::Undelivered { cause: Cause::RetriesUsedUp(_) } => Some(MAX_RETRIES.to_owned()),
         Outcome::Undelivered { cause: Cause::Never(reason) } => Some(format!("Could not be shown: {reason}")),
+        Outcome::Blocked { limit } => Some(too_often(*limit, questions)),
     }
 }
 
@@ -47,6 +51,7 @@ pub fn closing_line(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::Dismissed { .. } | Outcome::Withdrawn => "Cancelled".to_owned(),
         Outcome::TimedOut => "Timed out".to_owned(),
         Outcome::Undelivered { .. } => "Could not be shown".to_owned(),
+        Outcome::Blocked { .. } => "Asked too often".to_owned(),
     }
 }
 
@@ -70,22 +75,50 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
             format!("This question was dismissed already by {}. Nothing was changed.", where_by(by))
         }
         Outcome::Withdrawn => "This question was withdrawn. Nothing was changed.".to_owned(),
-        Outcome::TimedOut => "This question has timed out. The agent was told that nobody answered.".to_owned(),
+        Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => {
             "This question could not be shown in time, and the agent was told so.".to_owned()
         }
+        Outcome::Blocked { .. } => {
+            "This question cannot be answered: it was asked too often, and the agent was told to wait. Once somebody \
+             allows it again, the agent may ask it anew."
+                .to_owned()
+        }
     }
+}
+
+const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
+
+/// To somebody whose answer comes after the timeout, with what they said, so that it is not lost to them.
+#[must_use]
+pub fn too_late(said: &str) -> String {
+    format!("{TIMED_OUT_ALREADY} Your answer was not used: {said}")
+}
+
+/// Replies in words, for whoever gave them.
+#[must_use]
+pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
+    let words = given.iter().filter_map(|(index, given)| {
+        let question = questions.get(*index)?;
+        let labels = given.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
+        let words: Vec<&str> = labels.chain(given.text.as_deref()).collect();
+        Some(words.join(", ")).filter(|words| !words.is_empty())
+    });
+    words.collect::<Vec<_>>().join("; ")
 }
 
 /// Why a reply was not taken.
 #[must_use]
 pub fn refusal(refusal: &Refusal) -> String {
     match refusal {
+        Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
         Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
         Refusal::NotResponder { id } => format!(
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
              An operator can add it to the responders of the route. The question stays open."
         ),
+        Refusal::MayNotAllow { id } => may_not_allow(id),
+        Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
         Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
         Refusal::NoSuchQuestion { name } => {
             format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")
@@ -335,12 +368,94 @@ impl Ask {
     /// The closing line of its cards, once it is settled.
     #[must_use]
     pub fn closing_line(&self) -> Option<String> {
+        if let Some(block) = &self.block {
+            return Some(block_line(block));
+        }
+        if self.remark() == Remark::Stopped {
+            return remark(Remark::Stopped).map(str::to_owned);
+        }
+        if let Some((late, _)) = self.late_outcome() {
+            let line = closing_line(&late, &self.content.questions);
+            return Some(line.replacen("Answered: ", ANSWERED_LATE, 1));
+        }
         self.outcome().map(|outcome| closing_line(outcome, &self.content.questions))
     }
 }
 
+/// Begins the closing line of a card that was answered after its timeout.
+pub const ANSWERED_LATE: &str = "Answered after the timeout: ";
+/// After `Timed out at <time>.`, while a late answer is still taken. *Exact.*
+pub const STILL_ANSWERABLE: &str = "You can still answer: the agent will be started with it.";
+
+/// `Timed out at 14:32. You can still answer: ...`; the time as the channel writes it. *Exact* but for the time.
+#[must_use]
+pub fn timed_out_late(time: &str) -> String {
+    format!("Timed out at {time}. {STILL_ANSWERABLE}")
+}
+
+/// What a closed card says beside how the ask ended; `None`: nothing.
+#[must_use]
+pub fn remark(remark: Remark) -> Option<&'static str> {
+    match remark {
+        Remark::Plain => None,
+        Remark::Late => Some(STILL_ANSWERABLE),
+        Remark::AskedAgain => Some("Asked again."),
+        Remark::Overdue => Some("The agent has not collected it yet."),
+        Remark::Running => {
+            Some("The agent is running but no longer waits; it gets the answer when it asks again or next starts.")
+        }
+        Remark::Started => Some("The agent was started with the answer."),
+        Remark::StartedBefore => Some("The agent has been started since it asked; the answer is kept for it."),
+        Remark::Kept => Some("Nobody collected the answer; it is kept for the agent's next start."),
+        Remark::NotStarted => Some("The agent could not be started; the answer is kept for its next start."),
+        Remark::Stopped => Some("Timed out, cancelled."),
+    }
+}
+
+/// How an answer after the timeout is given where there are no buttons.
+#[must_use]
+pub fn late_by_message(code: &str) -> String {
+    format!("Quote the question, or begin your reply with {code}.")
+}
+
+/// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.
+#[must_use]
+pub fn briefing(ask: &Ask) -> String {
+    let late = ask.late_outcome().map(|(outcome, _)| outcome);
+    let outcome = late.as_ref().or_else(|| ask.outcome());
+    let mut lines = Vec::new();
+    for (index, question) in ask.content.questions.iter().enumerate() {
+        lines.push(format!("You previously asked the user: \"{}\"", question.text));
+        if !question.choices.is_empty() {
+            let options = question.choices.iter().enumerate().map(|(n, choice)| format!("{}. {}", n + 1, choice.label));
+            lines.push(format!("Options: {}", options.collect::<Vec<_>>().join(", ")));
+        }
+        lines.push(match outcome {
+            Some(Outcome::Answered { answers, .. }) => match answers.entries().get(index).and_then(Option::as_ref) {
+                Some(answer) => format!("The user answered: {}", quoted_words(question, answer)),
+                None => "The user skipped the question.".to_owned(),
+            },
+            Some(Outcome::Dismissed { .. }) => "The user dismissed the question.".to_owned(),
+            Some(Outcome::TimedOut) => "Nobody answered in time.".to_owned(),
+            Some(Outcome::Withdrawn) | None => "The question was withdrawn.".to_owned(),
+            Some(Outcome::Undelivered { .. }) => "The question could not be shown to anybody.".to_owned(),
+            Some(Outcome::Blocked { .. }) => "It was asked too often, so nobody was asked.".to_owned(),
+        });
+    }
+    lines.push("Continue from where you left off.".to_owned());
+    lines.join("\n")
+}
+
+/// The labels and the text of one answer, each in quotation marks.
+fn quoted_words(question: &Question, answer: &Answer) -> String {
+    let labels = answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
+    labels.chain(answer.text()).map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
 /// Heads a question that is sent a second time because the first may have been lost.
 pub const REPEAT: &str = "(repeat)";
+/// To somebody who had answered a part of what ended otherwise.
+pub const NOT_USED: &str = "Your answers so far were not used.";
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";
 
@@ -376,6 +491,30 @@ pub fn how_to_reply(question: &Question) -> String {
 #[must_use]
 pub fn with_code(code: &str) -> String {
     format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
+}
+
+/// Until when a question can be answered, and about how long that is from when this is sent.
+#[must_use]
+pub fn answer_until(time: &str, left: Duration) -> String {
+    format!("You can answer until {time} (about {} from now).", about(left))
+}
+
+/// A reminder that quotes its question; `until` is the line of [`answer_until`].
+#[must_use]
+pub fn whatsapp_reminder(until: &str) -> String {
+    format!("This question still waits for an answer. {until}")
+}
+
+/// A span of time to the nearest number that says something.
+fn about(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (count, unit) = match seconds {
+        0..90 => (seconds, "second"),
+        90..5_400 => ((seconds + 30) / 60, "minute"),
+        5_400..129_600 => ((seconds + 1_800) / 3_600, "hour"),
+        _ => ((seconds + 43_200) / 86_400, "day"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Asks which of several open asks was meant; each with its code and a few words.

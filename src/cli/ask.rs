@@ -25,7 +25,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// Ask a person and wait for the answer.
 ///
 /// Only the answer is written to standard output. Exit codes: 0 answered, 2 usage, 3 cancelled, 4
-/// timeout, 5 undeliverable, 6 rejected, 1 anything else.
+/// timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\"\n  \
                   askd ask \"Which targets?\" --multi --option staging --option prod --json\n  \

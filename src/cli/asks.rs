@@ -1,7 +1,7 @@
-//! `askd list`, `show`, `answer`, `dismiss`, `cancel`: the inbox for a terminal.
+//! `askd list`, `show`, `answer`, `dismiss`, `cancel`, `reset`: the inbox for a terminal.
 
 use super::{Exit, FAILED, USAGE, say};
-use crate::ask::Time;
+use crate::ask::{Time, wording};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError};
 use crate::ipc::wire::time_from;
@@ -297,5 +297,26 @@ impl Cancel {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         let path = format!("/asks/{}/cancel", segment(&self.id)?);
         settled(&self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))?)
+    }
+}
+
+/// Let the questions of an ask be asked again: their attempts are counted anew.
+///
+/// The same as Allow again on the card of a question that was asked too often.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  askd reset 3f2a")]
+pub(super) struct Reset {
+    #[command(flatten)]
+    at: Where,
+    /// The beginning of its id, or its short code.
+    id: String,
+}
+
+impl Reset {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        let path = format!("/asks/{}/reset", segment(&self.id)?);
+        self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))?;
+        say(wording::RESET)?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,6 +4,7 @@
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
+mod briefing;
 #[cfg(feature = "host")]
 mod healthz;
 mod mcp;
@@ -17,7 +18,6 @@ mod sim;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -34,37 +34,32 @@ struct Cli {
     command: Command,
 }
 
+/// What each says of itself, briefly and at length, stands at its arguments: a word here would hide that.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the daemon: watch the groups' folders, show questions, deliver answers.
     #[cfg(feature = "host")]
     Serve(serve::Serve),
-    /// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
     #[cfg(feature = "host")]
     Demo(serve::Demo),
-    /// Ask a person and wait for the answer.
     Ask(ask::AskCommand),
-    /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
     Mcp(mcp::Mcp),
-    /// List what waits for an answer.
+    Briefing(briefing::BriefingCommand),
     #[cfg(feature = "host")]
     List(asks::List),
-    /// Show one ask.
     #[cfg(feature = "host")]
     Show(asks::Show),
-    /// Answer an ask.
     #[cfg(feature = "host")]
     Answer(asks::Answer),
-    /// Dismiss an ask: the agent is told that the user dismissed the question.
     #[cfg(feature = "host")]
     Dismiss(asks::Dismiss),
-    /// Withdraw an ask: the agent is told that the question was withdrawn.
     #[cfg(feature = "host")]
     Cancel(asks::Cancel),
     /// Ask the daemon whether it is well: for health checks of containers.
     #[cfg(feature = "host")]
     #[command(hide = true)]
     Healthz(healthz::Healthz),
+    #[cfg(feature = "host")]
+    Reset(asks::Reset),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "host")]
     #[command(hide = true, subcommand)]
@@ -87,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Ask(ask) => ask.run(),
         Command::Mcp(mcp) => mcp.run(),
+        Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
         Command::List(list) => list.run(),
         #[cfg(feature = "host")]
@@ -99,6 +95,8 @@ pub fn main() -> ExitCode {
         Command::Cancel(cancel) => cancel.run(),
         #[cfg(feature = "host")]
         Command::Healthz(healthz) => healthz.run(),
+        #[cfg(feature = "host")]
+        Command::Reset(reset) => reset.run(),
         #[cfg(feature = "host")]
         Command::Sim(sim) => sim.run(),
     };
@@ -147,23 +145,27 @@ fn say(text: &str) -> anyhow::Result<()> {
 
 /// Logs to standard error: `RUST_LOG`, else `filter`.
 fn log(filter: &str, json: bool) -> Result<(), Exit> {
-    let own = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let logs = tracing_subscriber::registry().with(log_filter(own.as_deref().unwrap_or(filter))?);
-    let lines =
-        fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let variable = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let filter = variable.as_deref().unwrap_or(filter);
+    let filter = log_filter(filter)?;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    let registry = tracing_subscriber::registry().with(filter);
     if json {
-        logs.with(lines.json().flatten_event(true)).init();
+        registry.with(lines.json().flatten_event(true)).init();
     } else {
-        logs.with(lines.with_target(false)).init();
+        registry.with(lines.with_target(false)).init();
     }
     Ok(())
 }
 
-/// What is logged. One thing never is: at `debug` bollard repeats all that the Docker Engine says of a container, with the
-/// secrets in its environment. (`EnvFilter` knows more, and brings a whole engine for regular expressions.)
+/// What is logged: targets and levels; what more there is needs regular expressions, a megabyte in the agent's
+/// binary. One thing never is: at `debug` bollard repeats all that the Docker Engine says of a container, with the
+/// secrets in its environment.
 fn log_filter(text: &str) -> Result<Targets, Exit> {
-    let filter: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
-    Ok(filter.with_target("bollard::docker", LevelFilter::WARN))
+    let targets: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
+    Ok(targets.with_target("bollard::docker", LevelFilter::WARN))
 }
 
 /// A runtime for one command that mostly waits.
@@ -206,7 +208,7 @@ mod tests {
         for text in ["debug", "trace", "bollard=trace", "bollard::docker=debug"] {
             let kept = Kept::default();
             let writer = kept.clone();
-            let lines = fmt::layer().with_writer(move || writer.clone());
+            let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
             let logs = tracing_subscriber::registry().with(log_filter(text).unwrap()).with(lines);
             tracing::subscriber::with_default(logs, || {
                 tracing::debug!(target: "bollard::docker", "Decoded into string: marked-secret");

@@ -3,7 +3,7 @@
 //!
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
-use crate::ask::{Ask, Fact, Outcome, Person, Refusal, Stage, Time, Via};
+use crate::ask::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time, Via};
 use crate::ipc::wire::{status, time_text};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -119,6 +119,33 @@ impl Audit {
                 (line, at)
             }
             Fact::Delivered(id) => (Line { what: "delivered", request_id: Some(id.as_str()), ..line }, now),
+            Fact::TakenBack(id) => (Line { what: "not_collected", request_id: Some(id.as_str()), ..line }, now),
+            Fact::Briefed => (Line { what: "briefed", ..line }, now),
+            Fact::BriefingRead => (Line { what: "briefing_read", ..line }, now),
+            Fact::Started => {
+                tracing::info!(ask = %ask.id, group = %ask.group, "Agent started with its answer");
+                (Line { what: "started", ..line }, now)
+            }
+            Fact::StartFailed { why, last } => {
+                let again = if *last { "it is not tried again" } else { "trying again" };
+                tracing::error!(ask = %ask.id, group = %ask.group, why, "the agent could not be started with its answer; {again}");
+                (Line { what: if *last { "start_given_up" } else { "start_failed" }, ..line }, now)
+            }
+            Fact::LateAnswer => {
+                let by = if let Late::Answered { by, .. } = &ask.after.late { Some(by) } else { None };
+                let channel = by.map(|by| by.via).map(Via::name);
+                tracing::info!(ask = %ask.id, group = %ask.group, channel, "Answered after the timeout");
+                (Line { what: "answered_late", channel, by: by.map(|by| by.id.as_str()), ..line }, now)
+            }
+            Fact::Stopped => {
+                tracing::info!(ask = %ask.id, group = %ask.group, reason = "ask_user_timeout", "Session stopped");
+                (Line { what: "stopped", reason: Some("ask_user_timeout"), ..line }, now)
+            }
+            Fact::AllowedAgain { by } => {
+                tracing::info!(ask = %ask.id, group = %ask.group, channel = by.via.name(), "Allowed again");
+                (Line { what: "allowed_again", channel: Some(by.via.name()), by: Some(&by.id), ..line }, now)
+            }
+            Fact::Unblocked => (Line { what: "unblocked", ..line }, now),
             Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),
         };
         self.write(line, at, now);
@@ -196,6 +223,7 @@ fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time)
         Outcome::Withdrawn => "withdrawn",
         Outcome::TimedOut => "expired",
         Outcome::Undelivered { .. } => "undeliverable",
+        Outcome::Blocked { .. } => "blocked",
     };
     let channel = by.map(|by| by.via).map(Via::name);
     let by = by.map(|by| by.id.as_str());

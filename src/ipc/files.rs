@@ -6,8 +6,9 @@
 //! daemon's own state use it. It knows no shapes.
 
 use rustix::fs::{
-    self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
-    fchmod, fchown, fstat, fsync, mkdirat, openat2, renameat, renameat_with, statat, unlinkat, utimensat,
+    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
+    Timestamps, UTIME_NOW, fchmod, fchown, fstat, fsync, mkdirat, openat2, renameat, renameat_with, statat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -247,9 +248,7 @@ impl Dir {
 
     /// Creates a file and syncs it; there must be none of that name.
     pub fn create(&self, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let fd = open(&self.0, plain(name)?, flags, Mode::from_raw_mode(0o600), ResolveFlags::NO_XDEV)?;
-        let mut file = File::from(fd);
+        let mut file = self.begin(name)?;
         let written = access
             .give(&file, access.file_mode())
             .and_then(|()| file.write_all(bytes))
@@ -258,6 +257,12 @@ impl Dir {
             self.remove(name)?;
         }
         written
+    }
+
+    /// A new file, for its maker alone.
+    fn begin(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        open(&self.0, plain(name)?, flags, Mode::from_raw_mode(0o600), ResolveFlags::NO_XDEV).map(File::from)
     }
 
     /// Gives a file the present time, and makes an empty one if there is none. Nothing is synced: it says
@@ -302,6 +307,18 @@ impl Dir {
         self.publish(temporary, name).map(drop)
     }
 
+    /// The same without a sync, for what nobody waits for after a crash: it may then be gone, or empty.
+    pub fn place(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.remove(temporary)?;
+        let mut file = self.begin(temporary)?;
+        let written = access.give(&file, access.file_mode()).and_then(|()| file.write_all(bytes));
+        let written = written.and_then(|()| self.rename(temporary, name));
+        if written.is_err() {
+            self.remove(temporary)?;
+        }
+        written
+    }
+
     /// Renames within the folder unless there is something of that name: `Ok(false)` then.
     pub fn rename_unless_there(&self, from: &str, to: &str) -> io::Result<bool> {
         match renameat_with(&self.0, plain(from)?, &self.0, plain(to)?, RenameFlags::NOREPLACE) {
@@ -328,6 +345,16 @@ impl Dir {
         match unlinkat(&self.0, plain(name)?, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Has the folder for this process alone, as far as others claim it too, until it is dropped; `false` if
+    /// somebody else has it.
+    pub fn claim(&self) -> io::Result<bool> {
+        match sys::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

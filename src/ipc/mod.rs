@@ -40,6 +40,12 @@ pub fn taken_name(request_id: &RequestId) -> String {
     format!(".taken-{request_id}.json")
 }
 
+/// The name of a response that was put out of its waiter's reach.
+#[must_use]
+pub fn withdrawn_name(request_id: &RequestId) -> String {
+    format!(".withdrawn-{request_id}.json")
+}
+
 /// The name of the file that says where an undecided ask is.
 #[must_use]
 pub fn status_name(request_id: &RequestId) -> String {

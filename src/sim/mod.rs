@@ -4,6 +4,7 @@
 //! mistake is not made twice and agreed upon. Used by tests, benches, the demo and the command that
 //! runs one alone.
 
+mod line;
 pub mod slack;
 pub mod whatsapp;
 

@@ -24,7 +24,7 @@ export const launch = () => chromium.launch({
 });
 
 // Polls until `probe` returns something other than undefined, false or null.
-export async function until(what, probe, limitMs = 10000) {
+export async function until(what, probe, limitMs = 30000) {
   const end = Date.now() + limitMs;
   for (;;) {
     const found = await probe();
@@ -64,7 +64,7 @@ export class Daemon {
     await until('readyz', async () => {
       assert.equal(this.#process.exitCode, null, `askd stopped:\n${this.#output}`);
       return (await fetch(`${this.url}/readyz`).catch(() => null))?.status === 200;
-    }, 15000).catch((error) => { throw new Error(`${error.message}\n${this.#output}`); });
+    }).catch((error) => { throw new Error(`${error.message}\n${this.#output}`); });
     this.token = (await readFile(join(this.folder, 'state', 'web_token'), 'utf8')).trim();
   }
 

@@ -49,8 +49,8 @@ async function open(options = {}) {
 }
 
 const button = (scope, name) => scope.getByRole('button', { name, exact: typeof name === 'string' });
-const visible = (locator, timeout = 10000) => locator.waitFor({ state: 'visible', timeout });
-const gone = (locator, timeout = 10000) => locator.waitFor({ state: 'detached', timeout });
+const visible = (locator, timeout = 30000) => locator.waitFor({ state: 'visible', timeout });
+const gone = (locator, timeout = 30000) => locator.waitFor({ state: 'detached', timeout });
 const connectionLine = () => page.locator('#connection');
 
 const noSidewaysScroll = async () => {
@@ -147,8 +147,9 @@ describe('answering', () => {
     assert.equal(await done(page, ask).locator('.line').innerText(), 'React');
     assert.match(await done(page, ask).innerText(), /research asked/);
     await visible(page.getByText('Nothing waits for an answer.'));
-    assert.equal(await page.title(), 'askd');
-    assert.equal(await page.locator('[aria-live]').innerText(), 'Answered by the operator in the web inbox. Nothing else waits for an answer.');
+    await until('the title without a number', async () => (await page.title()) === 'askd');
+    const announced = 'Answered by the operator in the web inbox. Nothing else waits for an answer.';
+    await until('the announcement', async () => (await page.locator('[aria-live]').innerText()) === announced);
   });
 
   test('a single choice is answered on a phone with the keyboard alone, and the focus moves on', async () => {
@@ -446,7 +447,7 @@ describe('when something happens meanwhile', () => {
     await shoot(page, 'no-connection');
     await accessible('a page without connection');
     await daemon.run();
-    await visible(page.getByText('Connected again.'), 8000);
+    await visible(page.getByText('Connected again.'));
     assert.equal(await field.inputValue(), 'Faster');
     await button(one, 'Submit').click();
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'Faster' });
@@ -505,7 +506,7 @@ describe('when something happens meanwhile', () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK], timeoutMs: 10000 });
     await open();
     await visible(card(page, ask).getByText(/Ends soon: \d+ s left/));
-    await visible(done(page, ask).getByText('Timed out').first(), 20000);
+    await visible(done(page, ask).getByText('Timed out').first(), 40000);
     await gone(card(page, ask));
   });
 });

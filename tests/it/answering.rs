@@ -93,7 +93,7 @@ fn a_withdrawal_by_the_agent_or_an_operator_is_told_as_such() {
     world.all_done("g");
     // Of something unknown: ignored, and nothing is left of it.
     agent.cancel("nobody");
-    within(SOON, "the withdrawal to be taken", || agent.task_names().is_empty().then_some(()));
+    agent.tasks_gone();
     assert!(agent.response("nobody").is_none());
 }
 
@@ -104,7 +104,7 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
     let question = json!([{"question": "Go?"}]);
     for id in ["r1", "r2"] {
         agent.ask(id, &json!({"idempotency_key": "k", "questions": question}));
-        within(SOON, "the waiter", || agent.path.join(format!("responses/{id}.status")).exists().then_some(()));
+        agent.status_of(id);
     }
     agent.cancel("r1");
     assert_eq!(agent.wait("r1")["result"]["status"], "cancelled");
@@ -263,16 +263,13 @@ fn what_cannot_be_written_now_is_written_when_it_can() {
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();
-    within(SOON, "the status", || agent.path.join("responses/r1.status").exists().then_some(()));
+    agent.status_of("r1");
     // The agent puts a file where its responses belong.
-    let responses = agent.path.join("responses");
-    std::fs::rename(&responses, agent.path.join("aside")).unwrap();
-    std::fs::write(&responses, "").unwrap();
+    agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     within(SOON, "the complaint", || world.log().contains("a response could not be written").then_some(()));
     assert_eq!(world.state_files("pending_questions/g").len(), 1, "still owed");
-    std::fs::remove_file(&responses).unwrap();
-    std::fs::create_dir(&responses).unwrap();
+    agent.free_responses();
     assert_eq!(agent.wait("r1")["result"]["status"], "answered");
     world.all_done("g");
 }
@@ -286,10 +283,9 @@ fn settled_asks_are_listed_newest_first() {
         let ask = world.open_of(id);
         assert_eq!(world.answer(&ask, &json!({(format!("{id}_0")): "Vue"})).0, 200);
         // Settled in different milliseconds.
-        within(SOON, "the next millisecond", || {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-            now.is_multiple_of(10).then_some(())
-        });
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+        let settled = now();
+        within(SOON, "the next millisecond", || (now() > settled).then_some(()));
     }
     let (_, list) = world.call("GET", "/asks?state=settled", None);
     let order: Vec<&str> =

@@ -1,8 +1,6 @@
 //! `kill -9` at every step of an ask's life, and at random: it goes on, with one outcome and one
 //! response, and nothing happens twice.
 
-#[cfg(feature = "sabotage")]
-use crate::harness::SOON;
 use crate::harness::{World, within};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -88,7 +86,7 @@ fn killed_at_random_nothing_is_lost_torn_or_decided_twice() {
     world.all_done("g");
     let twice: Vec<_> = answered_lines(&world).into_iter().filter(|(_, count)| *count > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
-    assert!(agent.task_names().is_empty());
+    agent.tasks_gone();
     println!("{} asks, {} answers acknowledged, {} kills", asked.len(), acknowledged.len(), rounds());
 }
 
@@ -150,15 +148,13 @@ fn killed_at_every_step_it_goes_on() {
         world.start();
         if accepting {
             let ask = world.one_open();
-            within(SOON, "the claimed request to be deleted", || agent.task_names().is_empty().then_some(()));
+            agent.tasks_gone();
             assert_eq!(world.open().len(), 1, "{point}: one card");
             assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
         }
         assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue", "{point}");
         world.all_done("g");
-        within(SOON, "nothing but the response", || {
-            (crate::harness::names(&agent.path.join("responses")) == ["r1.json"]).then_some(())
-        });
+        agent.responses_are(&["r1.json"]);
         assert_eq!(world.state_files("settled/g").len(), 1, "{point}: one outcome");
         assert!(answered_lines(&world).values().all(|count| *count == 1), "{point}");
         // Taken, and started once more: it does not come back.
@@ -204,5 +200,36 @@ fn told_to_stop_it_finishes_what_is_in_flight() {
     assert!(world.terminate().success());
     for number in 0..10 {
         assert!(agent.response(&format!("r{number}")).is_some(), "r{number} was delivered before the end");
+    }
+}
+
+/// The same for what comes after: an outcome that nobody took is put out of reach, briefed, and the agent started.
+#[cfg(feature = "sabotage")]
+#[test]
+fn killed_at_every_step_of_waking_an_agent_it_is_started_with_the_answer() {
+    use crate::sessions::{Program, with_session};
+    for point in ["wake.withdrawn", "wake.briefed", "wake.started"] {
+        println!("crash at {point}");
+        let dir = tempfile::tempdir().unwrap();
+        let program = Program::new(dir.path(), "start", 0);
+        let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
+        let mut world = with_session(&session, "pickup_timeout = \"1s\"").env("ASKD_CRASH_AT", point).started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+        assert!(!world.ended().success(), "it crashed");
+        assert!(agent.response("r1").is_none(), "{point}: out of reach");
+        world.without_env("ASKD_CRASH_AT");
+        world.start();
+        assert!(program.run().contains("The user answered: \\\"Vue\\\""), "{point}");
+        let started = || world.audit().iter().any(|line| line["what"] == "started");
+        within(SOON, "that it was started to be recorded", || started().then_some(()));
+        within(SOON, "nothing to be left in responses", || {
+            crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
+        });
+        // At least once: only a crash after the start itself leads to a second one.
+        let most = if point == "wake.started" { 2 } else { 1 };
+        assert!(program.runs().len() <= most, "{point}: {}", program.runs().len());
+        assert!(answered_lines(&world).values().all(|count| *count == 1), "{point}");
     }
 }

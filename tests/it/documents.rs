@@ -1,6 +1,6 @@
 //! The documents say what the program does: their examples are run, their JSON is read.
 
-use crate::harness::{SOON, World, askd, within};
+use crate::harness::{World, askd};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -36,9 +36,7 @@ fn drop_in(world: &World, program: &str, flag: &str, code: &str) -> String {
     assert_eq!(world.answer(&ask, &json!({"Which framework?": "Vue"})).0, 200);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    within(SOON, "nothing to be left", || {
-        crate::harness::names(&agent.path.join("responses")).is_empty().then_some(())
-    });
+    agent.responses_are(&[]);
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -99,6 +97,83 @@ fn the_asks_of_the_api_document_have_all_fields() {
     assert_eq!(keys(&shown[0]["questions"][0]), keys(&ask["questions"][0]));
     let (_, settled) = world.answer(&ask, &json!({"r1_0": "Vue"}));
     assert_eq!(keys(&shown[1]["outcome"]), keys(&settled["outcome"]));
+    let limited = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let agent = limited.group("g");
+    let question = json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    agent.ask("r1", &question);
+    limited.one_open();
+    agent.ask("r2", &question);
+    agent.wait("r2");
+    let (_, list) = limited.call("GET", "/asks?state=settled", None);
+    let id = list["asks"][0]["id"].as_str().unwrap().to_owned();
+    let (_, blocked) = limited.call("POST", &format!("/asks/{id}/reset"), Some(&json!({})));
+    let documented = &shown[2]["block"];
+    assert_eq!(keys(documented), keys(&blocked["block"]));
+    assert_eq!(keys(&documented["allowed_again"]), keys(&blocked["block"]["allowed_again"]));
+}
+
+/// Whether `askd mcp` starts with this environment, and goes when its client does.
+fn serves(ipc: &Path, args: &[String], env: &[(String, String)]) {
+    let mut command = askd();
+    command.args(args).envs(env.iter().cloned()).env("ASKD_IPC_DIR", ipc).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?} {env:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_ready_lines_for_mcp_clients_work() {
+    let text = document("docs/agents.md");
+    let world = World::empty();
+    let agent = world.group("g");
+    let strings = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|s| s.as_str().unwrap().to_owned()).collect()
+    };
+    let mut lines = 0;
+    for block in blocks(&text, "json") {
+        let settings: Value = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{error}: {block}"));
+        let server = &settings["mcpServers"]["askd"];
+        assert_eq!(server["command"], "askd", "{block}");
+        let env = server["env"].as_object().cloned().unwrap_or_default();
+        let env: Vec<_> = env.into_iter().map(|(name, value)| (name, value.as_str().unwrap().to_owned())).collect();
+        serves(&agent.path, &strings(&server["args"]), &env);
+        lines += 1;
+    }
+    for block in blocks(&text, "toml") {
+        let file = config::File::from_str(&block, config::FileFormat::Toml);
+        let settings: Value = config::Config::builder().add_source(file).build().unwrap().try_deserialize().unwrap();
+        let server = &settings["mcp_servers"]["askd"];
+        assert_eq!(server["command"], "askd", "{block}");
+        let wait = server["env"].as_object().unwrap().values().next().unwrap().as_str().unwrap();
+        // The call returns before it is cut.
+        assert!(wait.parse::<i64>().unwrap() < server["tool_timeout_sec"].as_i64().unwrap(), "{block}");
+        serves(&agent.path, &strings(&server["args"]), &[("ASKD_MAX_WAIT".to_owned(), wait.to_owned())]);
+        lines += 1;
+    }
+    assert!(lines >= 3, "lines for the common clients are shown");
+}
+
+#[test]
+fn the_text_for_an_agents_instructions_names_every_outcome() {
+    let texts = blocks(&document("docs/agents.md"), "text");
+    let text = texts.iter().find(|text| text.contains("ask_user")).unwrap();
+    for word in [
+        "answered",
+        "pending",
+        "stillPending",
+        "ask_user_wait",
+        "question_id",
+        "shouldRetry",
+        "Max retries exceeded",
+        "undeliverable",
+        "timeout",
+        "cancelled",
+        "blocked",
+        "rejected",
+        "timeoutMs",
+        "context",
+    ] {
+        assert!(text.contains(word), "{word}");
+    }
 }
 
 #[test]
@@ -119,6 +194,9 @@ fn every_command_explains_itself_with_an_example() {
         let help = askd().args([command, "--help"]).output().unwrap();
         let text = String::from_utf8(help.stdout).unwrap();
         assert!(help.status.success() && text.contains("Example") && text.contains("askd "), "{command}: {text}");
+        // What is said at length is said.
+        let codes = matches!(command, "ask" | "briefing" | "serve");
+        assert!(text.contains("Exit codes") == codes, "{command}: {text}");
     }
 }
 

@@ -10,8 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take that nobody has to think about.
-pub(crate) const SOON: Duration = Duration::from_secs(15);
+/// How long anything may take that nobody has to think about, on a busy machine. Only a story that
+/// fails waits so long.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// The binary under test.
 pub(crate) const ASKD: &str = env!("CARGO_BIN_EXE_askd");
@@ -273,9 +274,11 @@ impl Agent {
         self.put(&format!("{request_id}.json"), request.to_string().as_bytes());
     }
 
-    /// Asks a question with the choices React and Vue.
+    /// Asks a question with the choices React and Vue. It says in its header which one it is: the very same
+    /// question may be asked a few times only.
     pub(crate) fn ask_framework(&self, request_id: &str) {
-        self.ask(request_id, &json!({"questions": [{"question": "Which framework?", "options": ["React", "Vue"]}]}));
+        let question = json!({"header": request_id, "question": "Which framework?", "options": ["React", "Vue"]});
+        self.ask(request_id, &json!({"questions": [question]}));
     }
 
     pub(crate) fn cancel(&self, request_id: &str) {
@@ -285,6 +288,13 @@ impl Agent {
 
     pub(crate) fn response_path(&self, request_id: &str) -> PathBuf {
         self.path.join("responses").join(format!("{request_id}.json"))
+    }
+
+    /// Writes a response as a host would.
+    pub(crate) fn put_response(&self, request_id: &str, response: &Value) {
+        let temporary = self.path.join(format!("responses/.tmp-{request_id}"));
+        fs::write(&temporary, response.to_string()).unwrap();
+        fs::rename(temporary, self.response_path(request_id)).unwrap();
     }
 
     /// The response, if it is there. One that is not whole is a broken promise.
@@ -308,6 +318,54 @@ impl Agent {
     /// What is left in `tasks/`.
     pub(crate) fn task_names(&self) -> Vec<String> {
         names(&self.tasks())
+    }
+
+    /// Waits until nothing is left in `tasks/`.
+    pub(crate) fn tasks_gone(&self) {
+        holds(&self.tasks(), &[]);
+    }
+
+    /// Waits until `responses/` holds these and nothing else.
+    pub(crate) fn responses_are(&self, expected: &[&str]) {
+        holds(&self.path.join("responses"), expected);
+    }
+
+    /// Waits until a waiter is told where its ask is: the ask is stored, and nothing more is written by itself.
+    pub(crate) fn status_of(&self, request_id: &str) -> Value {
+        let path = self.path.join(format!("responses/{request_id}.status"));
+        within(SOON, "the status file", || serde_json::from_slice(&fs::read(&path).ok()?).ok())
+    }
+
+    /// A file lies where responses belong, from one moment to the next: the daemon makes what is not there.
+    pub(crate) fn squat_responses(&self) {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let aside = self.path.join("aside");
+        fs::write(&aside, "").unwrap();
+        renameat_with(CWD, &aside, CWD, self.path.join("responses"), RenameFlags::EXCHANGE).unwrap();
+    }
+
+    /// And now they can be written again.
+    pub(crate) fn free_responses(&self) {
+        fs::remove_file(self.path.join("responses")).unwrap();
+        fs::create_dir_all(self.path.join("responses")).unwrap();
+    }
+
+    /// Removes the whole folder, also while others write into it.
+    pub(crate) fn remove_folder(&self) {
+        within(SOON, "the folder to be removed", || {
+            let _again = fs::remove_dir_all(&self.path);
+            (!self.path.exists()).then_some(())
+        });
+    }
+}
+
+/// Waits until a folder holds these names and no others: the daemon and the agent's side tidy up a
+/// moment after what can be seen of them.
+pub(crate) fn holds(folder: &Path, expected: &[&str]) {
+    let end = Instant::now() + SOON;
+    while names(folder) != expected {
+        assert!(Instant::now() < end, "{}: {:?} instead of {expected:?}", folder.display(), names(folder));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::sim_slack_app::{App, Reply, call, form, plain, post_form, slack};
 
 const CHANNEL: &str = "C0AGENTS";
 const ALICE: &str = "U0ALICE";
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);
 
 async fn with_app(change: impl FnOnce(&mut Config)) -> (Slack, App, String) {
     let (app, url) = App::start().await;
@@ -78,9 +78,9 @@ async fn enter_and_toggles_send_by_themselves() {
 
 #[tokio::test]
 async fn a_late_or_refused_answer_is_a_warning_to_the_person() {
-    let (slack, app, _) = with_app(|config| config.ack_within = Duration::from_millis(200)).await;
+    let (slack, app, _) = with_app(|config| config.ack_within = Duration::from_secs(3)).await;
     let ts = post_form(&slack).await;
-    app.will_answer([Reply { after: Duration::from_millis(600), ..Reply::status(200) }, Reply::status(500)]);
+    app.will_answer([Reply { after: Duration::from_secs(9), ..Reply::status(200) }, Reply::status(500)]);
     for status in [None, Some(500)] {
         let delivery = slack.click(CHANNEL, &ts, "submit", ALICE).await.expect("sent");
         assert_eq!((delivery.acknowledged, delivery.status), (false, status));

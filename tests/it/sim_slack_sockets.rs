@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::sim_slack::morphism;
 use crate::sim_slack_app::{post_form, slack};
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);
 
 type Manager = dyn SlackSocketModeClientsManager + Send + Sync;
 

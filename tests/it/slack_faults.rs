@@ -4,7 +4,7 @@ use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice};
 use askd::sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const POST: &str = "chat.postMessage";
 
@@ -96,7 +96,9 @@ async fn a_redirect_is_not_followed() {
     world.slack.faults().next(POST, FaultKind::Redirect(format!("{}/chat.postMessage", canary.slack.api_url())), 1);
     let before = canary.slack.calls().len();
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // What follows a post of which nobody knows what became of it: it was not the redirect's target.
+    let looked = || world.slack.calls().iter().any(|call| call.method == "conversations.history").then_some(());
+    world.slack.wait_for(SOON, looked).await.expect("the answer to the post was read");
     assert_eq!(canary.slack.calls().len(), before, "no token goes where Slack's answer points");
 }
 
@@ -120,7 +122,8 @@ async fn posts_keep_their_pace_in_each_channel() {
     let first = calls.iter().find(|call| call.method == POST).unwrap().at;
     let last = calls.iter().rfind(|call| call.method == POST).unwrap().at;
     let took = last.saturating_sub(first);
-    assert!(took.as_millis() < 2_600, "channels do not wait for each other: {took:?}");
+    // One after the other, ten posts would take 3.6 s at the least.
+    assert!(took.as_millis() < 3_500, "channels do not wait for each other: {took:?}");
 }
 
 #[tokio::test]
@@ -129,17 +132,19 @@ async fn sockets_come_and_go_without_a_hot_loop() {
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     for how in [Goodbye::Refresh, Goodbye::Abrupt] {
+        let before = world.slack.sockets_ever();
         world.slack.disconnect(how);
-        world.slack.wait_for(SOON, || (world.slack.sockets() == 0).then_some(())).await.expect("gone");
-        world.slack.wait_for(SOON, || (world.slack.sockets() == 1).then_some(())).await.expect("came back");
+        let back = || (world.slack.sockets_ever() > before && world.slack.sockets() == 1).then_some(());
+        world.slack.wait_for(SOON, back).await.expect("came back");
     }
-    let began = world.slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
+    let opened = || world.slack.calls().iter().filter(|call| call.method == "apps.connections.open").count();
+    let (before, began) = (opened(), Instant::now());
     for _ in 0..20 {
         world.slack.disconnect(Goodbye::Abrupt);
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
-    let opened = world.slack.calls().iter().filter(|call| call.method == "apps.connections.open").count() - began;
-    assert!(opened <= 3, "{opened} connections in 3 s of flapping");
+    let (opened, flapped) = (opened() - before, began.elapsed());
+    assert!(opened as u64 <= flapped.as_secs(), "{opened} connections in {flapped:?} of flapping");
     world
         .slack
         .wait_for(Duration::from_secs(30), || (world.slack.sockets() == 1).then_some(()))
@@ -158,7 +163,7 @@ async fn told_to_stop_it_stops_and_goes_on_later() {
         world.slack.faults().next("chat.update", FaultKind::Status(503), 1);
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         assert_eq!(world.stop().await, Some(0), "{mode:?}");
-        assert_eq!(world.slack.sockets(), 0);
+        world.slack.wait_for(SOON, || (world.slack.sockets() == 0).then_some(())).await.expect("no socket is left");
         world.serve().await;
         world.response("research", "r1", SOON).await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;

@@ -3,7 +3,6 @@
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client};
 use askd::sim::slack::{Raw, RawAnswer, Slack};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 async fn asked(mode: Mode) -> (World, askd::sim::slack::Message) {
     let world = World::new(mode).await;
@@ -249,5 +248,5 @@ async fn webhooks_alone_can_be_published() {
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("research", "r1", Duration::from_secs(5)).await;
+    world.response("research", "r1", SOON).await;
 }

@@ -84,7 +84,8 @@ async fn the_other_ends_are_said_on_the_card_too() {
     third["timeoutMs"] = json!(10_000);
     world.ask("research", "r3", third);
     let third = world.card(CHANNEL).await;
-    assert_eq!(world.response("research", "r3", Duration::from_secs(16)).await["result"]["status"], "timeout");
+    let response = world.response("research", "r3", Duration::from_secs(10) + SOON).await;
+    assert_eq!(response["result"]["status"], "timeout");
     let closed = world.says(CHANNEL, &third.ts, "Timed out").await;
     assert!(closed.elements().is_empty());
     world.slack.wait_for(SOON, || world.live(CHANNEL).is_empty().then_some(())).await.expect("no card is left open");
@@ -107,7 +108,8 @@ async fn what_cannot_be_shown_is_told_at_once_with_what_to_mend() {
         make.groups = make.groups.replace(CHANNEL, chat);
         let world = make.start().await;
         world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
-        let response = world.response("research", "r1", Duration::from_secs(5)).await;
+        // Sooner than a post of which nothing is known would be given up.
+        let response = world.response("research", "r1", Duration::from_secs(25)).await;
         let said = response["error"].as_str().unwrap_or_default();
         assert!(
             said.starts_with("Could not be shown: slack: ") && said.contains(error) && said.contains(mend),

@@ -13,8 +13,9 @@ pub(crate) const CHANNEL: &str = "C0AGENTS";
 pub(crate) const ALICE: &str = "U0ALICE";
 pub(crate) const BOB: &str = "U0BOB";
 pub(crate) const STRANGER: &str = "U0STRANGER";
-/// How long anything may take that should take no time.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// How long anything may take that should take no time, on a busy machine. Only a story that fails waits
+/// so long.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// How the daemon is told what people do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,10 +272,16 @@ impl World {
         files
     }
 
-    /// Waits until this is in a file of the asks.
+    /// Waits until this is in a file of an open ask, and the agent has been told: then the daemon knows it, too.
     pub(crate) async fn stored(&self, text: &str) {
-        let found = || self.store().values().any(|file| file.contains(text)).then_some(());
-        until(&format!("{text} to be stored"), SOON, found).await;
+        let found = || {
+            let record = self.store().into_values().find(|file| file.contains(text))?;
+            let record: Value = serde_json::from_str(&record).ok()?;
+            let group = self.path("data/ipc").join(record["source_group"].as_str()?);
+            let status = group.join(format!("responses/{}.status", record["request_id"].as_str()?));
+            std::fs::read_to_string(status).ok()?.contains("\"open\"").then_some(())
+        };
+        until(&format!("{text} to be stored\n{}", self.log()), SOON, found).await;
     }
 
     /// Waits until nothing is owed to anybody any more.

@@ -17,9 +17,9 @@ fn nobody_answers_in_time() {
     let begun = Instant::now();
     agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
     let ask = world.one_open();
-    let response = agent.wait("r1");
+    let response = within(Duration::from_secs(10) + SOON, "the timeout", || agent.response("r1"));
     let took = begun.elapsed();
-    assert!((Duration::from_secs(10)..Duration::from_secs(15)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(10)..Duration::from_secs(20)).contains(&took), "{took:?}");
     let result = &response["result"];
     assert_eq!(
         (&result["status"], &result["reason"], &result["timedOut"]),
@@ -125,7 +125,8 @@ fn a_torn_file_waits_no_longer_than_it_has_to() {
     let agent = world.group("g");
     let begun = Instant::now();
     std::fs::write(agent.tasks().join("r1.json"), r#"{"type":"ask_user:ask","request_id":"r1""#).unwrap();
-    within(SOON, "the rejection", || agent.response("r1"));
+    // Unchanged for 5 s, seen at one of the looks that come every 5 s.
+    within(Duration::from_secs(10) + SOON, "the rejection", || agent.response("r1"));
     let took = begun.elapsed();
-    assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(5)..Duration::from_secs(15)).contains(&took), "{took:?}");
 }

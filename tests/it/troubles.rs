@@ -51,7 +51,7 @@ fn a_full_disk_loses_nothing_and_uses_up_no_limit() {
     // Its withdrawal waits for it, too.
     agent.ask_framework("r2");
     agent.cancel("r2");
-    within(Duration::from_secs(30), "many tries", || {
+    within(Duration::from_secs(60), "many tries", || {
         (world.log().matches("a new ask could not be stored").count() > 4).then_some(())
     });
     let (status, problem) = world.answer(&ask, &json!({"before_0": "Vue"}));
@@ -102,9 +102,8 @@ fn what_is_owed_is_not_forgotten_however_long_it_takes() {
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();
-    within(SOON, "the status", || agent.path.join("responses/r1.status").exists().then_some(()));
-    fs::rename(agent.path.join("responses"), agent.path.join("aside")).unwrap();
-    fs::write(agent.path.join("responses"), "").unwrap();
+    agent.status_of("r1");
+    agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     // Longer than outcomes are kept.
     within(Duration::from_secs(90), "a minute and more", || {
@@ -112,9 +111,9 @@ fn what_is_owed_is_not_forgotten_however_long_it_takes() {
         let later = answered + jiff::SignedDuration::from_secs(65);
         (fs::metadata("/proc/self").is_ok() && now() > later).then_some(())
     });
-    fs::remove_file(agent.path.join("responses")).unwrap();
-    fs::create_dir(agent.path.join("responses")).unwrap();
-    let response = within(Duration::from_secs(40), "the response", || agent.response("r1"));
+    agent.free_responses();
+    // It is tried again every 30 s by now.
+    let response = within(Duration::from_secs(30) + SOON, "the response", || agent.response("r1"));
     assert_eq!(response["result"]["answers"]["Which framework?"], "Vue");
 }
 
@@ -172,6 +171,7 @@ fn a_damaged_record_hides_no_other_question() {
 #[test]
 fn half_sent_requests_keep_nothing_from_stopping() {
     let mut world = World::new();
+    let begun = Instant::now();
     let mut held = Vec::new();
     for part in [
         "GET / HT",
@@ -183,9 +183,9 @@ fn half_sent_requests_keep_nothing_from_stopping() {
         held.push(stream);
     }
     assert_eq!(world.raw("GET", "/healthz", "", "").0, 200);
-    let begun = Instant::now();
+    // They are given 5 s, and not the 10 s after which a connection without a whole head is dropped anyway.
     assert!(world.terminate().success());
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(9_800), "{:?}", begun.elapsed());
     drop(held);
 }
 
@@ -267,6 +267,5 @@ fn an_answer_that_cannot_be_printed_stays_where_it_was() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("the response stays in responses/"));
-    let left = names(&world.data().join("ipc/default/responses"));
-    assert_eq!(left, [format!("{}.json", ask["request_id"].as_str().unwrap())]);
+    world.group("default").responses_are(&[&format!("{}.json", ask["request_id"].as_str().unwrap())]);
 }

@@ -2,7 +2,7 @@
 //! never broken. Gate G7.
 
 use crate::whatsapp_world::{World, select};
-use askd::sim::whatsapp::{Config, Fault, FaultMix, Person, Sending, Traffic};
+use askd::sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Sending, Traffic, Whatsapp};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -25,6 +25,58 @@ fn person(n: usize) -> String {
     format!("1666{n:07}")
 }
 
+/// P6: for every ask that was shown it is told once how it ended, or the operator is told that it cannot be;
+/// and for none twice, unless the answer to the call was lost and no status came in time. How many were shown.
+async fn closed_once(world: &World, people: usize, patience: Duration) -> usize {
+    let started = Instant::now();
+    let pending = world.folder.path().join("state/pending_questions");
+    let owed = || {
+        let groups = std::fs::read_dir(&pending).into_iter().flatten().map(|group| group.unwrap().path());
+        groups.map(|group| std::fs::read_dir(group).unwrap().count()).sum::<usize>()
+    };
+    while owed() > 0 {
+        assert!(started.elapsed() < patience, "{} asks are not closed", owed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let all = || (0..people).flat_map(|n| world.sim.messages_to(&person(n))).collect::<Vec<Message>>();
+    let is = |message: &Message, kind: &str| message.opaque.as_deref().is_some_and(|tag| tag.ends_with(kind));
+    let arrived = |_: &Whatsapp| all().iter().all(|message| !is(message, ":c") || message.stage.shown());
+    assert!(world.sim.wait_until(arrived, Duration::from_secs(60)).await, "closing lines are on their way");
+    let (mut shown, mut told) = (HashSet::new(), HashMap::new());
+    for message in all().into_iter().filter(|message| message.stage.shown()) {
+        let Some(ask) = message.opaque.as_deref().and_then(|tag| tag.split(':').nth(1)).map(str::to_owned) else {
+            continue;
+        };
+        if is(&message, ":q") {
+            shown.insert(ask);
+        } else if is(&message, ":c") {
+            *told.entry(ask).or_insert(0) += 1;
+        }
+    }
+    let log = world.log();
+    let reported = |ask: &str| log.lines().any(|line| line.contains("a card cannot be closed") && line.contains(ask));
+    let known: HashSet<&String> = shown.iter().chain(told.keys()).collect();
+    let lost = |ask: &str| {
+        world.sim.calls().iter().any(|call| {
+            let tag = call.body["biz_opaque_callback_data"].as_str().unwrap_or_default();
+            tag.ends_with(":c") && tag.contains(ask) && call.fault.is_some_and(Fault::commits)
+        })
+    };
+    let twice = told.iter().filter(|(_, times)| **times > 1).count();
+    eprintln!("{twice} were told twice");
+    let wrong: Vec<(&String, Option<&usize>)> = known
+        .into_iter()
+        .map(|ask| (ask, told.get(ask)))
+        .filter(|(ask, times)| match times {
+            Some(1) => false,
+            Some(_) => !lost(ask),
+            None => !reported(ask),
+        })
+        .collect();
+    assert!(wrong.is_empty(), "not closed once: {wrong:?}");
+    shown.len()
+}
+
 /// `asks` asks to `people` people, who answer all they see; how long it took.
 async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) -> Duration {
     let mut groups = String::new();
@@ -43,7 +95,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
     for n in 0..people {
         world.sim.person_says(&person(n), "hello");
     }
-    let heard = |sim: &askd::sim::whatsapp::Whatsapp| {
+    let heard = |sim: &Whatsapp| {
         let taken =
             sim.webhooks().into_iter().filter(|post| post.status == 200).map(|post| post.body.matches("hello").count());
         taken.sum::<usize>() >= people
@@ -109,9 +161,12 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
     }
     assert_eq!(decided.len(), asks, "every ask is decided");
     assert!(decided.values().all(|count| *count == 1), "none is decided twice");
+    let all_closed = closed_once(&world, people, patience).await;
     world.kept_the_pace();
     eprintln!(
-        "{asks} asks to {people} people: {took:?}; {undelivered} undeliverable; {} calls",
+        "{asks} asks to {people} people: answered after {took:?}, closed after {:?}; {undelivered} undeliverable; \
+         {all_closed} closed once; {} calls",
+        started.elapsed(),
         world.sim.calls().len()
     );
     assert!(undelivered * 50 <= asks, "{undelivered} of {asks} were not delivered");

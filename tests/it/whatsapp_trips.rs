@@ -23,11 +23,10 @@ async fn an_option_by_number_and_the_closing_line() {
     let world = world().await;
     world.ask("r1", auth());
     let question = world.shown(ADA, QUESTION).await;
-    assert_eq!(
-        question.text,
-        "The agent is asking: Which auth strategy?\n1. JWT tokens\n2. Session cookies\n3. OAuth 2.0\n\n\
-         Reply with a number or type your own answer."
-    );
+    let block = "The agent is asking: Which auth strategy?\n1. JWT tokens\n2. Session cookies\n3. OAuth 2.0\n\n\
+                 Reply with a number or type your own answer.\n\n";
+    let until = question.text.strip_prefix(block).unwrap_or_else(|| panic!("{}", question.text));
+    assert!(until.starts_with("You can answer until ") && until.ends_with(" (about 30 minutes from now)."), "{until}");
     world.writes(ADA, "2").await;
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({QUESTION: "Session cookies"}));
@@ -92,7 +91,7 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     world.shown(ADA, "has been answered already").await;
     world.writes(ADA, "yes").await;
     let third = world.shown(ADA, "Question 3 of 3").await;
-    assert!(third.text.ends_with("Reply with your answer. Reply 0 to skip."));
+    assert!(third.text.contains("Reply with your answer. Reply 0 to skip.\n\nYou can answer until "));
     assert!(world.response_now("r1").is_none());
     world.writes(ADA, "skip").await;
     let response = world.response("r1").await;

@@ -1,7 +1,7 @@
 //! The real daemon as a process of its own, a folder to ask through, and the stand-in of WhatsApp: what
 //! every WhatsApp story needs.
 
-use askd::sim::whatsapp::{Config, Message, Person, Whatsapp};
+use askd::sim::whatsapp::{Call, Config, Message, Person, Sending, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -76,7 +76,12 @@ impl World {
     }
 
     pub(crate) fn begin(&mut self) {
-        (self.daemon, self.url) = serve(self.folder.path());
+        self.begin_with(&[]);
+    }
+
+    /// A start with these variables in its environment.
+    pub(crate) fn begin_with(&mut self, env: &[(&str, &str)]) {
+        (self.daemon, self.url) = serve_with(self.folder.path(), env);
         self.sim.set_webhook(Some(&format!("{}/whatsapp/webhook", self.url)));
     }
 
@@ -93,6 +98,13 @@ impl World {
         let taken =
             |sim: &Whatsapp| sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains(&carried));
         assert!(self.sim.wait_until(taken, SOON).await, "a message was not taken");
+    }
+
+    /// Waits until the daemon has ended by itself.
+    #[cfg(feature = "sabotage")]
+    pub(crate) async fn ended(&mut self) {
+        let daemon = &mut self.daemon;
+        until("the daemon to end", || daemon.try_wait().unwrap().is_some()).await;
     }
 
     fn ipc(&self, group: &str) -> PathBuf {
@@ -161,6 +173,20 @@ impl World {
         found.unwrap_or_else(|| panic!("nothing says {says:?}; there is {:#?}", self.said_to(who)))
     }
 
+    /// Somebody sends stickers, and gets a friendly line for each: on credit, while it lasts.
+    pub(crate) async fn chatters(&self, who: &str, times: usize) {
+        for nth in 1..=times {
+            self.sim.person_sends(who, &Sending::Sticker);
+            let hints = |sim: &Whatsapp| {
+                sim.messages_to(who)
+                    .iter()
+                    .filter(|m| m.stage.shown() && m.text.contains("I can only read text"))
+                    .count()
+            };
+            assert!(self.sim.wait_until(|sim| hints(sim) >= nth, SOON).await, "{:#?}", self.said_to(who));
+        }
+    }
+
     /// All that was said to somebody, in order.
     pub(crate) fn said_to(&self, who: &str) -> Vec<String> {
         self.sim.messages_to(who).into_iter().map(|message| message.text).collect()
@@ -195,7 +221,9 @@ impl World {
             let confirmed = |ask: &Value| ask["render_confirmed"] == json!(true);
             let records = self.records();
             let posted = records.iter().all(|(_, record)| !record.contains("\"phase\": \"sent\""));
-            if asks.len() == open && asks.iter().all(confirmed) && posted {
+            // What is settled has been closed, too.
+            let pending = records.iter().filter(|(path, _)| path.to_string_lossy().contains("/pending_questions/"));
+            if asks.len() == open && pending.count() == open && asks.iter().all(confirmed) && posted {
                 return records;
             }
             assert!(started.elapsed() < SOON, "never quiet: {asks:#?}");
@@ -233,22 +261,37 @@ impl World {
 
     /// No call was refused for being too fast, unless the stand-in was told to.
     pub(crate) fn kept_the_pace(&self) {
-        let broken: Vec<_> = self
-            .sim
-            .calls()
-            .into_iter()
-            .filter(|call| matches!(call.code, Some(131_056 | 130_429)) && call.fault.is_none())
-            .collect();
+        let broken = self.too_fast();
         assert!(broken.is_empty(), "too fast: {broken:?}");
+    }
+
+    /// Calls that were refused for being too fast.
+    pub(crate) fn too_fast(&self) -> Vec<Call> {
+        let fast = |call: &Call| matches!(call.code, Some(131_056 | 130_429)) && call.fault.is_none();
+        self.sim.calls().into_iter().filter(fast).collect()
+    }
+}
+
+/// Waits until something has happened.
+pub(crate) async fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !happened() {
+        assert!(started.elapsed() < SOON, "waited {SOON:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 pub(crate) fn serve(folder: &Path) -> (Child, String) {
+    serve_with(folder, &[])
+}
+
+fn serve_with(folder: &Path, env: &[(&str, &str)]) -> (Child, String) {
     let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_askd"))
         .args(["serve", "--config"])
         .arg(folder.join("askd.toml"))
         .env_remove("RUST_LOG")
+        .envs(env.iter().copied())
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()

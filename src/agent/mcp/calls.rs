@@ -9,23 +9,19 @@
 use super::answer::{Outcome, Said};
 use super::arguments::AskArguments;
 use super::settings::Settings;
+use super::table::{HANDED_OVER_AFTER, Handing, Open, Stage, Table};
 use crate::agent::process::lock;
-use crate::agent::{AgentError, Look, Process, Taken, Waiter, find};
+use crate::agent::{AgentError, Folder, Process, Waiter, find};
 use crate::ask::{Digest, RequestId, wording};
 use crate::clock::Clock;
 use rmcp::model::RequestId as CallId;
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How long after the reply an answer is kept for a client that says nothing more.
-const HANDED_OVER_AFTER: Duration = Duration::from_secs(10);
-/// How often the runtime's timer sorts what is more than this far away (64 slots of 1 ms).
+/// What the runtime's timer sorts as one (64 slots of 1 ms).
 const WHEEL_TURN: Duration = Duration::from_millis(64);
-/// How many outcomes are kept for who asks again by id.
-const REMEMBERED: usize = 64;
 
 /// The questions of this process.
 #[derive(Debug)]
@@ -35,53 +31,11 @@ pub(super) struct Calls {
     settings: Settings,
     process: Arc<Process>,
     clock: Clock,
+    /// The one of the last question.
+    folder: Mutex<Option<Arc<Folder>>>,
     table: Mutex<Table>,
     changed: watch::Sender<()>,
     rouse: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    open: HashMap<RequestId, Open>,
-    handing: HashMap<RequestId, Handing>,
-    told: VecDeque<(RequestId, Said)>,
-    /// How often the request of these questions was not claimed, until one is.
-    unclaimed: HashMap<Digest, u32>,
-    /// The calls that are not replied to yet.
-    calls: HashSet<CallId>,
-    closed: bool,
-}
-
-/// A question whose outcome no call has returned yet.
-#[derive(Debug)]
-struct Open {
-    waiter: Waiter,
-    key: Digest,
-    retries: u8,
-    note: Option<String>,
-    stage: Stage,
-    withdrawn: bool,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Look again at this moment at the latest.
-    Waiting(Instant),
-    /// The response lies in its file.
-    Ready,
-    /// It ended without a response.
-    Over(Outcome),
-}
-
-/// An outcome on its way to the client.
-#[derive(Debug)]
-struct Handing {
-    open: Open,
-    taken: Taken,
-    /// The calls that return it.
-    calls: Vec<CallId>,
-    /// When a reply with it was written.
-    sent: Option<Instant>,
 }
 
 impl Calls {
@@ -91,6 +45,7 @@ impl Calls {
             settings,
             process: Process::new()?,
             clock,
+            folder: Mutex::default(),
             table: Mutex::default(),
             changed: watch::Sender::new(()),
             rouse: Notify::new(),
@@ -124,11 +79,9 @@ impl Calls {
             return Err(said(Outcome::Rejected(wording::CLIENT_GONE.to_owned())));
         }
         let broken = |error: AgentError| said(Outcome::Broken(error.to_string()));
-        // Found anew each time: it may have been missing before, or been made anew.
-        let environment = |name: &str| std::env::var(name).ok();
-        let folder = find(self.settings.ipc.as_deref(), environment).map_err(broken)?;
+        let folder = self.folder().map_err(broken)?;
         let asking = arguments.asking.clone();
-        let waiter = Waiter::ask(Arc::new(folder), asking, self.clock.clone(), &self.process).map_err(broken)?;
+        let waiter = Waiter::ask(folder, asking, self.clock.clone(), &self.process).map_err(broken)?;
         let id = waiter.request_id().clone();
         let open = Open {
             waiter,
@@ -141,6 +94,17 @@ impl Calls {
         table.open.insert(id.clone(), open);
         self.rouse.notify_one();
         Ok(id)
+    }
+
+    /// The folder to ask through. Looked for each time: it may have been missing before, or been made anew.
+    fn folder(&self) -> Result<Arc<Folder>, AgentError> {
+        let mut kept = lock(&self.folder);
+        if let Some(folder) = kept.as_ref().filter(|folder| folder.is_current()) {
+            return Ok(Arc::clone(folder));
+        }
+        let folder = Arc::new(find(self.settings.ipc.as_deref(), |name: &str| std::env::var(name).ok())?);
+        *kept = Some(Arc::clone(&folder));
+        Ok(folder)
     }
 
     /// The question of that id, if this process has asked it.
@@ -244,8 +208,7 @@ impl Calls {
         table.open.clear();
     }
 
-    /// Looks after all questions for ever. Regular looks fall on moments at which the runtime's timer turns
-    /// its wheel anyway: at any other moment it would wake twice for one look.
+    /// Looks after all questions for ever.
     pub(super) async fn look_after(self: Arc<Self>) {
         loop {
             match self.look_at_all() {
@@ -270,7 +233,7 @@ impl Calls {
             changed |= table.look(id);
             table.finish_withdrawn(id);
         }
-        let regular = self.on_the_wheel(now + self.process.look_every());
+        let regular = self.regular_look(now);
         let next = table.open.values().filter_map(Open::give_up).fold(regular, Instant::min);
         let next = table.handing.values().filter_map(Handing::over).fold(next, Instant::min);
         table.beat();
@@ -282,175 +245,19 @@ impl Calls {
 }
 
 impl Calls {
-    /// The last turn of the wheel that is not after this moment.
-    fn on_the_wheel(&self, moment: Instant) -> Instant {
+    /// When to look next if nothing happens. The runtime's timer sorts what is further away into slots of 64
+    /// and 4096 ms from its own beginning, and wakes to sort a slot anew before it wakes for what is in it.
+    /// A whole multiple of a power of two is always the first moment of its slot: one wake-up for a look.
+    fn regular_look(&self, now: Instant) -> Instant {
+        let every = self.process.look_every();
+        let passed = now.saturating_duration_since(self.origin).as_nanos() / every.as_nanos();
+        self.origin + every * u32::try_from(passed + 1).unwrap_or(u32::MAX)
+    }
+
+    /// The last moment up to this one that the timer does not have to sort among 64 others.
+    pub(super) fn on_the_wheel(&self, moment: Instant) -> Instant {
         let since = moment.saturating_duration_since(self.origin).as_nanos();
         let turns = u32::try_from(since / WHEEL_TURN.as_nanos()).unwrap_or(u32::MAX);
         self.origin + WHEEL_TURN * turns
-    }
-}
-
-impl Open {
-    fn give_up(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Waiting(give_up) => Some(give_up),
-            Stage::Ready | Stage::Over(_) => None,
-        }
-    }
-}
-
-impl Handing {
-    fn said(&self) -> Said {
-        let outcome = Outcome::Response(Box::new(self.taken.response.clone()));
-        Said { outcome, note: self.open.note.clone() }
-    }
-
-    fn over(&self) -> Option<Instant> {
-        self.sent.map(|sent| sent + HANDED_OVER_AFTER)
-    }
-}
-
-impl Table {
-    /// Says that whoever waits here lives.
-    fn beat(&self) {
-        let waiters = self.open.values().chain(self.handing.values().map(|handing| &handing.open));
-        if let Some(open) = waiters.into_iter().next() {
-            open.waiter.beat();
-        }
-    }
-
-    /// Looks at one question; `true` if something has come of it.
-    fn look(&mut self, id: &RequestId) -> bool {
-        let Some(open) = self.open.get_mut(id) else { return false };
-        if !matches!(open.stage, Stage::Waiting(_)) {
-            return false;
-        }
-        let look = open.waiter.look();
-        if open.waiter.is_claimed() {
-            self.unclaimed.remove(&open.key);
-        }
-        open.stage = match look {
-            Ok(Look::Waiting(give_up)) => Stage::Waiting(give_up),
-            Ok(Look::Ready) => Stage::Ready,
-            Ok(Look::NotClaimed) => {
-                let attempt = self.unclaimed.entry(open.key).or_default();
-                *attempt += 1;
-                Stage::Over(Outcome::NotClaimed { attempt: *attempt, retries: open.retries })
-            }
-            Ok(Look::HostSilent) => Stage::Over(Outcome::HostSilent),
-            Err(error) => {
-                tracing::warn!(request_id = %id, %error, "a question is waited for no more");
-                Stage::Over(Outcome::Broken(error.to_string()))
-            }
-        };
-        !matches!(open.stage, Stage::Waiting(_))
-    }
-
-    /// Takes what came of a question for a call.
-    fn take(&mut self, id: &RequestId, call: &CallId) -> Option<Said> {
-        let open = self.open.get_mut(id)?;
-        let taken = match &open.stage {
-            Stage::Waiting(_) => return None,
-            Stage::Ready => open.waiter.take(),
-            Stage::Over(outcome) => {
-                let said = Said { outcome: outcome.clone(), note: open.note.clone() };
-                self.open.remove(id);
-                self.remember(id.clone(), said.clone());
-                return Some(said);
-            }
-        };
-        match taken {
-            Ok(Some(taken)) => {
-                let open = self.open.remove(id)?;
-                let handing = Handing { open, taken, calls: vec![call.clone()], sent: None };
-                let said = handing.said();
-                self.handing.insert(id.clone(), handing);
-                Some(said)
-            }
-            // Withdrawn by the daemon in this very moment.
-            Ok(None) => {
-                open.stage = Stage::Waiting(Instant::now());
-                None
-            }
-            Err(error) => {
-                open.stage = Stage::Over(Outcome::Broken(error.to_string()));
-                self.take(id, call)
-            }
-        }
-    }
-
-    /// What was withdrawn ends without anybody waiting for it; an answer that came first stays.
-    fn finish_withdrawn(&mut self, id: &RequestId) {
-        let Some(open) = self.open.get_mut(id).filter(|open| open.withdrawn) else { return };
-        let Stage::Ready = open.stage else { return };
-        let Ok(Some(taken)) = open.waiter.take() else { return };
-        open.withdrawn = false;
-        if taken.response.result.status == "cancelled" {
-            let outcome = Outcome::Response(Box::new(taken.response.clone()));
-            let note = open.note.take();
-            self.open.remove(id);
-            self.remember(id.clone(), Said { outcome, note });
-            tidy_up(id, taken);
-        } else if let Err(error) = taken.put_back() {
-            tracing::warn!(request_id = %id, %error, "a response could not be put back");
-        }
-    }
-
-    /// What was replied long enough ago has arrived.
-    fn hand_over(&mut self, arrived: impl Fn(Instant) -> bool) {
-        let ids: Vec<RequestId> = self
-            .handing
-            .iter()
-            .filter(|(_, handing)| handing.sent.is_some_and(&arrived))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in ids {
-            if let Some(handing) = self.handing.remove(&id) {
-                let said = handing.said();
-                tidy_up(&id, handing.taken);
-                self.remember(id, said);
-            }
-        }
-    }
-
-    /// This call's reply was lost. If it was the only one, the response waits again.
-    fn unsent(&mut self, call: &CallId) {
-        let lost: Vec<RequestId> = self
-            .handing
-            .iter_mut()
-            .filter_map(|(id, handing)| {
-                let before = handing.calls.len();
-                handing.calls.retain(|known| known != call);
-                (before > 0 && handing.calls.is_empty()).then(|| id.clone())
-            })
-            .collect();
-        for id in lost {
-            if let Some(handing) = self.handing.remove(&id) {
-                self.put_back(id, handing);
-            }
-        }
-    }
-
-    fn put_back(&mut self, id: RequestId, handing: Handing) {
-        let Handing { mut open, taken, .. } = handing;
-        if let Err(error) = taken.put_back() {
-            tracing::warn!(request_id = %id, %error, "a response could not be put back");
-        }
-        open.stage = Stage::Ready;
-        self.open.insert(id, open);
-    }
-
-    fn remember(&mut self, id: RequestId, said: Said) {
-        if self.told.len() == REMEMBERED {
-            self.told.pop_front();
-        }
-        self.told.push_back((id, said));
-    }
-}
-
-/// It was handed over; nothing is left behind.
-fn tidy_up(id: &RequestId, taken: Taken) {
-    if let Err(error) = taken.done() {
-        tracing::warn!(request_id = %id, %error, "a response that was handed over could not be deleted");
     }
 }

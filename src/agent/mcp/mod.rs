@@ -2,7 +2,7 @@
 //! output. Section 8 of the specification.
 //!
 //! Here calls become waiting and waiting becomes results. What is asked, by which arguments and with
-//! which schemas: `arguments` and `tools`. Questions between two calls: `calls`. Whether a reply has
+//! which schemas: `arguments` and `tools`. Questions between two calls: `calls` and their `table`. Whether a reply has
 //! reached the client: `handover`. How a result looks: `answer`. `cli` starts it.
 
 mod answer;
@@ -10,6 +10,7 @@ mod arguments;
 mod calls;
 mod handover;
 mod settings;
+mod table;
 mod tools;
 
 pub use settings::{BadSetting, Settings};
@@ -204,7 +205,7 @@ impl Server {
     ) -> Option<Said> {
         let begun = Instant::now();
         let token = context.meta.get_progress_token();
-        let mut progress = tokio::time::interval_at(begun + PROGRESS_EVERY, PROGRESS_EVERY);
+        let mut progress = begun + PROGRESS_EVERY;
         let mut changed = self.calls.changes();
         loop {
             changed.mark_unchanged();
@@ -219,7 +220,8 @@ impl Server {
                 // Not a withdrawal: a client that is out of patience looks just the same.
                 () = context.ct.cancelled() => return None,
                 () = until(begun, wait) => return self.calls.poll(id, &context.id),
-                _ = progress.tick(), if token.is_some() => if let Some(token) = &token {
+                () = tokio::time::sleep_until(self.calls.on_the_wheel(progress)), if token.is_some() => if let Some(token) = &token {
+                    progress += PROGRESS_EVERY;
                     let sofar = ProgressNotificationParam::new(token.clone(), begun.elapsed().as_secs_f64());
                     // A client that does not hear it learns nothing less.
                     let _unheard = context.peer.notify_progress(sofar.with_message(wording::PROGRESS)).await;

@@ -4,20 +4,28 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
+mod after;
+mod blocking;
+mod event;
 mod fact;
 mod nudging;
 mod parts;
 mod settling;
 mod showing;
+mod waking;
 
+#[cfg(test)]
+mod blocking_properties;
 #[cfg(test)]
 mod properties;
 
+pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
+pub use blocking::{Block, Lifted};
+pub use event::{Effect, Event, Fate, Found, Posted, Source};
 pub use fact::Fact;
 
 use super::{
-    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, Reply, RequestId, Rules, ShortId, Time,
-    TimeoutPolicy,
+    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time, TimeoutPolicy,
 };
 
 /// Where an ask is in its life.
@@ -67,6 +75,11 @@ pub enum Outcome {
         /// Why not.
         cause: Cause,
     },
+    /// Its questions were asked too often, so nobody was asked. [`Ask::block`] says what became of that.
+    Blocked {
+        /// How often a question may be asked without an answer.
+        limit: u8,
+    },
 }
 
 /// Why an ask could not be shown.
@@ -91,6 +104,12 @@ pub struct Waiter {
     pub on_timeout: TimeoutPolicy,
     /// The random id of the process that holds the call.
     pub process: Option<String>,
+    /// When its request was accepted.
+    pub asked_at: Time,
+    /// Which run of the session's container made it, as far as a probe could tell.
+    pub run: Option<String>,
+    /// It asked when a late answer was there already: it is told that one.
+    pub late: bool,
     /// It was withdrawn by itself: it is told so, whatever comes of the ask.
     pub withdrawn: bool,
     /// How far its response is.
@@ -107,8 +126,17 @@ pub enum Response {
     /// Written and synced; only the rename is left. After a crash, a missing file means that it
     /// was published.
     Ready,
-    /// It was there for the waiter to take.
-    Published,
+    /// It is there for the waiter to take.
+    Published {
+        /// Since when.
+        at: Time,
+    },
+    /// To be put out of the waiter's reach, by one rename.
+    TakingBack,
+    /// It was not taken, and cannot be any more.
+    TakenBack,
+    /// The waiter has it.
+    Taken,
 }
 
 /// What was posted for one route.
@@ -122,6 +150,8 @@ pub struct Widget {
     pub messages: Vec<String>,
     /// Where several questions are asked one after the other: how far that is.
     pub parts: Parts,
+    /// Closed: what it says beside the outcome; `None` while it is being changed.
+    pub said: Option<Remark>,
 }
 
 /// How far a widget is that asks one question after the other, and what it went through.
@@ -141,6 +171,8 @@ pub struct Parts {
     pub lapsed: bool,
     /// Something of it was displayed.
     pub seen: bool,
+    /// Who is asked their next question once the one that is on its way is there.
+    pub waiting: Vec<String>,
 }
 
 /// How far a widget is.
@@ -231,199 +263,6 @@ pub struct Accepted {
     pub waiter: Waiter,
 }
 
-/// Where a reply came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The widget of this route.
-    Route(usize),
-    /// Somebody who holds the inbox token: the operator.
-    Token,
-}
-
-/// Something that happened.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// Time has passed.
-    Tick,
-    /// Another call waits for the same ask.
-    Join(Box<Waiter>),
-    /// A waiting call was withdrawn by the agent.
-    Withdraw(RequestId),
-    /// An operator withdrew the whole ask.
-    Cancel,
-    /// The queue of the route's channel has reached this widget.
-    Turn {
-        /// The route.
-        route: usize,
-    },
-    /// What came of sending it.
-    Posted {
-        /// The route.
-        route: usize,
-        /// The try it belongs to.
-        attempt: u8,
-        /// What the channel said.
-        posted: Posted,
-    },
-    /// What a look into the channel's history found.
-    Looked {
-        /// The route.
-        route: usize,
-        /// What it found.
-        found: Found,
-    },
-    /// Something shows that a person could see it.
-    Proof {
-        /// The route.
-        route: usize,
-    },
-    /// The channel tells later what became of a message it had taken.
-    Fate {
-        /// The route.
-        route: usize,
-        /// The try the message belongs to.
-        attempt: u8,
-        /// The question it asks.
-        part: usize,
-        /// The channel's id of it.
-        message: String,
-        /// What became of it.
-        fate: Fate,
-    },
-    /// The person has written: what was held can be posted.
-    Opened {
-        /// The route.
-        route: usize,
-    },
-    /// A message of ours turned up, whatever was known of it before: somebody used it.
-    Spotted {
-        /// The route.
-        route: usize,
-        /// The channel's id of the message.
-        message: String,
-    },
-    /// A person replied.
-    Replied {
-        /// On which widget, or with the token.
-        source: Source,
-        /// Who.
-        person: Person,
-        /// What.
-        reply: Reply,
-    },
-    /// A response is synced under our own name.
-    ResponseReady(RequestId),
-    /// A response is where its waiter looks for it.
-    ResponsePublished(RequestId),
-    /// A widget says how the ask ended.
-    WidgetClosed {
-        /// The route.
-        route: usize,
-    },
-}
-
-/// What came of a post.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Posted {
-    /// Up, and that is proof enough that people can see it; the channel's id of the message.
-    Shown(String),
-    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages.
-    Accepted(Vec<String>),
-    /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
-    Held(String),
-    /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
-    NotPosted {
-        /// What the channel asked for (`Retry-After`).
-        retry_after_millis: Option<u64>,
-    },
-    /// Nobody knows.
-    Unknown,
-    /// Certainly not posted, and no retry will mend it.
-    Never(String),
-}
-
-/// What became of a message that a channel had taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    /// It is the channel's; where a question needs several messages, all but the last say only this.
-    Known,
-    /// The channel has it, and with it the whole question.
-    Taken,
-    /// It is on the person's screen.
-    Displayed,
-    /// It never will be.
-    Failed {
-        /// Because the person has to write first.
-        window: bool,
-        /// In words.
-        why: String,
-    },
-}
-
-/// What a look into a channel's history found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// Our message; the channel's id of it.
-    Widget(String),
-    /// Nothing of ours.
-    Absent,
-    /// The channel cannot be asked.
-    CannotKnow,
-}
-
-/// Something that has to be done now that the ask is saved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Line up for the route's channel; comes back as [`Event::Turn`].
-    Queue {
-        /// The route.
-        route: usize,
-        /// Not sooner than this.
-        not_before: Time,
-    },
-    /// Post it now; comes back as [`Event::Posted`].
-    Send {
-        /// The route.
-        route: usize,
-        /// The try.
-        attempt: u8,
-    },
-    /// Look whether it was posted; comes back as [`Event::Looked`].
-    Look {
-        /// The route.
-        route: usize,
-    },
-    /// Wait until the person has written; comes back as [`Event::Opened`].
-    Await {
-        /// The route.
-        route: usize,
-        /// Not longer than this.
-        until: Time,
-    },
-    /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
-    Close {
-        /// The route.
-        route: usize,
-    },
-    /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
-    Remind {
-        /// The route.
-        route: usize,
-    },
-    /// Tell every waiter where the ask is (`.status`).
-    Status,
-    /// Write and sync a waiter's response; comes back as [`Event::ResponseReady`].
-    Respond(RequestId),
-    /// Publish it; comes back as [`Event::ResponsePublished`].
-    Publish(RequestId),
-    /// For the audit log, the log and the metrics.
-    Note(Fact),
-    /// Nothing is owed any more: keep it as an outcome only.
-    Retire,
-    /// The outcome has been kept long enough.
-    Forget,
-}
-
 /// The ask after an event, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -437,7 +276,15 @@ impl Ask {
     /// A new ask, on its way to its first route.
     #[must_use]
     pub fn accept(new: Accepted, now: Time) -> Step {
-        let mut ask = Self {
+        let mut ask = Self::new(new, now);
+        let mut effects = vec![Effect::Note(Fact::Asked)];
+        ask.show_next(now, &mut effects);
+        effects.push(Effect::Status);
+        Step { ask, effects }
+    }
+
+    fn new(new: Accepted, now: Time) -> Self {
+        Self {
             id: new.id,
             short_id: new.short_id,
             group: new.group,
@@ -452,20 +299,22 @@ impl Ask {
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
+            after: After::default(),
+            block: None,
             created_at: now,
-        };
-        let mut effects = vec![Effect::Note(Fact::Asked)];
-        ask.show_next(now, &mut effects);
-        effects.push(Effect::Status);
-        Step { ask, effects }
+        }
     }
 
     /// What `event` makes of the ask: `None` if it changes nothing.
     pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
         let mut effects = Vec::new();
-        let changed = match event {
+        let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
             Event::Join(waiter) => self.join(*waiter, &mut effects),
+            Event::Repeated(waiter) => self.repeated(*waiter, &mut effects),
+            Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
+            Event::Lift { by } => self.lift(by, now, &mut effects),
+            Event::Recounted { times } => self.recounted(times, &mut effects),
             Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
             Event::Cancel => {
                 self.still_open()?;
@@ -483,19 +332,50 @@ impl Ask {
             Event::Opened { route } => self.opened(route, now, &mut effects),
             Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
             Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
-            Event::ResponsePublished(request_id) => self.response_published(&request_id, &mut effects),
-            Event::WidgetClosed { route } => self.widget_closed(route, &mut effects),
+            Event::ResponsePublished(request_id) => self.response_published(&request_id, now, &mut effects),
+            Event::WidgetClosed { route, remark } => self.widget_closed(route, remark, &mut effects),
+            event => self.step_after(event, now, &mut effects),
         };
+        changed |= self.next_in_line(now, &mut effects);
+        changed |= self.keep_count(&mut effects);
+        // Word that comes after the end is kept where the outcome is kept.
+        if changed && self.owes_nothing() && !effects.iter().any(|e| matches!(e, Effect::Retire | Effect::Forget)) {
+            effects.push(Effect::Retire);
+        }
         Ok(changed.then_some(Step { ask: self, effects }))
+    }
+
+    /// The events that belong to what comes after the decision, or to the session.
+    fn step_after(&mut self, event: Event, now: Time, effects: &mut Vec<Effect>) -> bool {
+        match event {
+            Event::Identified { request_id, run } => self.identified(&request_id, run),
+            Event::Collected { request_id, since } => self.collected(&request_id, since, effects),
+            Event::Died(request_id) => self.died(&request_id, effects),
+            Event::TakenBack { request_id, gone } => self.taken_back(&request_id, gone, effects),
+            Event::Briefed => self.briefed(now, effects),
+            Event::BriefingRead { nth } => self.briefing_read(nth, effects),
+            Event::Unbriefed { gone } => self.unbriefed(gone, now, effects),
+            Event::Tried(tried) => self.tried(tried, now, effects),
+            Event::Reclaim => self.reclaim(now, effects),
+            Event::JoinKept(waiter) => self.join_kept(*waiter, now, effects),
+            Event::AskAgain(request_id) => self.ask_again(&request_id, effects),
+            Event::AskedAgain => self.asked_again(effects),
+            Event::Stopped => self.stopped(effects),
+            _ => false,
+        }
     }
 
     /// When [`Event::Tick`] must next arrive.
     #[must_use]
     pub fn deadline(&self) -> Time {
         match &self.stage {
-            Stage::Settled { at, .. } if self.owes_nothing() => *at + self.rules.keep,
             // What is owed is tried until it is done, however long that takes.
-            Stage::Settled { .. } | Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
+            Stage::Settled { at, .. } => {
+                let forget = (self.owes_nothing() && !self.is_pending()).then_some(*at + self.rules.keep);
+                let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(forget);
+                due.min().unwrap_or(Time::MAX)
+            }
+            Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),
             Stage::Open { answer_by, .. } => {
                 let nudge = self.nudge_at().unwrap_or(Time::MAX);
                 self.widget_deadline().unwrap_or(Time::MAX).min(nudge).min(*answer_by)
@@ -507,23 +387,28 @@ impl Ask {
     #[must_use]
     pub fn resume(&self) -> Vec<Effect> {
         let settled = matches!(self.stage, Stage::Settled { .. });
+        let over = self.is_over();
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
                 Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
                 Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
-                Phase::Up { .. } if settled => effects.push(Effect::Close { route }),
+                Phase::Up { .. } if over => effects.push(Effect::Close { route }),
                 Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
+        }
+        if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
+            effects.push(Effect::Recount);
         }
         for waiter in &self.waiters {
             match waiter.response {
                 Response::Owed => effects.push(Effect::Respond(waiter.request_id.clone())),
                 Response::Ready => effects.push(Effect::Publish(waiter.request_id.clone())),
-                Response::Undecided | Response::Published => {}
+                _ => {}
             }
         }
+        self.resume_after(&mut effects);
         if !settled {
             effects.push(Effect::Status);
         } else if self.owes_nothing() {

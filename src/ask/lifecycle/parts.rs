@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Effect, Fact, Fate, Phase, Posted, SoFar, Source, Widget};
+use super::{Effect, Fact, Fate, Phase, Posted, Remark, SoFar, Source, Widget};
 use crate::ask::{Ask, Channel, Person, Time};
 
 impl Widget {
@@ -35,6 +35,12 @@ impl Widget {
         self.parts.first_attempt = self.attempt;
         self.parts.repeated = false;
         self.phase = Phase::Queued { not_before: now, until };
+    }
+
+    /// Nothing of it is up that people would have to be told about.
+    pub(super) fn end(&mut self) {
+        self.phase = Phase::Closed;
+        self.said = Some(Remark::default());
     }
 
     /// Nothing is up at the moment, but people know of it: they are told how it ended.
@@ -71,17 +77,56 @@ impl Ask {
 
     /// One question is answered: the person is asked the next one.
     pub(super) fn next_part(&mut self, route: usize, person: &Person, now: Time, effects: &mut Vec<Effect>) {
-        let Some(index) = self.next_question(route, &person.id) else { return };
         self.open(now, now, effects);
-        let until = now + self.rules.timeout;
-        let elsewhere = self.rules.routes[route].chat != person.id;
+        let chat = self.rules.routes[route].chat.clone();
         let widget = &mut self.widgets[route];
         widget.parts.seen = true;
+        let asked = widget.parts.to.clone().unwrap_or_else(|| chat.clone());
+        widget.parts.waiting.retain(|waiting| *waiting != person.id);
+        if asked != person.id {
+            match widget.phase {
+                // One question at a time is on its way: the others would be lost.
+                Phase::Queued { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => {
+                    widget.parts.waiting.push(person.id.clone());
+                    return;
+                }
+                // That one has to write first, this one has written.
+                Phase::Held { .. } => widget.parts.waiting.push(asked),
+                Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+            }
+        }
+        self.ask_next(route, &person.id, now, effects);
+    }
+
+    /// Lines the next question of a person up.
+    fn ask_next(&mut self, route: usize, person: &str, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let Some(index) = self.next_question(route, person) else { return false };
+        let until = now + self.rules.timeout;
+        let elsewhere = self.rules.routes[route].chat != person;
+        let widget = &mut self.widgets[route];
         widget.parts.lapsed = false;
         widget.parts.index = index;
-        widget.parts.to = elsewhere.then(|| person.id.clone());
+        widget.parts.to = elsewhere.then(|| person.to_owned());
         widget.line_up(until, now);
         effects.push(Effect::Queue { route, not_before: now });
+        true
+    }
+
+    /// Goes on with those whose next question had to wait for another one's; `true` if somebody had to.
+    pub(super) fn next_in_line(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.outcome().is_some() {
+            return false;
+        }
+        let mut changed = false;
+        for route in 0..self.widgets.len() {
+            let widget = &mut self.widgets[route];
+            if matches!(widget.phase, Phase::Up { .. } | Phase::Failed { .. }) && !widget.parts.waiting.is_empty() {
+                let next = widget.parts.waiting.remove(0);
+                self.ask_next(route, &next, now, effects);
+                changed = true;
+            }
+        }
+        changed
     }
 
     /// Word of a try that is not the last one: its messages are ours all the same.
@@ -107,7 +152,7 @@ impl Ask {
         now: Time,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let render_timeout = self.rules.render_timeout;
         let posts = self.rules.routes.get(route).is_some_and(|route| route.channel != Channel::Web);
         let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
@@ -119,10 +164,14 @@ impl Ask {
                     Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
                     // The try before was up after all: there is no need for another.
                     Phase::Queued { .. } if attempt < widget.attempt => Some(now),
+                    // It was given up too early: people see it, and have to be told how it ends.
+                    Phase::Failed { .. } => Some(now),
                     _ => None,
                 };
                 if let Some(at) = since {
-                    widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
+                    let given_up = matches!(widget.phase, Phase::Failed { .. });
+                    let fall_back_at = (!given_up).then(|| at + render_timeout);
+                    widget.phase = Phase::Up { at, proven: false, fall_back_at };
                     effects.push(Effect::Note(Fact::Posted { route, attempt }));
                     changed = true;
                     if settled {
@@ -162,7 +211,7 @@ impl Ask {
     /// The person was asked to write, and has to.
     pub(super) fn hold(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) {
         let (until, fall_back) = (now + self.rules.timeout, now + self.rules.render_timeout);
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let widget = &mut self.widgets[route];
         let part = widget.parts.index;
         widget.remember(message, part);

@@ -2,23 +2,26 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::ask::{Channel, Choice, Draft, Kind, Questions, Responders, Route, Via};
+use crate::ask::{Channel, Choice, Draft, Kind, Questions, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
-const START: Time = Time::from_millis(1_760_000_000_000);
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
 
-fn request_id(number: u8) -> RequestId {
+pub(super) fn request_id(number: u8) -> RequestId {
     format!("r{number}").parse().unwrap()
 }
 
-fn waiter(number: u8) -> Waiter {
+pub(super) fn waiter(number: u8) -> Waiter {
     Waiter {
         request_id: request_id(number),
         digest: Digest::from_bytes([number; 32]),
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        asked_at: START,
+        run: None,
+        late: false,
         withdrawn: false,
         response: Response::Undecided,
     }
@@ -36,12 +39,36 @@ fn questions(count: usize) -> Questions {
 }
 
 fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+    begin_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn begin_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Step {
+    Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
+}
+
+pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+    accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn accepted_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Accepted {
     let routes = channels.iter().map(|channel| Route {
         channel: *channel,
         chat: "C1".to_owned(),
         responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
     });
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(1),
         short_id: "k7".parse().unwrap(),
         group: "g".parse().unwrap(),
@@ -53,16 +80,16 @@ fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
             remind_after: Some(Duration::from_secs(60)),
             escalate_after: (question_count > 1).then_some(Duration::from_secs(45)),
             keep: Duration::from_secs(86_400),
+            session,
             routes: routes.collect(),
         },
         key: None,
         session: None,
-        waiter: waiter(0),
-    };
-    Ask::accept(new, START)
+        waiter: Waiter { on_timeout, ..waiter(0) },
+    }
 }
 
-fn channel() -> impl Strategy<Value = Channel> {
+pub(super) fn channel() -> impl Strategy<Value = Channel> {
     prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
 }
 
@@ -80,7 +107,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn person() -> impl Strategy<Value = Person> {
+pub(super) fn person() -> impl Strategy<Value = Person> {
     let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
     (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
         via,
@@ -113,8 +140,56 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+fn remark() -> impl Strategy<Value = Remark> {
+    prop_oneof![Just(Remark::Plain), Just(Remark::Late), Just(Remark::Overdue), Just(Remark::Started)]
+}
+
+fn tried() -> impl Strategy<Value = Tried> {
+    prop_oneof![
+        1 => any::<bool>().prop_map(|accepted| Tried::Started { accepted }),
+        1 => Just(Tried::StartedBefore),
+        2 => Just(Tried::Running),
+        1 => Just(Tried::Nothing),
+        1 => Just(Tried::Read),
+        2 => Just(Tried::Failed("away".to_owned())),
+    ]
+}
+
+/// What belongs to the session, and to what comes after the decision.
+fn after_event() -> impl Strategy<Value = Event> {
+    let whose = || (0..4_u8).prop_map(request_id);
+    prop_oneof![
+        1 => whose().prop_map(|request_id| Event::Identified { request_id, run: "c@1".to_owned() }),
+        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| Event::Collected {
+            request_id,
+            since: START + Duration::from_secs(seconds)
+        }),
+        3 => whose().prop_map(Event::Died),
+        3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| Event::TakenBack { request_id, gone }),
+        3 => Just(Event::Briefed),
+        1 => (1..3_u32).prop_map(|nth| Event::BriefingRead { nth }),
+        1 => any::<bool>().prop_map(|gone| Event::Unbriefed { gone }),
+        3 => tried().prop_map(Event::Tried),
+        1 => Just(Event::Reclaim),
+        1 => (0..6_u8).prop_map(|n| Event::JoinKept(Box::new(waiter(n)))),
+        1 => whose().prop_map(Event::AskAgain),
+        1 => Just(Event::AskedAgain),
+        1 => Just(Event::Stopped),
+    ]
+}
+
+fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
+    let late = prop_oneof![Just(Duration::ZERO), Just(Duration::from_secs(3_600))];
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), late).prop_map(
+        |(probe, start, stop, abort, late_answers)| {
+            let policy = if abort && stop { TimeoutPolicy::AbortTask } else { TimeoutPolicy::ReturnCancel };
+            (SessionRules { late_answers, probe, start, stop, ..SessionRules::default() }, policy)
+        },
+    )
+}
+
 /// An event, and how many seconds pass before it; `None`: the tick that is due.
-fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let route = 0..3_usize;
     let event = prop_oneof![
         3 => Just(None),
@@ -137,7 +212,14 @@ fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         }),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
         2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
-        1 => route.prop_map(|route| Some(Event::WidgetClosed { route })),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
+        1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+        }),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
+        1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
+        6 => after_event().prop_map(Some),
     ];
     (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
 }
@@ -175,6 +257,15 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             assert!(*answer_by <= now, "timed out early");
         }
     }
+    if let Some(before) = before
+        && let Some(late) = before.late_outcome()
+    {
+        assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
+    }
+    if let Late::Answered { by, .. } = &ask.after.late {
+        assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
+        assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
+    }
     assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
         match effect {
@@ -182,7 +273,14 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
                 assert!(ask.outcome().is_none(), "brought to mind after it was decided");
                 assert!(matches!(ask.widgets[*route].phase, Phase::Up { .. }));
             }
+            // The same request made once more is told once more.
+            Effect::Respond(id) if matches!(event, Some(Event::AskAgain(again)) if again == id) => {}
             Effect::Respond(id) => seen.responds.push(id.clone()),
+            Effect::Start => assert!(ask.is_worth_a_start(), "started without a person having said anything"),
+            Effect::Stop => {
+                assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));
+                assert!(ask.has_responded(), "the response comes first");
+            }
             Effect::Send { route, attempt } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
                 assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
@@ -193,6 +291,16 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             _ => {}
         }
     }
+    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
+        for (route, widget) in before.widgets.iter().enumerate() {
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. });
+            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let again = step.effects.contains(&Effect::Close { route });
+            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
+        }
+    }
+    let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
+    assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
         let mut messages = widget.messages.clone();
         messages.sort();
@@ -212,7 +320,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 }
 
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
-const TICKS_TO_THE_END: usize = 100;
+pub(super) const TICKS_TO_THE_END: usize = 100;
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
@@ -275,18 +383,20 @@ proptest! {
         channels in proptest::collection::vec(channel(), 1..4),
         question_count in 1..4_usize,
         max_retries in 0..4_u8,
+        (session, on_timeout) in session(),
         events in proptest::collection::vec(event(), 0..30),
     ) {
-        live(begin(&channels, question_count, max_retries), events);
+        live(begin_in(&channels, question_count, max_retries, session, on_timeout), events);
     }
 
     /// After a restart the effects that are still owed carry the ask to its end.
     #[test]
     fn what_is_owed_after_a_restart_finishes_it(
         channels in proptest::collection::vec(channel(), 1..4),
+        (session, on_timeout) in session(),
         events in proptest::collection::vec(event(), 0..20),
     ) {
-        let mut ask = begin(&channels, 2, 2).ask;
+        let mut ask = begin_in(&channels, 2, 2, session, on_timeout).ask;
         let mut now = START;
         for (event, seconds) in events {
             now = now + Duration::from_secs(seconds);
@@ -296,7 +406,7 @@ proptest! {
             }
         }
         let mut owed = ask.resume();
-        for _ in 0..TICKS_TO_THE_END {
+        for _ in 0..2 * TICKS_TO_THE_END {
             let mut next = Vec::new();
             let events = owed.drain(..).filter_map(|effect| match effect {
                 Effect::Queue { route, not_before } => {
@@ -307,7 +417,13 @@ proptest! {
                     Some(Event::Posted { route, attempt, posted: Posted::Shown("m".to_owned()) })
                 }
                 Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
-                Effect::Close { route } => Some(Event::WidgetClosed { route }),
+                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::Recount => panic!("there is no block"),
+                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
+                Effect::Brief => Some(Event::Briefed),
+                Effect::Unbrief => Some(Event::Unbriefed { gone: false }),
+                Effect::Start => Some(Event::Tried(Tried::Started { accepted: true })),
+                Effect::Stop => Some(Event::Stopped),
                 Effect::Await { route, .. } => Some(Event::Opened { route }),
                 Effect::Respond(id) => Some(Event::ResponseReady(id)),
                 Effect::Publish(id) => Some(Event::ResponsePublished(id)),
@@ -315,7 +431,7 @@ proptest! {
             });
             let mut events: Vec<Event> = events.collect();
             if events.is_empty() {
-                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() {
+                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() && !ask.is_pending() {
                     break;
                 }
                 events.push(Event::Tick);
@@ -329,7 +445,10 @@ proptest! {
             }
             owed = next;
         }
-        prop_assert!(ask.outcome().is_some() && ask.owes_nothing(), "{ask:?}");
+        prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
+        // What a person said reached the agent: by a response that was taken, or by a briefing.
+        let taken = ask.waiters.iter().any(|waiter| waiter.response == Response::Taken);
+        prop_assert!(!ask.is_worth_a_start() || taken || ask.after.wake != Wake::Idle, "{ask:?}");
     }
 }
 
@@ -395,7 +514,7 @@ fn a_card_that_turns_up_late_is_closed_too() {
     assert_eq!(up.clone().step(Event::Turn { route: 0 }, START).unwrap(), None, "no second card");
     assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
     let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
-    let closed = settled.step(Event::WidgetClosed { route: 0 }, START).unwrap().unwrap().ask;
+    let closed = settled.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, START).unwrap().unwrap().ask;
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }));
     assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");
@@ -494,6 +613,38 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
 }
 
 #[test]
+fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
+    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    assert!(ask.outcome().is_some());
+    let close = Effect::Close { route: 0 };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken };
+    let step = ask.step(fate, START).unwrap().unwrap();
+    assert!(step.effects.contains(&close));
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()]);
+    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
+}
+
+#[test]
+fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
+    let queue = Effect::Queue { route: 0, not_before: START };
+    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
+    assert!(!step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
+    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["q2".to_owned()]);
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
+    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+}
+
+#[test]
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
@@ -573,4 +724,13 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate };
+    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
+    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known };
+    let step = ask.step(more, later).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

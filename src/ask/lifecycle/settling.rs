@@ -1,19 +1,23 @@
 //! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{Effect, Fact, Outcome, Phase, Response, SoFar, Source, Stage, Waiter};
-use crate::ask::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via};
+use super::{Effect, Fact, Outcome, Phase, Remark, Response, SoFar, Source, Stage, Waiter};
+use crate::ask::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
     /// Lets time pass.
     pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         let due = match &self.stage {
             Stage::Open { answer_by, .. } => *answer_by <= now,
-            Stage::Settled { at, .. } if self.owes_nothing() && *at + self.rules.keep <= now => {
+            Stage::Settled { at, .. } if self.owes_nothing() && !self.is_pending() && *at + self.rules.keep <= now => {
                 effects.push(Effect::Forget);
                 return true;
             }
-            Stage::Posting | Stage::Settled { .. } => false,
+            Stage::Settled { .. } => {
+                let after = self.tick_after(now, effects);
+                return self.tick_widgets(now, effects) || after;
+            }
+            Stage::Posting => false,
         };
         if due {
             self.settle(Outcome::TimedOut, now, effects);
@@ -31,6 +35,21 @@ impl Ask {
         effects.push(Effect::Note(Fact::Joined(waiter.request_id.clone())));
         effects.push(Effect::Status);
         self.waiters.push(waiter);
+        self.identify(self.waiters.len() - 1, effects);
+        true
+    }
+
+    /// Asks a probe which run of the session made a request, so that it can tell later whether it is the same.
+    pub(super) fn identify(&self, index: usize, effects: &mut Vec<Effect>) {
+        if self.rules.session.probe {
+            effects.push(Effect::Identify(self.waiters[index].request_id.clone()));
+        }
+    }
+
+    pub(super) fn identified(&mut self, request_id: &RequestId, run: String) -> bool {
+        let unknown = |waiter: &&mut Waiter| waiter.request_id == *request_id && waiter.run.is_none();
+        let Some(waiter) = self.waiters.iter_mut().find(unknown) else { return false };
+        waiter.run = Some(run);
         true
     }
 
@@ -48,7 +67,7 @@ impl Ask {
         true
     }
 
-    fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
             waiter.response = Response::Owed;
             effects.push(Effect::Respond(request_id));
@@ -59,11 +78,12 @@ impl Ask {
     pub(super) fn still_open(&self) -> Result<(), Refusal> {
         match &self.stage {
             Stage::Posting | Stage::Open { .. } => Ok(()),
-            Stage::Settled { outcome, at, .. } => Err(Refusal::Settled {
-                outcome: Box::new(outcome.clone()),
-                at: *at,
-                questions: self.content.questions.clone(),
-            }),
+            Stage::Settled { outcome, at, .. } => {
+                // After a timeout, a late answer is what whoever comes later has to know.
+                let (outcome, at) = self.late_outcome().unwrap_or((outcome.clone(), *at));
+                let questions = self.content.questions.clone();
+                Err(Refusal::Settled { outcome: Box::new(outcome), at, questions, said: None })
+            }
         }
     }
 
@@ -82,7 +102,10 @@ impl Ask {
         {
             return Ok(false);
         }
-        self.still_open()?;
+        if self.is_late_open() {
+            return self.replied_late(source, person, reply, now, effects);
+        }
+        self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
         let outcome = match reply {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
@@ -120,7 +143,39 @@ impl Ask {
         Ok(true)
     }
 
-    fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
+    /// A reply after the timeout, while one is still taken: all of it at once. The outcome stays what it is.
+    fn replied_late(
+        &mut self,
+        source: Source,
+        person: Person,
+        reply: Reply,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> Result<bool, Refusal> {
+        let given = match reply {
+            Reply::Whole(given) => given,
+            Reply::Part(index, given) if self.content.questions.len() == 1 => vec![(index, given)],
+            Reply::Told { index, given, message } if self.content.questions.len() == 1 => {
+                self.content.questions.fits(index, &given)?;
+                let given = vec![(index, given)];
+                let answers = self.content.questions.answer(&given)?;
+                let route = so_far_route(source);
+                let told = given.into_iter().map(|(_, given)| Some(given)).collect();
+                self.so_far.push(SoFar { route, person: person.clone(), given: told, messages: vec![message] });
+                self.answer_late(answers, person, now, effects);
+                return Ok(true);
+            }
+            Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss => {
+                self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
+                return Ok(false);
+            }
+        };
+        let answers = self.content.questions.answer(&given)?;
+        self.answer_late(answers, person, now, effects);
+        Ok(true)
+    }
+
+    pub(super) fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
         let allowed = match source {
             Source::Token => person.via.is_operator(),
             Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
@@ -163,22 +218,28 @@ impl Ask {
     pub(super) fn settle(&mut self, outcome: Outcome, now: Time, effects: &mut Vec<Effect>) {
         let shown_at = self.shown_at();
         self.stage = Stage::Settled { outcome, at: now, shown_at };
+        self.begin_after(now);
         effects.push(Effect::Note(Fact::Settled));
         let undecided = self.waiters.iter().filter(|waiter| waiter.response == Response::Undecided);
         for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
             self.owe_response(request_id, effects);
         }
+        self.close_widgets(now, effects);
+    }
+
+    /// Makes every widget say how it ended.
+    pub(super) fn close_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             match widget.phase {
                 // The inbox shows the stored ask itself: it is closed by being settled.
-                Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.phase = Phase::Closed,
+                Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.end(),
                 Phase::Up { .. } => effects.push(Effect::Close { route }),
                 // People know of it: a question that went before, or a message that asked them to write.
                 Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => {
                     widget.close_too(route, now, effects);
                 }
                 Phase::Held { .. } => widget.close_too(route, now, effects),
-                Phase::Queued { .. } => widget.phase = Phase::Closed,
+                Phase::Queued { .. } => widget.end(),
                 // What is on its way is closed when its fate is known.
                 Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
@@ -193,23 +254,28 @@ impl Ask {
         true
     }
 
-    pub(super) fn response_published(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn response_published(&mut self, request_id: &RequestId, now: Time, effects: &mut Vec<Effect>) -> bool {
         let ready = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Ready;
         let Some(waiter) = self.waiters.iter_mut().find(ready) else { return false };
-        waiter.response = Response::Published;
+        waiter.response = Response::Published { at: now };
         effects.push(Effect::Note(Fact::Delivered(request_id.clone())));
+        self.stop_if_done(effects);
         self.retire_if_done(effects);
         true
     }
 
-    pub(super) fn widget_closed(&mut self, route: usize, effects: &mut Vec<Effect>) -> bool {
-        let settled = self.outcome().is_some();
+    pub(super) fn widget_closed(&mut self, route: usize, remark: Remark, effects: &mut Vec<Effect>) -> bool {
+        let over = self.is_over();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        if !settled || !matches!(widget.phase, Phase::Up { .. }) {
-            return false;
+        match widget.phase {
+            Phase::Up { .. } if over => effects.push(Effect::Note(Fact::Closed { route })),
+            Phase::Closed if widget.said.is_none() => {}
+            _ => return false,
         }
         widget.phase = Phase::Closed;
-        effects.push(Effect::Note(Fact::Closed { route }));
+        widget.said = Some(remark);
+        self.refresh(effects);
+        self.stop_if_done(effects);
         self.retire_if_done(effects);
         true
     }
@@ -222,9 +288,10 @@ impl Ask {
 
     /// Decided, every waiter told, every widget closed.
     pub(super) fn owes_nothing(&self) -> bool {
-        self.outcome().is_some()
-            && self.waiters.iter().all(|waiter| waiter.response == Response::Published)
-            && self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
+        self.is_over()
+            && self.has_responded()
+            && self.has_closed()
+            && (0..self.widgets.len()).all(|route| !self.owes_remark(route))
     }
 }
 
@@ -234,4 +301,16 @@ pub(super) fn so_far_route(source: Source) -> usize {
         Source::Route(route) => route,
         Source::Token => usize::MAX,
     }
+}
+
+/// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
+fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
+    let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
+    let given = match reply {
+        Reply::Whole(given) => given.clone(),
+        Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
+        Reply::Dismiss => Vec::new(),
+    };
+    let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
+    Refusal::Settled { outcome, at, questions, said }
 }

@@ -22,12 +22,12 @@ impl Ask {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
             let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default() });
+            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
             effects.push(Effect::Queue { route, not_before: now });
         }
         true
@@ -92,8 +92,10 @@ impl Ask {
     /// The channel has the message.
     pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
         let render_timeout = self.rules.render_timeout;
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
+        let can_be_changed = self.rules.routes[route].channel != Channel::Whatsapp;
         let widget = &mut self.widgets[route];
+        let was_up = matches!(widget.phase, Phase::Up { .. });
         let part = widget.parts.index;
         let mut new = false;
         for message in messages {
@@ -102,10 +104,11 @@ impl Ask {
         if new {
             effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
         }
-        if !matches!(widget.phase, Phase::Up { .. }) {
+        if !was_up {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
-        if settled {
+        // What is up already is being closed; only a card that nobody knew of has to be closed besides.
+        if settled && (!was_up || (new && can_be_changed)) {
             effects.push(Effect::Close { route });
         }
     }
@@ -124,6 +127,10 @@ impl Ask {
                 self.prove(route, now, effects);
             }
             Found::CannotKnow => self.lost(route, now, effects),
+            // Not a history that may lag behind, but our own word that it never left.
+            Found::Absent if self.rules.routes[route].channel == Channel::Whatsapp => {
+                self.try_again(route, None, now, effects);
+            }
             Found::Absent => match widget.phase {
                 // After a restart a sent widget is looked for without having been reported lost.
                 Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {
@@ -139,7 +146,7 @@ impl Ask {
 
     /// A message of ours was used that may not have been known: it is up, and will be closed too.
     pub(super) fn spotted(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         if widget.messages.contains(&message) {
             return false;
@@ -164,7 +171,7 @@ impl Ask {
 
     /// A proof of display; a second one, or one for what is not posted, changes nothing.
     pub(super) fn prove(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if self.outcome().is_some() {
+        if self.is_over() {
             return false;
         }
         let Some(widget) = self.widgets.get_mut(route) else { return false };
@@ -190,7 +197,7 @@ impl Ask {
     ) {
         let timeout = self.rules.timeout;
         let max_retries = self.rules.max_retries;
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let widget = &mut self.widgets[route];
         let attempt = widget.attempt;
         let tries = widget.tries();
@@ -210,7 +217,7 @@ impl Ask {
 
     /// Nothing of this route is up, nor will be: on to the next one.
     pub(super) fn give_up(&mut self, route: usize, never: Option<String>, now: Time, effects: &mut Vec<Effect>) {
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let widget = &mut self.widgets[route];
         effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
         widget.phase = Phase::Failed { never };
@@ -226,7 +233,7 @@ impl Ask {
     fn start_clock_or_end(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.stage != Stage::Posting {
             let gone = |widget: &Widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed);
-            if self.widgets.iter().all(gone) {
+            if self.outcome().is_none() && self.widgets.iter().all(gone) {
                 self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects);
             }
             return;
@@ -266,7 +273,7 @@ impl Ask {
 
     /// When a widget next needs a tick.
     pub(super) fn widget_deadline(&self) -> Option<Time> {
-        let settled = self.outcome().is_some();
+        let settled = self.is_over();
         let due = self.widgets.iter().filter_map(|widget| match widget.phase {
             Phase::Queued { until, .. } => Some(until),
             Phase::Sent { render_by, .. } => Some(render_by),
@@ -282,7 +289,7 @@ impl Ask {
     pub(super) fn tick_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         let mut changed = false;
         for route in 0..self.widgets.len() {
-            let settled = self.outcome().is_some();
+            let settled = self.is_over();
             let attempt = self.widgets[route].attempt;
             match self.widgets[route].phase.clone() {
                 Phase::Queued { until, .. } if until <= now => self.give_up(route, None, now, effects),

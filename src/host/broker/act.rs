@@ -2,7 +2,7 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::{Broker, RETRY};
-use crate::ask::{Ask, Effect, Event, Posted, Time};
+use crate::ask::{Ask, Effect, Event, Fact, Phase, Posted, Time};
 use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
@@ -30,9 +30,15 @@ impl Broker {
                 Effect::Look { route } => self.look(ask, route),
                 Effect::Await { route, until } => self.wait_for_person(ask, route, until),
                 Effect::Close { route } => self.close(ask, route),
+                Effect::Recount => self.recount(ask),
                 Effect::Remind { route } => self.remind(ask, route),
+                // What was counted may not count any more.
+                Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) | Effect::Forget => {
+                    self.end_blocks(&ask.group);
+                }
                 // Done in the lane, together with saving.
-                Effect::Note(_) | Effect::Retire | Effect::Forget => {}
+                Effect::Note(_) | Effect::Retire => {}
+                after => self.act_after(ask, after),
             }
         }
     }
@@ -138,6 +144,31 @@ impl Broker {
         });
     }
 
+    /// Tries until every card of a block says how often it was asked, or the block has ended.
+    fn recount(&self, ask: &Arc<Ask>) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        let times = ask.block.as_ref().map_or(0, |block| block.times);
+        self.0.tasks.spawn(async move {
+            for (route, widget) in ask.widgets.iter().enumerate() {
+                let mut pause = RETRY.0;
+                while matches!(widget.phase, Phase::Up { .. }) && broker.blocked().contains(&ask.id) {
+                    match broker.0.channels.recount(&ask, route).await {
+                        Closed::Done => break,
+                        Closed::Never(why) => {
+                            tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be rewritten");
+                            break;
+                        }
+                        Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                    }
+                    if !broker.pause(&mut pause).await {
+                        return;
+                    }
+                }
+            }
+            broker.tell(ask.id, Event::Recounted { times });
+        });
+    }
+
     /// What is held goes on when the person has written.
     fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
@@ -166,7 +197,7 @@ impl Broker {
                     return;
                 }
             }
-            broker.tell(ask.id, Event::WidgetClosed { route });
+            broker.tell(ask.id, Event::WidgetClosed { route, remark: ask.remark() });
         });
     }
 }

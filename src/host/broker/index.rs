@@ -2,7 +2,9 @@
 //! every start; decides nothing.
 
 use super::Job;
+use super::attempts::Attempts;
 use super::chats::Chats;
+use super::collect::Lying;
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -27,8 +29,13 @@ pub(super) struct Index {
     messages: HashMap<u64, AskId>,
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
+    /// The same: asks whose outcome nobody took, or that can still be answered late.
+    kept: HashMap<u64, AskId>,
+    /// What lies in the groups' folders to be taken.
+    lying: HashMap<AskId, Lying>,
     hash: RandomState,
     chats: Chats,
+    attempts: Attempts,
 }
 
 #[derive(Debug)]
@@ -60,19 +67,38 @@ impl Index {
         let settled = ask.outcome().is_some();
         let counts = self.counts(&ask.group);
         counts.open += u32::from(!settled);
-        counts.asked.push_back(ask.created_at);
+        if ask.block.is_none() {
+            counts.asked.push_back(ask.created_at);
+        }
         let group = Arc::clone(&counts.name);
         let deadline = ask.deadline();
         self.deadlines.insert((deadline, ask.id));
         self.asks.insert(ask.id, Entry { group, deadline, settled });
         self.chats.note(ask);
-        if !settled {
+        self.attempts.note(ask);
+        if !settled || ask.is_blocked() {
             self.shorts.insert(ask.short_id.clone(), ask.id);
-            if let Some(key) = ask.key {
-                self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
-            }
         }
+        if !settled && let Some(key) = ask.key {
+            self.keys.insert(self.hash.hash_one((&ask.group, key)), ask.id);
+        }
+        self.note_after(ask);
         self.add_names(ask);
+    }
+
+    /// What comes after the decision.
+    fn note_after(&mut self, ask: &Ask) {
+        match Lying::of(ask) {
+            Some(lying) => self.lying.insert(ask.id, lying),
+            None => self.lying.remove(&ask.id),
+        };
+        let Some(key) = ask.key else { return };
+        let hash = self.hash.hash_one((&ask.group, key));
+        if ask.is_untaken() || ask.is_late_open() {
+            self.kept.insert(hash, ask.id);
+        } else if self.kept.get(&hash) == Some(&ask.id) {
+            self.kept.remove(&hash);
+        }
     }
 
     fn add_names(&mut self, ask: &Ask) {
@@ -96,17 +122,26 @@ impl Index {
         if settled_now {
             self.close(ask);
         }
+        if ask.block.is_some() && !ask.is_blocked() {
+            self.release_code(ask);
+        }
         self.chats.note(ask);
+        self.attempts.note(ask);
+        self.note_after(ask);
         self.add_names(ask);
+    }
+
+    fn release_code(&mut self, ask: &Ask) {
+        if self.shorts.get(&ask.short_id) == Some(&ask.id) {
+            self.shorts.remove(&ask.short_id);
+        }
     }
 
     /// An ask is not open any more.
     fn close(&mut self, ask: &Ask) {
         let counts = self.counts(&ask.group);
         counts.open = counts.open.saturating_sub(1);
-        if self.shorts.get(&ask.short_id) == Some(&ask.id) {
-            self.shorts.remove(&ask.short_id);
-        }
+        self.release_code(ask);
         if let Some(key) = ask.key {
             let hash = self.hash.hash_one((&ask.group, key));
             if self.keys.get(&hash) == Some(&ask.id) {
@@ -118,7 +153,9 @@ impl Index {
     /// Takes back an ask that could not be stored: it was never asked, and does not count.
     pub(super) fn take_back(&mut self, ask: &Ask) {
         let asked = &mut self.counts(&ask.group).asked;
-        if let Some(at) = asked.iter().rposition(|at| *at == ask.created_at) {
+        if ask.block.is_none()
+            && let Some(at) = asked.iter().rposition(|at| *at == ask.created_at)
+        {
             asked.remove(at);
         }
         self.remove(ask);
@@ -129,6 +166,15 @@ impl Index {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
         self.chats.remove(ask);
+        self.lying.remove(&ask.id);
+        if let Some(key) = ask.key {
+            let hash = self.hash.hash_one((&ask.group, key));
+            if self.kept.get(&hash) == Some(&ask.id) {
+                self.kept.remove(&hash);
+            }
+        }
+        self.attempts.remove(ask);
+        self.release_code(ask);
         if !entry.settled {
             self.close(ask);
         }
@@ -144,6 +190,16 @@ impl Index {
     /// What is known of chats.
     pub(super) fn chats(&self) -> &Chats {
         &self.chats
+    }
+
+    /// What is known of attempts.
+    pub(super) fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+
+    /// The same, to be changed.
+    pub(super) fn attempts_mut(&mut self) -> &mut Attempts {
+        &mut self.attempts
     }
 
     /// Whose an ask is.
@@ -171,6 +227,17 @@ impl Index {
         self.keys.get(&self.hash.hash_one((group, key))).copied()
     }
 
+    /// The ask that may have that key, and an outcome that nobody took.
+    pub(super) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        self.kept.get(&self.hash.hash_one((group, key))).copied()
+    }
+
+    /// What lies in the groups' folders to be taken.
+    pub(super) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
+        let lying = self.lying.iter();
+        lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
+    }
+
     /// Whether an open ask has that code.
     pub(super) fn short_taken(&self, short: &ShortId) -> bool {
         self.shorts.contains_key(short)
@@ -191,12 +258,13 @@ impl Index {
         open.map(|(id, entry)| (Arc::clone(&entry.group), *id)).collect()
     }
 
-    /// The newest settled asks, newest first: they are the last to be forgotten.
+    /// The newest settled asks, newest first: they are the last to be forgotten. And every block that stands.
     pub(super) fn settled(&self, most: usize) -> Vec<(Arc<Group>, AskId)> {
-        let newest = self.deadlines.iter().rev().filter_map(|(_, id)| {
-            self.asks.get(id).filter(|entry| entry.settled).map(|entry| (Arc::clone(&entry.group), *id))
-        });
-        newest.take(most).collect()
+        let blocked: BTreeSet<AskId> = self.attempts.blocked().collect();
+        let newest = self.deadlines.iter().rev().map(|(_, id)| *id);
+        let newest = newest.filter(|id| !blocked.contains(id) && self.asks.get(id).is_some_and(|entry| entry.settled));
+        let listed = blocked.iter().copied().chain(newest.take(most));
+        listed.filter_map(|id| Some((self.group(id)?, id))).collect()
     }
 
     /// The asks that are meant by a text: a short code, else the beginning of an id.

@@ -7,7 +7,9 @@
 //! start builds it anew.
 
 mod act;
+mod attempts;
 mod chats;
+mod collect;
 mod index;
 mod submit;
 
@@ -18,10 +20,12 @@ use crate::clock::Clock;
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::folders::Folders;
+use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
 use index::Index;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -58,7 +62,10 @@ struct Inner {
     audit: Audit,
     channels: Channels,
     clock: Clock,
+    sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
+    /// Somebody is looking after what lies in the groups' folders.
+    collecting: AtomicBool,
     index: Mutex<Index>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
@@ -128,6 +135,9 @@ impl Broker {
         for ask in pending.iter().chain(&settled) {
             index.insert(ask);
         }
+        for (group, allowed) in store.allowed()? {
+            index.attempts_mut().load(&group, allowed);
+        }
         tracing::info!(open = pending.len(), settled = settled.len(), "Stored asks loaded");
         let broker = Self(Arc::new(Inner {
             store,
@@ -135,7 +145,9 @@ impl Broker {
             audit,
             channels,
             clock,
+            sessions: Sessions::new(),
             settings: RwLock::new(settings),
+            collecting: AtomicBool::new(false),
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
@@ -147,6 +159,12 @@ impl Broker {
         for ask in pending {
             broker.resume(ask, &mut known);
         }
+        // What was finished may have been taken up again: by a call that asks the same, or a late answer.
+        for ask in settled {
+            let effects = ask.resume();
+            broker.act(&Arc::new(ask), effects);
+        }
+        broker.end_all_blocks();
         let timer = broker.clone();
         broker.0.tasks.spawn(async move { timer.keep_time().await });
         Ok(broker)
@@ -265,6 +283,11 @@ impl Broker {
         self.0.index()
     }
 
+    /// Signs of life, for whoever lists the folders they lie in.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.0.sessions.lives
+    }
+
     /// For those it holds itself.
     #[must_use]
     pub fn downgrade(&self) -> WeakBroker {
@@ -326,6 +349,7 @@ impl Broker {
     /// Lets other settings hold for asks that come from now on.
     pub fn reload(&self, settings: Arc<Settings>) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.end_all_blocks();
     }
 
     /// Who wants to know when an ask changes.
@@ -413,7 +437,10 @@ impl Inner {
             Err(error) => return Applied::NotStored(error.to_string()),
         };
         let now = self.clock.now();
-        let replying = if let Event::Replied { person, .. } = &event { Some(person.clone()) } else { None };
+        let replying = match &event {
+            Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
+            _ => None,
+        };
         match ask.clone().step(event, now) {
             Ok(Some(step)) => match self.save(&step, now) {
                 Ok(()) => Applied::Stepped(Box::new(step)),
@@ -431,8 +458,10 @@ impl Inner {
 
     fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
         let ask = &step.ask;
+        self.allow(step, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.store.forget(&ask.group, ask.id)?;
+            self.tidy(ask, true);
             self.index().remove(ask);
             return Ok(());
         }

@@ -1,11 +1,13 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
 use super::{Broker, Failure, Job};
-use crate::ask::{Accepted, Ask, AskId, Event, Group, Rejection, Response, Rules, Step, TimeoutPolicy, Waiter};
-use crate::host::delivery;
+use crate::ask::{
+    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
+    Waiter,
+};
 use crate::host::settings::GroupSettings;
-use crate::ipc::wire::{Request, of};
-use crate::ipc::{RESPONSES, response_name};
+use crate::ipc::wire::Request;
+use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
 use crate::sabotage::crash_point;
 use std::io;
@@ -27,6 +29,8 @@ pub enum Submitted {
     Rejected(Rejection),
     /// It could not be stored: try again later.
     NotStored,
+    /// What it asks was asked before, and it is not clear yet who gets the outcome: try again soon.
+    NotYet,
 }
 
 impl Broker {
@@ -43,6 +47,15 @@ impl Broker {
             && let Some(submitted) = self.join(id, &request).await
         {
             return submitted;
+        }
+        let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
+        if let Some(id) = kept
+            && let Some(submitted) = self.give_kept(id, &request).await
+        {
+            return submitted;
+        }
+        if let Some(blocked) = self.blocks(group, &request).await {
+            return blocked;
         }
         match self.admit(group, &request) {
             Ok(rules) => self.create(group, request, rules).await,
@@ -63,28 +76,85 @@ impl Broker {
         if waiter.digest != request.digest {
             return Some(Submitted::OtherContent);
         }
-        if waiter.response != Response::Published {
-            return Some(Submitted::Known(id));
-        }
-        let broker = self.clone();
-        let name = response_name(&request.request_id);
-        let again = of(&ask, waiter);
-        let write = move || -> io::Result<()> {
-            let responses = broker.0.folders.ensure(&ask.group, RESPONSES)?;
-            match again {
-                Some(response) if responses.look(&name)?.is_none() => {
-                    delivery::write_at_once(&broker.0.folders, &ask.group, &response)
+        match waiter.response {
+            Response::Undecided | Response::Owed | Response::Ready => return Some(Submitted::Known(id)),
+            Response::Published { .. } => match self.lies(&ask.group, &request.request_id).await {
+                Ok(Lies::There) => return Some(Submitted::Known(id)),
+                Ok(Lies::BeingTaken | Lies::Gone) => {}
+                Err(error) => {
+                    tracing::error!(ask = %id, %error, "cannot see whether a response is there");
+                    return Some(Submitted::NotStored);
                 }
-                _ => Ok(()),
-            }
+            },
+            Response::TakingBack | Response::TakenBack | Response::Taken => {}
+        }
+        match self.happen(id, Event::AskAgain(request.request_id.clone())).await {
+            Err(Failure::NotStored) => Some(Submitted::NotStored),
+            _ => Some(Submitted::Known(id)),
+        }
+    }
+
+    /// Whether a response lies where its waiter looks for it.
+    async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
+        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
+        let look = move || {
+            let responses = folders.ensure(&group, RESPONSES)?;
+            Ok(if responses.look(&response_name(&request_id))?.is_some() {
+                Lies::There
+            } else if responses.look(&taken_name(&request_id))?.is_some() {
+                Lies::BeingTaken
+            } else {
+                Lies::Gone
+            })
         };
-        match tokio::task::spawn_blocking(write).await {
-            Ok(Ok(())) => Some(Submitted::Known(id)),
-            Ok(Err(error)) => {
-                tracing::error!(ask = %id, %error, "cannot write a response again");
-                Some(Submitted::NotStored)
+        tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+
+    /// The outcome of the same question that nobody took; `None` if there is none, so that it is a new ask.
+    async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
+        let ask = self.show(id).await.ok()??;
+        if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
+            return None;
+        }
+        let now = self.0.clock.now();
+        if !ask.keeps_outcome(now) {
+            return None;
+        }
+        let mut reclaim = false;
+        for old in &ask.waiters {
+            let Response::Published { at } = old.response else { continue };
+            let lies = self.lies(&ask.group, &old.request_id).await;
+            let dead = self.is_dead(id, &old.request_id).await;
+            match (lies, dead) {
+                (Ok(Lies::Gone), _) => {
+                    let collected = Event::Collected { request_id: old.request_id.clone(), since: at };
+                    if matches!(self.happen(id, collected).await, Err(Failure::NotStored)) {
+                        return Some(Submitted::NotStored);
+                    }
+                    return Some(Submitted::NotYet);
+                }
+                (Ok(Lies::There), Some(false)) => {}
+                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim = true,
+                (Ok(Lies::There), None) if old.process.is_none() && !ask.rules.session.probe => reclaim = true,
+                // It is being taken, or nobody can tell yet whether somebody will.
+                _ => return Some(Submitted::NotYet),
             }
-            Err(_) => Some(Submitted::NotStored),
+        }
+        if reclaim || !ask.is_free() {
+            return match self.happen(id, Event::Reclaim).await {
+                Err(Failure::NotStored) => Some(Submitted::NotStored),
+                _ => Some(Submitted::NotYet),
+            };
+        }
+        let settings = self.settings();
+        let waiter = match waiter(request, settings.group(&ask.group)?, now) {
+            Ok(waiter) => waiter,
+            Err(rejection) => return Some(Submitted::Rejected(rejection)),
+        };
+        match self.happen(id, Event::JoinKept(Box::new(waiter))).await {
+            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Some(Submitted::NotYet),
+            Err(Failure::NotStored) => Some(Submitted::NotStored),
         }
     }
 
@@ -102,7 +172,7 @@ impl Broker {
         }
         let settings = self.settings();
         let group = settings.group(&ask.group)?;
-        let waiter = match waiter(request, group) {
+        let waiter = match waiter(request, group, self.0.clock.now()) {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
@@ -118,9 +188,9 @@ impl Broker {
         let settings = self.settings();
         let unknown = || Rejection::UnknownGroup { group: group.to_string() };
         let settings = settings.group(group).ok_or_else(unknown)?;
-        let waiter = waiter(request, settings)?;
-        self.0.channels.fit(&settings.routes, group, &request.content)?;
         let now = self.0.clock.now();
+        let waiter = waiter(request, settings, now)?;
+        self.0.channels.fit(&settings.routes, group, &request.content)?;
         let (open, asked) = self.index().load(group, now);
         let limited =
             |what, setting, limit| Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit });
@@ -137,17 +207,23 @@ impl Broker {
             keep: settings.keep_settled,
             remind_after: settings.remind_after,
             escalate_after: settings.escalate_after,
+            session: settings.session_rules(),
             routes: settings.routes.clone(),
         };
         Ok(Admitted { rules, waiter })
     }
 
+    /// What becomes of a request that asks too often.
+    async fn blocks(&self, group: &Group, request: &Request) -> Option<Submitted> {
+        let settings = self.settings();
+        let settings = settings.group(group)?;
+        let waiter = waiter(request, settings, self.0.clock.now()).ok()?;
+        self.block(group, request, settings, &waiter).await
+    }
+
     async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
-        let now = self.0.clock.now();
-        let id = random::ask_id();
-        let step = {
-            let mut index = self.index();
-            let short_id = random::short_id(|short| index.short_taken(short));
+        let before = request.key.and_then(|key| self.index().kept_by_key(group, key));
+        let make = |id, short_id, now| {
             let accepted = Accepted {
                 id,
                 short_id,
@@ -158,7 +234,24 @@ impl Broker {
                 session: request.session,
                 waiter: admitted.waiter,
             };
-            let step = Ask::accept(accepted, now);
+            Ask::accept(accepted, now)
+        };
+        let submitted = self.store_new(group, make).await;
+        // A late answer would go to a question that is asked anew.
+        if let (Submitted::New(_), Some(late)) = (&submitted, before) {
+            self.tell(late, Event::AskedAgain);
+        }
+        submitted
+    }
+
+    /// Stores a new ask, and does what it asks for.
+    pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
+        let now = self.0.clock.now();
+        let id = random::ask_id();
+        let step = {
+            let mut index = self.index();
+            let short_id = random::short_id(|short| index.short_taken(short));
+            let step = make(id, short_id, now);
             // Known before it is stored, so that its code and its place are taken.
             index.insert(&step.ask);
             step
@@ -204,14 +297,22 @@ impl Broker {
     }
 }
 
+/// Whether a response is where its waiter looks for it.
+enum Lies {
+    There,
+    /// Its waiter is handing it over.
+    BeingTaken,
+    Gone,
+}
+
 /// What a group may ask.
 struct Admitted {
     rules: Rules,
     waiter: Waiter,
 }
 
-fn waiter(request: &Request, settings: &GroupSettings) -> Result<Waiter, Rejection> {
-    if request.timeout_policy == Some(TimeoutPolicy::AbortTask) {
+fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Waiter, Rejection> {
+    if request.timeout_policy == Some(TimeoutPolicy::AbortTask) && settings.session.stop.is_none() {
         return Err(Rejection::Wrong {
             field: "timeoutPolicy".to_owned(),
             why: "abort_task needs a way to stop the session, and this group has none; use return_cancel".to_owned(),
@@ -223,6 +324,9 @@ fn waiter(request: &Request, settings: &GroupSettings) -> Result<Waiter, Rejecti
         op_code: request.op_code.clone(),
         on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
         process: request.process.clone(),
+        asked_at: now,
+        run: None,
+        late: false,
         withdrawn: false,
         response: Response::Undecided,
     })

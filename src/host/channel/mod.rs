@@ -99,15 +99,17 @@ impl Channels {
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         match self.of(ask.rules.routes.get(route)) {
             Some(Posting::Slack(slack)) => slack.find(ask, route).await,
-            Some(Posting::Whatsapp(whatsapp)) => whatsapp.find().await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.find(ask, route).await,
             None => Found::CannotKnow,
         }
     }
 
     /// Brings an open ask to people's minds.
     pub async fn remind(&self, ask: &Ask, route: usize) {
-        if let Some(Posting::Slack(slack)) = self.of(ask.rules.routes.get(route)) {
-            slack.remind(ask, route).await;
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.remind(ask, route).await,
+            Some(Posting::Whatsapp(whatsapp)) => whatsapp.remind(ask, route).await,
+            None => {}
         }
     }
 
@@ -116,6 +118,15 @@ impl Channels {
         match self.of(ask.rules.routes.get(route)) {
             Some(Posting::Whatsapp(whatsapp)) => whatsapp.opened(ask, route, until).await,
             Some(Posting::Slack(_)) | None => false,
+        }
+    }
+
+    /// Makes the card of a block say how often it was asked by now. May be done twice.
+    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.recount(ask, route).await,
+            // What was sent there stays as it is.
+            Some(Posting::Whatsapp(_)) | None => Closed::Done,
         }
     }
 

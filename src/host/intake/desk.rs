@@ -1,6 +1,7 @@
 //! One group's requests: telling them from other people's files, claiming them, handing them to the
 //! broker, and only then deleting them. Sections 3 and 4 of the specification.
 
+use super::Hints;
 use crate::ask::{Group, Rejection, RequestId, wording};
 use crate::clock::Clock;
 use crate::host::broker::{Broker, Submitted};
@@ -8,7 +9,7 @@ use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::ipc::files::{Dir, ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds, Message, Peek};
-use crate::ipc::{MAX_REQUEST_BYTES, TASKS, is_json_file};
+use crate::ipc::{MAX_REQUEST_BYTES, TASKS, alive_name, is_json_file};
 use crate::random;
 use crate::sabotage::crash_point;
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,10 @@ const SETTLE: Duration = Duration::from_secs(5);
 const HOLD: Duration = Duration::from_secs(2);
 /// What claimed requests are called: nobody else looks at them.
 const CLAIMED: &str = ".claimed-";
+/// What signs of life are called.
+const ALIVE: &str = ".alive-";
+/// How soon a request is taken again that has to wait for another process to be judged.
+const SOON: Duration = Duration::from_millis(300);
 
 /// One group's requests.
 #[derive(Debug)]
@@ -32,6 +37,7 @@ pub(super) struct Desk {
     broker: Broker,
     folders: Folders,
     clock: Clock,
+    hints: Arc<Hints>,
     /// Held while looking. What is known of files that stay.
     seen: Mutex<HashMap<String, Seen>>,
     again: AtomicBool,
@@ -70,6 +76,17 @@ enum Judged {
     Leave,
 }
 
+/// What became of a request that was to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It is gone, and what came of it is stored.
+    Done,
+    /// Tried again after a while.
+    Later,
+    /// Tried again at the next look, which comes soon.
+    Soon,
+}
+
 /// What a claimed file turned out to be.
 enum Claimed {
     /// A request of ours, or what is wrong with it.
@@ -79,8 +96,8 @@ enum Claimed {
 }
 
 impl Desk {
-    pub(super) fn new(group: Group, broker: Broker, folders: Folders, clock: Clock) -> Self {
-        Self { group, broker, folders, clock, seen: Mutex::default(), again: AtomicBool::new(false) }
+    pub(super) fn new(group: Group, broker: Broker, folders: Folders, clock: Clock, hints: Arc<Hints>) -> Self {
+        Self { group, broker, folders, clock, hints, seen: Mutex::default(), again: AtomicBool::new(false) }
     }
 
     /// Looks at the folder; if somebody is looking already, they look once more.
@@ -108,8 +125,10 @@ impl Desk {
                         continue;
                     }
                     let taken = self.take(&candidate.name).await;
-                    all_taken &= taken;
-                    if !taken && let Some(seen) = known.get_mut(&candidate.name) {
+                    all_taken &= taken == Taken::Done;
+                    if taken == Taken::Later
+                        && let Some(seen) = known.get_mut(&candidate.name)
+                    {
                         seen.hold = Some(self.clock.now() + HOLD);
                     }
                 }
@@ -126,6 +145,7 @@ impl Desk {
         let names = tasks.names()?;
         let still: HashSet<&String> = names.iter().collect();
         known.retain(|name, _| still.contains(name));
+        self.note_lives(&tasks, &names)?;
         let mut candidates = Vec::new();
         let mut later = false;
         for name in &names {
@@ -142,6 +162,20 @@ impl Desk {
         candidates.retain(|candidate| !(later && candidate.cancel));
         candidates.sort();
         Ok(candidates)
+    }
+
+    /// Hands on the signs of life that lie among the requests, and removes those that are long past.
+    fn note_lives(&self, tasks: &Dir, names: &[String]) -> io::Result<()> {
+        let mut signs = Vec::new();
+        for process in names.iter().filter_map(|name| name.strip_prefix(ALIVE)) {
+            if let Some(stamp) = tasks.look(&alive_name(process))? {
+                signs.push((process.to_owned(), stamp));
+            }
+        }
+        for process in self.broker.lives().note(&self.group, signs, self.clock.now()) {
+            tasks.remove(&alive_name(&process))?;
+        }
+        Ok(())
     }
 
     /// Whether a file is a request of ours that can be taken now.
@@ -196,23 +230,26 @@ impl Desk {
         }
     }
 
-    /// Claims a request, hands it on and deletes it; `false` if it has to be tried again.
-    async fn take(self: &Arc<Self>, name: &str) -> bool {
+    /// Claims a request, hands it on and deletes it.
+    async fn take(self: &Arc<Self>, name: &str) -> Taken {
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.to_owned() } else { format!("{CLAIMED}{}.json", random::unique()) };
         let (desk, from, to) = (Arc::clone(self), name.to_owned(), claimed.clone());
         let read = tokio::task::spawn_blocking(move || desk.claim(&from, &to)).await;
         let (message, peek, bytes) = match read.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
             Ok(Claimed::Ours(message, peek, bytes)) => (message, peek, bytes),
-            Ok(Claimed::NotOurs) => return true,
+            Ok(Claimed::NotOurs) => return Taken::Done,
             Err(error) => {
                 tracing::error!(group = %self.group, file = name, %error, "a request could not be claimed; trying again");
-                return false;
+                return Taken::Later;
             }
         };
-        let settled = match message {
+        let taken = match message {
             Ok(Message::Ask(request)) => self.submit(*request, bytes, name).await,
-            Ok(Message::Cancel(cancel)) => self.broker.withdraw(&self.group, &cancel.request_id).await.is_ok(),
+            Ok(Message::Cancel(cancel)) => match self.broker.withdraw(&self.group, &cancel.request_id).await {
+                Ok(()) => Taken::Done,
+                Err(_) => Taken::Later,
+            },
             Err(rejection) => {
                 let request_id = peek.request_id.filter(|id| !self.broker.knows(&self.group, id));
                 self.reject(request_id, None, rejection, Some((name, bytes))).await
@@ -221,7 +258,7 @@ impl Desk {
         let (desk, name) = (Arc::clone(self), name.to_owned());
         let finish = move || {
             let tasks = desk.folders.get(&desk.group, TASKS)?;
-            if settled {
+            if taken == Taken::Done {
                 tasks.remove(&claimed).map(drop)
             } else if leftover {
                 Ok(())
@@ -233,7 +270,7 @@ impl Desk {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(finish).await {
             tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
         }
-        settled
+        taken
     }
 
     /// Renames a request to a name of ours and reads it. From here on only what was read counts.
@@ -265,11 +302,15 @@ impl Desk {
         Ok(Claimed::Ours(wire::read(&bytes), peek, bytes))
     }
 
-    async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> bool {
+    async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         match self.broker.submit(&self.group, request).await {
-            Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => true,
-            Submitted::NotStored => false,
+            Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
+            Submitted::NotStored => Taken::Later,
+            Submitted::NotYet => {
+                self.hints.add_soon(self.group.clone(), SOON);
+                Taken::Soon
+            }
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
             Submitted::OtherContent => {
                 let why = "this request_id stands for another request already; nobody is answered".to_owned();
@@ -286,7 +327,7 @@ impl Desk {
         op_code: Option<String>,
         rejection: Rejection,
         keep: Option<(&str, Vec<u8>)>,
-    ) -> bool {
+    ) -> Taken {
         let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
         tracing::warn!(
             group = %self.group, request_id = request_id.as_ref().map(tracing::field::display), file,
@@ -305,12 +346,12 @@ impl Desk {
             desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)
         };
         match tokio::task::spawn_blocking(tell).await {
-            Ok(Ok(())) => true,
+            Ok(Ok(())) => Taken::Done,
             Ok(Err(error)) => {
                 tracing::error!(group = %self.group, %error, "a rejection could not be written; trying again");
-                false
+                Taken::Later
             }
-            Err(_) => false,
+            Err(_) => Taken::Later,
         }
     }
 }

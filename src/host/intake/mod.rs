@@ -47,6 +47,15 @@ impl Hints {
         self.new.notify_one();
     }
 
+    /// Says after a while that there is something to look at.
+    fn add_soon(self: &Arc<Self>, group: Group, after: Duration) {
+        let hints = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            hints.add(|places| places.groups.extend(std::iter::once(group)));
+        });
+    }
+
     fn take(&self) -> Places {
         std::mem::take(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -113,6 +122,7 @@ impl Intake {
                 groups.extend(self.desks.keys().cloned());
                 next_look = self.clock.now() + LOOK_EVERY;
                 self.broker.nudge();
+                self.broker.look_after();
             }
             for group in groups {
                 if let Some(desk) = self.desks.get(&group) {
@@ -205,7 +215,8 @@ impl Intake {
             tracing::info!(group = %group, tasks = %tasks.display(), "Group found");
         }
         if !self.desks.contains_key(&group) {
-            let desk = Desk::new(group.clone(), self.broker.clone(), self.folders.clone(), self.clock.clone());
+            let (broker, folders, clock) = (self.broker.clone(), self.folders.clone(), self.clock.clone());
+            let desk = Desk::new(group.clone(), broker, folders, clock, Arc::clone(&self.hints));
             self.desks.insert(group, Arc::new(desk));
         }
     }

@@ -1,4 +1,160 @@
-//! The agents' containers: whether they run, and starting and stopping them. When that is called for is the
-//! broker's to decide.
+//! The agents' runs: whether one lives, starting it with an answer, stopping it. When that is called for is the
+//! broker's to decide; how it is done stands in the settings of the group. Section 7 of the specification.
 
+mod command;
 pub mod docker;
+mod lives;
+
+pub(crate) use lives::{Life, Lives};
+
+use crate::ask::{Ask, Time, Tried, Waiter};
+use crate::host::settings::{GroupSettings, Means};
+use command::{Ran, STARTED_AFTER, run};
+use docker::{Container, Engine, EngineError};
+use std::time::Duration;
+
+/// How long a probe or a stop by a command may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Why a session is stopped. *Exact.*
+const STOPPED_FOR: &str = "ask_user_timeout";
+
+/// The runs of all agents.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    engine: Engine,
+    /// Signs of life.
+    pub(crate) lives: Lives,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        Self { engine: Engine::new(), lives: Lives::default() }
+    }
+
+    /// Which run of its container a group's agent is now; `None`: nobody can tell.
+    pub(crate) async fn run_of(&self, settings: &GroupSettings) -> Option<String> {
+        let Some(Means::Docker(container)) = &settings.session.probe else { return None };
+        match self.engine.look(container).await {
+            Ok(container) => Some(container.run),
+            Err(error) => {
+                tracing::warn!(%error, "nobody can tell which run of its container asks; its life stays unknown");
+                None
+            }
+        }
+    }
+
+    /// Whether the process of a waiter is gone: by its signs of life, by the probe, and by both where there are
+    /// both. `None`: it cannot be told now, or ever.
+    pub(crate) async fn is_dead(
+        &self,
+        ask: &Ask,
+        waiter: &Waiter,
+        settings: &GroupSettings,
+        now: Time,
+    ) -> Option<bool> {
+        let signs = match waiter.process.as_deref().map(|process| self.lives.of(&ask.group, process, now)) {
+            Some(Life::Alive) => return Some(false),
+            Some(Life::NotYet) => return None,
+            Some(Life::Dead) => Some(true),
+            None => None,
+        };
+        match (signs, self.probe(waiter, settings).await) {
+            (_, Probed::Alive) => Some(false),
+            (_, Probed::Dead) => Some(true),
+            (_, Probed::Unknown) => None,
+            (signs, Probed::NoProbe) => signs,
+        }
+    }
+
+    async fn probe(&self, waiter: &Waiter, settings: &GroupSettings) -> Probed {
+        match &settings.session.probe {
+            None => Probed::NoProbe,
+            Some(Means::Docker(container)) => match (self.engine.look(container).await, &waiter.run) {
+                (Ok(Container { running: false, .. }) | Err(EngineError::NoContainer(_)), _) => Probed::Dead,
+                (Ok(Container { run, .. }), Some(asked)) if run == *asked => Probed::Alive,
+                (Ok(Container { started_at: Some(at), .. }), None) if at <= waiter.asked_at => Probed::Alive,
+                (Ok(_), _) => Probed::Dead,
+                (Err(error), _) => {
+                    tracing::warn!(%error, "a session cannot be probed");
+                    Probed::Unknown
+                }
+            },
+            Some(Means::Command(argv)) => match run(argv, &[], b"", PATIENCE).await {
+                Ran::Ended(status) if status.success() => Probed::Alive,
+                Ran::Ended(_) => Probed::Dead,
+                Ran::Runs => {
+                    tracing::warn!("a probe did not end within {} s", PATIENCE.as_secs());
+                    Probed::Unknown
+                }
+                Ran::Not(error) => {
+                    tracing::warn!(error, "a session cannot be probed");
+                    Probed::Unknown
+                }
+            },
+        }
+    }
+
+    /// Starts an agent with what it is to know. May be done twice for one ask.
+    pub(crate) async fn start(&self, ask: &Ask, briefing: &[u8], settings: &GroupSettings) -> Tried {
+        match &settings.session.start {
+            None => Tried::Nothing,
+            Some(Means::Docker(container)) => self.start_container(ask, container).await,
+            Some(Means::Command(argv)) => {
+                let id = ask.id.to_string();
+                let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str())];
+                match run(argv, &variables, briefing, STARTED_AFTER).await {
+                    Ran::Runs => Tried::Started { accepted: true },
+                    Ran::Ended(status) if status.success() => Tried::Started { accepted: true },
+                    Ran::Ended(status) => Tried::Failed(format!("the start command ended with {status}")),
+                    Ran::Not(error) => Tried::Failed(format!("the start command cannot be run: {error}")),
+                }
+            }
+        }
+    }
+
+    async fn start_container(&self, ask: &Ask, container: &str) -> Tried {
+        let asked_at = ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at);
+        match self.engine.look(container).await {
+            Ok(Container { running: true, started_at: Some(at), .. }) if at > asked_at => Tried::StartedBefore,
+            Ok(Container { running: true, .. }) => Tried::Running,
+            Ok(Container { running: false, .. }) => match self.engine.start(container).await {
+                Ok(()) => Tried::Started { accepted: false },
+                Err(error) => Tried::Failed(error.to_string()),
+            },
+            Err(error) => Tried::Failed(error.to_string()),
+        }
+    }
+
+    /// Stops the session after a timeout. One that is gone is stopped.
+    pub(crate) async fn stop(&self, ask: &Ask, settings: &GroupSettings) -> Result<(), String> {
+        match &settings.session.stop {
+            None => Ok(()),
+            Some(Means::Docker(container)) => match self.engine.stop(container).await {
+                Ok(()) | Err(EngineError::NoContainer(_)) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Some(Means::Command(argv)) => {
+                let id = ask.id.to_string();
+                let variables =
+                    [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str()), ("ASKD_REASON", STOPPED_FOR)];
+                let input = serde_json::json!({"ask_id": id, "group": ask.group.as_str(), "reason": STOPPED_FOR});
+                match run(argv, &variables, input.to_string().as_bytes(), PATIENCE).await {
+                    Ran::Ended(status) if status.success() => Ok(()),
+                    Ran::Ended(status) => Err(format!("the stop command ended with {status}")),
+                    Ran::Runs => Err(format!("the stop command did not end within {} s", PATIENCE.as_secs())),
+                    Ran::Not(error) => Err(format!("the stop command cannot be run: {error}")),
+                }
+            }
+        }
+    }
+}
+
+/// What a probe says.
+enum Probed {
+    Alive,
+    Dead,
+    /// It cannot tell at the moment.
+    Unknown,
+    /// There is none.
+    NoProbe,
+}

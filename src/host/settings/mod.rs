@@ -3,25 +3,30 @@
 //! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
 //! settings and secret files. Section 11 of the specification.
 
+mod http;
+mod session;
 mod slack;
 mod values;
 
+pub use http::{Http, reachable, url_host};
+pub use session::{Means, Session};
 pub use slack::{SlackDoor, SlackSettings};
 pub(crate) use values::secret;
 
-use crate::ask::{Channel, Group, Responders, Route, TimeoutPolicy};
+use crate::ask::{Channel, Group, Responders, Route, SessionRules, TimeoutPolicy};
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
 use config::{Config, Environment, File, FileFormat};
+use http::HttpShape;
 use secrecy::SecretString;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use session::SessionShape;
 use slack::{SlackShape, slack_is_there};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use values::{at_least_one, between, data_dir, dir_mode, duration, gid, or_off};
+use values::{at_least_one, between, data_dir, dir_mode, duration, gid, list, or_off};
 
 /// Every key with its default.
 pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
@@ -74,19 +79,6 @@ pub struct Settings {
     defaults: GroupSettings,
 }
 
-/// `[http]`.
-#[derive(Debug, Clone)]
-pub struct Http {
-    /// Where the inbox and the API are.
-    pub listen: SocketAddr,
-    /// Where the webhooks are, alone; `None`: beside the inbox.
-    pub webhook_listen: Option<SocketAddr>,
-    /// How people reach it from elsewhere; no slash at the end.
-    pub public_url: Option<String>,
-    /// Further names.
-    pub allowed_hosts: Vec<String>,
-}
-
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,6 +110,8 @@ pub struct GroupSettings {
     pub render_timeout: Duration,
     /// How often an unshown ask is posted again.
     pub max_retries: u8,
+    /// How often a question may be asked without an answer.
+    pub max_attempts: u8,
     /// What happens at a timeout.
     pub on_timeout: TimeoutPolicy,
     /// Open asks at a time.
@@ -130,6 +124,14 @@ pub struct GroupSettings {
     pub remind_after: Option<Duration>,
     /// When an unanswered ask is shown on the next route too.
     pub escalate_after: Option<Duration>,
+    /// How to reach the agent's session.
+    pub session: Session,
+    /// How long a drop-in client has to take a response before the agent is started.
+    pub pickup_timeout: Duration,
+    /// How long a response that nobody takes stays.
+    pub answer_retention: Duration,
+    /// How long an answer is still taken after a timeout; zero: not at all.
+    pub late_answers: Duration,
 }
 
 impl Settings {
@@ -156,12 +158,17 @@ impl Settings {
             timeout: Duration::from_secs(1800),
             render_timeout: Duration::from_secs(30),
             max_retries: 3,
+            max_attempts: 5,
             on_timeout: TimeoutPolicy::ReturnCancel,
             max_open: 16,
             max_per_hour: 1000,
             keep_settled: Duration::from_secs(3600),
             remind_after: None,
             escalate_after: None,
+            session: Session::default(),
+            pickup_timeout: Duration::from_secs(60),
+            answer_retention: Duration::from_secs(3600),
+            late_answers: Duration::ZERO,
         };
         Self {
             data_dir: data_dir.to_owned(),
@@ -246,15 +253,6 @@ impl Settings {
     }
 }
 
-/// An address that can be connected to: what listens everywhere is reached on the loopback.
-#[must_use]
-pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
-    if listen.ip().is_unspecified() {
-        listen.set_ip(if listen.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
-    }
-    listen
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shape {
@@ -270,16 +268,6 @@ struct Shape {
     defaults: Option<GroupShape>,
     #[serde(default)]
     groups: BTreeMap<String, GroupShape>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HttpShape {
-    listen: String,
-    webhook_listen: String,
-    public_url: String,
-    #[serde(deserialize_with = "list")]
-    allowed_hosts: Vec<String>,
 }
 
 /// `[asks]`, and the same keys in a group. Every one may be missing there.
@@ -327,26 +315,10 @@ enum RespondersShape {
 #[derive(Deserialize)]
 struct GroupShape {
     routes: Option<Vec<RouteShape>>,
-    session: Option<config::Value>,
+    session: Option<SessionShape>,
     // `flatten` cannot refuse unknown keys by itself: they are caught here and refused in `check`.
     #[serde(flatten)]
     asks: BTreeMap<String, config::Value>,
-}
-
-/// A list, or from the environment a text with commas.
-fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Text(String),
-        List(Vec<String>),
-    }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::Text(text) => {
-            text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
-        }
-        Either::List(list) => list,
-    })
 }
 
 impl Shape {
@@ -362,7 +334,14 @@ impl Shape {
         }
         let defaults = match self.defaults {
             Some(shape) => shape.check("defaults", &self.asks, &base)?,
-            None => base,
+            None if base.on_timeout == TimeoutPolicy::AbortTask => {
+                return Err(wrong(
+                    "asks.on_timeout",
+                    "abort_task needs a session that can be stopped, and folders that are not configured have none: \
+                     set it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"",
+                ));
+            }
+            None => base.clone(),
         };
         let whatsapp = self.whatsapp.check()?;
         let slack = self.slack.check()?;
@@ -387,37 +366,6 @@ impl Shape {
     }
 }
 
-impl HttpShape {
-    fn check(self) -> Result<Http, SettingsError> {
-        let listen: SocketAddr = self
-            .listen
-            .parse()
-            .map_err(|_| wrong("http.listen", format!("{:?} is not an address like 127.0.0.1:8484", self.listen)))?;
-        let public_url = Some(self.public_url.trim_end_matches('/').to_owned()).filter(|url| !url.is_empty());
-        if let Some(url) = &public_url
-            && url_host(url).is_none()
-        {
-            return Err(wrong("http.public_url", format!("{url:?} is not a URL like https://askd.example.com")));
-        }
-        if !listen.ip().is_loopback() && public_url.is_none() && self.allowed_hosts.is_empty() {
-            return Err(wrong(
-                "http.listen",
-                format!(
-                    "{listen} can be reached from other machines; say under which names: set http.public_url \
-                     (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
-                ),
-            ));
-        }
-        let webhook_listen = Some(self.webhook_listen).filter(|text| !text.is_empty());
-        let webhook_listen = webhook_listen.map(|text| {
-            text.parse().map_err(|_| {
-                wrong("http.webhook_listen", format!("{text:?} is neither \"\" nor an address like 0.0.0.0:8485"))
-            })
-        });
-        Ok(Http { listen, webhook_listen: webhook_listen.transpose()?, public_url, allowed_hosts: self.allowed_hosts })
-    }
-}
-
 /// The same of WhatsApp.
 fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
     if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
@@ -430,30 +378,33 @@ fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp
     Ok(())
 }
 
-/// Host and port of an http or https URL, as they stand in a `Host` header.
-#[must_use]
-pub fn url_host(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
-    rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['@', ' ']))
-}
-
 impl GroupSettings {
     /// What holds where nothing else is said: `[asks]`, and the inbox.
     fn base(asks: &AsksShape) -> Result<Self, SettingsError> {
-        Self::from_asks("asks", asks, vec![web_route()])
+        Self::from_asks("asks", asks, vec![web_route()], None)
     }
 
-    fn from_asks(at: &str, asks: &AsksShape, routes: Vec<Route>) -> Result<Self, SettingsError> {
+    /// By which rules an outcome that nobody takes is handled.
+    #[must_use]
+    pub fn session_rules(&self) -> SessionRules {
+        SessionRules {
+            pickup_timeout: self.pickup_timeout,
+            answer_retention: self.answer_retention,
+            late_answers: self.late_answers,
+            probe: self.session.probe.is_some(),
+            start: self.session.start.is_some(),
+            stop: self.session.stop.is_some(),
+        }
+    }
+
+    fn from_asks(
+        at: &str,
+        asks: &AsksShape,
+        routes: Vec<Route>,
+        session: Option<Session>,
+    ) -> Result<Self, SettingsError> {
         let key = |name: &str| format!("{at}.{name}");
         let on_timeout = asks.on_timeout.as_deref().unwrap_or("return_cancel");
-        // These belong to sections that are not built yet; what they say has to make sense all the same.
-        for (name, value) in [
-            ("pickup_timeout", &asks.pickup_timeout),
-            ("answer_retention", &asks.answer_retention),
-            ("late_answers", &asks.late_answers),
-        ] {
-            duration(&key(name), value.as_deref().filter(|text| !text.is_empty()), Duration::ZERO)?;
-        }
         if !(1..=10).contains(&asks.max_attempts.unwrap_or(5)) {
             return Err(wrong(key("max_attempts"), "has to be from 1 to 10"));
         }
@@ -461,18 +412,22 @@ impl GroupSettings {
             return Err(wrong(key("max_retries"), "has to be from 0 to 5"));
         }
         Ok(Self {
-            routes,
             timeout: between(&key("timeout"), asks.timeout.as_deref(), 10, 604_800)?,
             render_timeout: between(&key("render_timeout"), asks.render_timeout.as_deref(), 10, 60)?,
             max_retries: asks.max_retries.unwrap_or(3),
+            max_attempts: asks.max_attempts.unwrap_or(5),
             on_timeout: match TimeoutPolicy::from_name(on_timeout) {
-                Some(TimeoutPolicy::ReturnCancel) => TimeoutPolicy::ReturnCancel,
-                Some(TimeoutPolicy::AbortTask) => {
+                // Only a group can have a session; what serves nobody needs none.
+                Some(TimeoutPolicy::AbortTask)
+                    if !routes.is_empty() && session.as_ref().is_some_and(|session| session.stop.is_none()) =>
+                {
                     return Err(wrong(
                         key("on_timeout"),
-                        "abort_task needs a session with a stop, which this version does not have yet",
+                        "abort_task needs a way to stop the session; add it to the group: \
+                         session = { stop = { docker = \"<container>\" } }",
                     ));
                 }
+                Some(policy) => policy,
                 None => {
                     return Err(wrong(
                         key("on_timeout"),
@@ -485,18 +440,26 @@ impl GroupSettings {
             keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
             remind_after: or_off(&key("remind_after"), asks.remind_after.as_deref())?,
             escalate_after: or_off(&key("escalate_after"), asks.escalate_after.as_deref())?,
+            routes,
+            session: session.unwrap_or_default(),
+            pickup_timeout: duration(&key("pickup_timeout"), asks.pickup_timeout.as_deref(), Duration::from_secs(1))?,
+            answer_retention: duration(
+                &key("answer_retention"),
+                asks.answer_retention.as_deref(),
+                Duration::from_secs(1),
+            )?,
+            late_answers: or_off(
+                &key("late_answers"),
+                asks.late_answers.as_deref().filter(|text| !matches!(*text, "0" | "0s")),
+            )?
+            .unwrap_or_default(),
         })
     }
 }
 
 impl GroupShape {
     fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
-        if self.session.is_some() {
-            return Err(wrong(
-                format!("{at}.session"),
-                "this version does not start or stop sessions yet; leave it out",
-            ));
-        }
+        let session = self.session.map(|shape| shape.check(&format!("{at}.session"))).transpose()?.unwrap_or_default();
         let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
         let own: AsksShape = own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
         let routes = match self.routes {
@@ -507,7 +470,7 @@ impl GroupShape {
                 .map(|(index, route)| route.check(&format!("{at}.routes[{index}]")))
                 .collect::<Result<_, _>>()?,
         };
-        GroupSettings::from_asks(at, &own.or(asks), routes)
+        GroupSettings::from_asks(at, &own.or(asks), routes, Some(session))
     }
 }
 
@@ -567,148 +530,4 @@ fn responders(at: &str, shape: Option<RespondersShape>) -> Result<Option<Respond
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use secrecy::ExposeSecret as _;
-
-    fn load(text: &str) -> Result<Settings, String> {
-        let builder = Config::builder()
-            .add_source(File::from_str(DEFAULTS, FileFormat::Toml))
-            .add_source(File::from_str(&format!("data_dir = \"/tmp/askd\"\n{text}"), FileFormat::Toml));
-        let shape: Shape = builder.build().unwrap().try_deserialize().map_err(|error| error.to_string())?;
-        shape.check().map_err(|error| error.to_string())
-    }
-
-    fn error(text: &str) -> String {
-        load(text).unwrap_err()
-    }
-
-    #[test]
-    fn without_any_setting_every_folder_is_asked_in_the_inbox() {
-        let settings = load("").unwrap();
-        let group = settings.group(&"anything".parse().unwrap()).unwrap();
-        assert_eq!(group.routes, [web_route()]);
-        assert_eq!((group.timeout, group.max_open), (Duration::from_secs(1800), 16));
-        assert_eq!(settings.access.dir_mode, 0o770);
-        assert_eq!(settings.keep_audit, Duration::from_secs(365 * 86_400));
-        assert_eq!(settings.inbox_url(), "http://127.0.0.1:8484");
-    }
-
-    #[test]
-    fn a_group_has_its_own_and_inherits_the_rest() {
-        let settings = load(
-            "[asks]\nmax_retries = 1\n[defaults]\nroutes = []\n[groups.Research_1]\ntimeout = \"45s\"\nroutes = [{ channel = \"web\" }]\n",
-        )
-        .unwrap();
-        let group = settings.group(&"Research_1".parse().unwrap()).unwrap();
-        assert_eq!((group.timeout, group.max_retries), (Duration::from_secs(45), 1));
-        assert_eq!(settings.group(&"other".parse().unwrap()), None, "[defaults] with no routes serve none");
-        assert_eq!(settings.group(&"research_1".parse().unwrap()), None, "names are case-sensitive");
-    }
-
-    #[test]
-    fn unknown_keys_are_errors_that_name_the_key() {
-        assert!(error("[http]\nlisen = \"127.0.0.1:1\"").contains("lisen"));
-        assert!(error("colour = 1").contains("colour"));
-        assert!(error("[groups.a]\ntimeuot = \"1m\"").contains("timeuot"), "{}", error("[groups.a]\ntimeuot = \"1m\""));
-        assert!(error("[groups.a]\nroutes = [{ channel = \"web\", chanel = 1 }]").contains("chanel"));
-    }
-
-    #[test]
-    fn values_that_make_no_sense_are_named_with_what_to_write() {
-        for (text, key) in [
-            ("[asks]\ntimeout = \"soon\"", "asks.timeout"),
-            ("[asks]\ntimeout = \"8d\"", "asks.timeout"),
-            ("[asks]\nrender_timeout = \"1s\"", "asks.render_timeout"),
-            ("[asks]\nremind_after = \"0s\"", "asks.remind_after"),
-            ("[groups.a]\nescalate_after = \"never\"", "groups.a.escalate_after"),
-            ("[asks]\nmax_open_per_group = 0", "asks.max_open_per_group"),
-            ("[groups.a]\nmax_retries = 9", "groups.a.max_retries"),
-            ("[groups.\"a b\"]\n", "groups.a b"),
-            ("[http]\nlisten = \"8484\"", "http.listen"),
-            ("[http]\nlisten = \"0.0.0.0:8484\"", "http.allowed_hosts"),
-            ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
-            ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
-            ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
-            ("[http]\nwebhook_listen = \"8485\"", "http.webhook_listen"),
-            ("[slack]\nbot_token = \"xoxb\"", "slack.signing_secret"),
-            ("[slack]\napi_url = \"http://slack.example/api\"", "slack.api_url"),
-            ("[slack]\napi_url = \"http://127.0.0.1.evil.example/api\"", "slack.api_url"),
-            ("[slack]\npace = \"0s\"", "slack.pace"),
-            ("[slack]\nbot_token_file = \"/does/not/exist\"", "slack.bot_token_file"),
-            ("[slack]\nbot_tokn = \"x\"", "bot_tokn"),
-            (
-                "[defaults]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"anyone\" }]",
-                "slack.bot_token",
-            ),
-            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\" }]", "responders = [\"U0123ABCD\"]"),
-            (
-                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [] }]",
-                "groups.a.routes[0].responders",
-            ),
-            ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"everybody\" }]", "responders"),
-            (
-                "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"#agents\", responders = \"anyone\" }]",
-                "groups.a.routes[0].chat",
-            ),
-        ] {
-            assert!(error(text).contains(key), "{text}: {}", error(text));
-        }
-        assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
-    }
-
-    #[test]
-    fn slack_is_reached_by_webhooks_or_by_a_socket() {
-        let route = "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
-        let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"")).unwrap();
-        let slack = settings.slack.clone().unwrap();
-        assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
-        assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
-        let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
-        assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
-        let settings = load(
-            "[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"\napp_token = \"xapp\"\n\
-             api_url = \"http://127.0.0.1:9/api/\"\npace = \"0s\"",
-        )
-        .unwrap();
-        let slack = settings.slack.clone().unwrap();
-        assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
-        assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
-        assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
-    }
-
-    #[test]
-    fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
-        let all = "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
-        for (text, key) in [
-            (all.replace("access_token", "#"), "whatsapp.access_token"),
-            (all.replace("app_secret", "#"), "whatsapp.app_secret"),
-            (all.replace("verify_token", "#"), "whatsapp.verify_token"),
-            (all.replace("phone_number_id", "#"), "whatsapp.phone_number_id"),
-            (all.replace("106", "+1 555"), "whatsapp.phone_number_id"),
-            (format!("{all}api_url = \"http://graph.example.com/v25.0\""), "whatsapp.api_url"),
-            (format!("{all}app_secret_file = \"/does/not/exist\""), "whatsapp.app_secret_file"),
-            (format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\" }}]"), "groups.a.routes[0].chat"),
-            (
-                format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"C012\" }}]"),
-                "groups.a.routes[0].chat",
-            ),
-            ("[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"15551234567\" }]".to_owned(), "groups.a.routes"),
-        ] {
-            assert!(error(&text).contains(key), "{text}: {}", error(&text));
-        }
-        let route = "[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"+1 (555) 123-4567\" }]";
-        let settings = load(&format!("{all}{route}")).unwrap();
-        let route = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
-        assert_eq!(route.chat, "15551234567");
-        assert_eq!(route.responders, Responders::Only(vec!["15551234567".to_owned()]), "its own number");
-        assert!(!format!("{settings:?}").contains("hush"), "secrets do not show");
-    }
-
-    #[test]
-    fn secrets_do_not_show() {
-        let settings = load("[web]\ntoken = \"hush\"").unwrap();
-        assert!(!format!("{settings:?}").contains("hush"));
-        assert_eq!(settings.web_token.unwrap().expose_secret(), "hush");
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use super::{SettingsError, wrong};
 use crate::ipc::default_data_dir;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,4 +73,20 @@ pub(crate) fn secret(
         return Err(wrong(format!("{key}_file"), format!("{} is empty", file.display())));
     }
     Ok(Some(text.into()))
+}
+
+/// A list, or from the environment a text with commas.
+pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        List(Vec<String>),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::Text(text) => {
+            text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+        }
+        Either::List(list) => list,
+    })
 }

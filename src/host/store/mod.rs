@@ -4,7 +4,13 @@
 //! ask is to become is decided elsewhere. One writer at a time for each ask (the broker's lanes);
 //! different asks are written side by side. Every call blocks on the disk.
 
+mod after;
+mod blocks;
+mod groups;
+mod person;
 mod record;
+
+pub use groups::Allowed;
 
 use crate::ask::{Ask, AskId, Group};
 use crate::ipc::files::{Access, Dir, ReadError};
@@ -14,6 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
@@ -66,6 +73,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
 pub struct Store {
     path: PathBuf,
     root: Dir,
+    /// Whoever changes what is kept of a group.
+    groups: Mutex<()>,
     /// Held as long as the store is.
     _lock: File,
 }
@@ -101,10 +110,10 @@ impl Store {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.to_owned())),
             Err(error) => return Err(at("cannot lock")(error.into())),
         }
-        for name in [PENDING, SETTLED, REJECTED] {
+        for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
         }
-        Ok(Self { path: path.to_owned(), root, _lock: lock })
+        Ok(Self { path: path.to_owned(), root, groups: Mutex::default(), _lock: lock })
     }
 
     /// Where it is: for other rooms' own files beside the asks.
@@ -125,11 +134,15 @@ impl Store {
         kind.ensure(group.as_str(), Access::PRIVATE)
     }
 
-    /// Saves an open ask, new or changed.
+    /// Saves an ask, new or changed, where it lies: a finished one may still change.
     pub fn save(&self, ask: &Ask) -> Result<(), StoreError> {
         let write = || {
             let bytes = record::write(ask).map_err(io::Error::from)?;
-            let folder = self.folder(PENDING, &ask.group)?;
+            let kept = if ask.outcome().is_some() { Some(self.folder(SETTLED, &ask.group)?) } else { None };
+            let folder = match kept {
+                Some(kept) if kept.look(&file_name(ask.id))?.is_some() => kept,
+                _ => self.folder(PENDING, &ask.group)?,
+            };
             folder.replace(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
         };
         write().map_err(io_error(format!("cannot store ask {}", ask.id)))

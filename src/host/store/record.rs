@@ -3,9 +3,12 @@
 //! Fields that repeat others (`channel_name`, `chat`, `message_id`, `attempt`, `shown_at`, `answer_by`) are there for
 //! people and tools that look into the folder; they are written and never read.
 
+use super::after::{self, AfterRecord, SessionRecord};
+use super::blocks::BlockRecord;
+pub(super) use super::person::PersonRecord;
 use crate::ask::{
-    Answers, Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Person, Phase, Questions,
-    Responders, Response, Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Via, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Phase, Questions, Remark, Responders,
+    Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
@@ -66,6 +69,9 @@ struct Record {
     widgets: Vec<WidgetRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     so_far: Vec<SoFarRecord>,
+    #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
+    after: AfterRecord,
+    block: Option<BlockRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,19 +110,13 @@ enum OutcomeRecord {
     TimedOut,
     RetriesUsedUp { retries: u8 },
     NeverShown { reason: String },
+    Blocked { limit: u8 },
 }
 
-#[derive(Serialize, Deserialize, Default)]
-struct GivenRecord {
-    picks: Vec<usize>,
-    text: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PersonRecord {
-    channel: String,
-    id: String,
-    name: Option<String>,
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+pub(super) struct GivenRecord {
+    pub(super) picks: Vec<usize>,
+    pub(super) text: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,6 +129,8 @@ struct RulesRecord {
     remind_after_ms: Option<u64>,
     #[serde(default)]
     escalate_after_ms: Option<u64>,
+    #[serde(default)]
+    session: SessionRecord,
     routes: Vec<RouteRecord>,
 }
 
@@ -147,8 +149,16 @@ struct WaiterRecord {
     op_code: Option<String>,
     timeout_policy: String,
     process: Option<String>,
+    #[serde(default)]
+    asked_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    late: bool,
     withdrawn: bool,
     response: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    published_at: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -157,6 +167,9 @@ struct WidgetRecord {
     messages: Vec<String>,
     #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
     parts: PartsRecord,
+    /// What its card says beside the outcome; not there while that is being changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    said: Option<String>,
     #[serde(flatten)]
     phase: PhaseRecord,
 }
@@ -172,6 +185,8 @@ struct PartsRecord {
     repeated: bool,
     lapsed: bool,
     seen: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -195,11 +210,16 @@ struct SoFarRecord {
     messages: Vec<String>,
 }
 
-fn millis(duration: Duration) -> u64 {
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {
+pub(super) fn time(text: &str, field: &'static str) -> Result<Time, BadRecord> {
     time_from(text).ok_or(BadRecord::Field(field))
 }
 
@@ -210,11 +230,6 @@ fn parsed<T: std::str::FromStr>(text: &str, field: &'static str) -> Result<T, Ba
 fn channel(name: &str) -> Result<Channel, BadRecord> {
     let all = [Channel::Slack, Channel::Whatsapp, Channel::Web];
     all.into_iter().find(|channel| channel.name() == name).ok_or(BadRecord::Field("channel"))
-}
-
-fn via(name: &str) -> Result<Via, BadRecord> {
-    let all = [Via::Slack, Via::Whatsapp, Via::Web, Via::Cli, Via::Api];
-    all.into_iter().find(|via| via.name() == name).ok_or(BadRecord::Field("channel of a person"))
 }
 
 /// The bytes of an ask's file.
@@ -266,6 +281,8 @@ impl Record {
             waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
+            after: AfterRecord::of(&ask.after),
+            block: ask.block.as_ref().map(BlockRecord::of),
         }
     }
 
@@ -273,6 +290,8 @@ impl Record {
         let drafts = self.questions.into_iter().map(QuestionRecord::draft).collect();
         let questions = Questions::new(&self.request_id, drafts).map_err(|_| BadRecord::Field("questions"))?;
         let stage = self.stage.stage(&questions)?;
+        let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
+        let after = self.after.after(&questions)?;
         let ask = Ask {
             id: parsed(&self.id, "id")?,
             short_id: parsed(&self.short_id, "short_id")?,
@@ -288,6 +307,8 @@ impl Record {
             reminders: self.reminders,
             escalations: self.escalations,
             stage,
+            after,
+            block: BlockRecord::of_stage(self.block, blocked)?,
             created_at: time(&self.timestamp, "timestamp")?,
         };
         if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
@@ -362,51 +383,35 @@ impl OutcomeRecord {
     fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Answered { answers, by } => {
-                let given = answers.entries().iter().map(|answer| {
-                    answer.as_ref().map_or_else(GivenRecord::default, |answer| GivenRecord {
-                        picks: answer.picks().to_vec(),
-                        text: answer.text().map(str::to_owned),
-                    })
-                });
-                Self::Answered { given: given.collect(), by: PersonRecord::of(by) }
+                Self::Answered { given: after::given_of(answers), by: PersonRecord::of(by) }
             }
             Outcome::Dismissed { by } => Self::Dismissed { by: PersonRecord::of(by) },
             Outcome::Withdrawn => Self::Withdrawn,
             Outcome::TimedOut => Self::TimedOut,
             Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Self::RetriesUsedUp { retries: *retries },
             Outcome::Undelivered { cause: Cause::Never(reason) } => Self::NeverShown { reason: reason.clone() },
+            Outcome::Blocked { limit } => Self::Blocked { limit: *limit },
         }
     }
 
     fn outcome(self, questions: &Questions) -> Result<Outcome, BadRecord> {
         Ok(match self {
             Self::Answered { given, by } => {
-                let given: Vec<(usize, Given)> = given.into_iter().map(GivenRecord::given).enumerate().collect();
-                let answers: Answers = questions.answer(&given).map_err(|_| BadRecord::Field("given"))?;
-                Outcome::Answered { answers, by: by.person()? }
+                Outcome::Answered { answers: after::answers(given, questions)?, by: by.person()? }
             }
             Self::Dismissed { by } => Outcome::Dismissed { by: by.person()? },
             Self::Withdrawn => Outcome::Withdrawn,
             Self::TimedOut => Outcome::TimedOut,
             Self::RetriesUsedUp { retries } => Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) },
             Self::NeverShown { reason } => Outcome::Undelivered { cause: Cause::Never(reason) },
+            Self::Blocked { limit } => Outcome::Blocked { limit },
         })
     }
 }
 
 impl GivenRecord {
-    fn given(self) -> Given {
+    pub(super) fn given(self) -> Given {
         Given { picks: self.picks, text: self.text }
-    }
-}
-
-impl PersonRecord {
-    fn of(person: &Person) -> Self {
-        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
-    }
-
-    fn person(self) -> Result<Person, BadRecord> {
-        Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
     }
 }
 
@@ -427,6 +432,7 @@ impl RulesRecord {
             keep_ms: millis(rules.keep),
             remind_after_ms: rules.remind_after.map(millis),
             escalate_after_ms: rules.escalate_after.map(millis),
+            session: SessionRecord::of(&rules.session),
             routes: rules.routes.iter().map(route).collect(),
         }
     }
@@ -443,42 +449,42 @@ impl RulesRecord {
             keep: Duration::from_millis(self.keep_ms),
             remind_after: self.remind_after_ms.map(Duration::from_millis),
             escalate_after: self.escalate_after_ms.map(Duration::from_millis),
+            session: self.session.rules(),
             routes: self.routes.into_iter().map(route).collect::<Result<_, BadRecord>>()?,
         })
     }
 }
 
-const RESPONSES: [(Response, &str); 4] = [
-    (Response::Undecided, "undecided"),
-    (Response::Owed, "owed"),
-    (Response::Ready, "ready"),
-    (Response::Published, "published"),
-];
-
 impl WaiterRecord {
     fn of(waiter: &Waiter) -> Self {
-        let response = RESPONSES.iter().find(|(response, _)| *response == waiter.response);
+        let (response, published_at) = after::response_of(waiter.response);
         Self {
             request_id: waiter.request_id.to_string(),
             digest: waiter.digest.to_string(),
             op_code: waiter.op_code.clone(),
             timeout_policy: waiter.on_timeout.name().to_owned(),
             process: waiter.process.clone(),
+            asked_at: Some(text(waiter.asked_at)),
+            run: waiter.run.clone(),
+            late: waiter.late,
             withdrawn: waiter.withdrawn,
-            response: response.map(|(_, name)| (*name).to_owned()).unwrap_or_default(),
+            response: response.to_owned(),
+            published_at,
         }
     }
 
     fn waiter(self) -> Result<Waiter, BadRecord> {
-        let response = RESPONSES.iter().find(|(_, name)| *name == self.response);
         Ok(Waiter {
             request_id: parsed(&self.request_id, "request_id")?,
             digest: parsed(&self.digest, "digest")?,
             op_code: self.op_code,
             on_timeout: TimeoutPolicy::from_name(&self.timeout_policy).ok_or(BadRecord::Field("timeout_policy"))?,
             process: self.process,
+            asked_at: self.asked_at.map_or(Ok(Time::from_millis(0)), |at| time(&at, "asked_at"))?,
+            run: self.run,
+            late: self.late,
             withdrawn: self.withdrawn,
-            response: response.map(|(response, _)| *response).ok_or(BadRecord::Field("response"))?,
+            response: after::response(&self.response, self.published_at.as_deref())?,
         })
     }
 }
@@ -506,6 +512,7 @@ impl WidgetRecord {
             attempt: widget.attempt,
             messages: widget.messages.clone(),
             parts: PartsRecord::of(&widget.parts),
+            said: widget.said.map(after::remark_of),
             phase,
         }
     }
@@ -531,7 +538,8 @@ impl WidgetRecord {
             PhaseRecord::Failed { never } => Phase::Failed { never },
             PhaseRecord::Closed => Phase::Closed,
         };
-        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts() })
+        let said: Option<Remark> = self.said.as_deref().map(after::remark).transpose()?;
+        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts(), said })
     }
 }
 
@@ -541,13 +549,13 @@ impl PartsRecord {
     }
 
     fn of(parts: &Parts) -> Self {
-        let Parts { index, first_attempt, to, of, repeated, lapsed, seen } = parts.clone();
-        Self { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
+        Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 
     fn parts(self) -> Parts {
-        let Self { index, first_attempt, to, of, repeated, lapsed, seen } = self;
-        Parts { index, first_attempt, to, of, repeated, lapsed, seen }
+        let Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = self;
+        Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 }
 

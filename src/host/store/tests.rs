@@ -1,8 +1,8 @@
 //! The store against real folders.
 
 use super::*;
-use crate::ask::{Accepted, Event, Fact, Given, Person, Reply, Source, Time, Via};
-use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, TimeoutPolicy, Waiter};
+use crate::ask::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
+use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use crate::ipc::wire::{Message, read};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ fn ask(number: u128, group: &str) -> Ask {
             keep: Duration::from_secs(3600),
             remind_after: Some(Duration::from_secs(600)),
             escalate_after: Some(Duration::from_secs(20)),
+            session: SessionRules::default(),
             routes: vec![web],
         },
         key: Some(Digest::from_bytes([9; 32])),
@@ -36,6 +37,9 @@ fn ask(number: u128, group: &str) -> Ask {
             op_code: Some("op".to_owned()),
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            asked_at: START,
+            run: None,
+            late: false,
             withdrawn: false,
             response: Response::Undecided,
         },
@@ -64,11 +68,18 @@ fn what_is_saved_is_read_back_the_same_at_every_stage() {
     let (_temp, store) = open();
     let open = ask(1, "g");
     let done = settled(ask(2, "g"));
-    for ask in [&open, &done] {
+    let mut blocked = ask(4, "g");
+    blocked.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None };
+    blocked.block = Some(Block { times: 7, told: 6, telling: true, lifted: None });
+    let mut lifted = blocked.clone();
+    let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };
+    lifted.block = Some(Block { times: 7, told: 7, telling: false, lifted: Some(end) });
+    for ask in [&blocked, &lifted, &open, &done] {
         store.save(ask).unwrap();
         assert_eq!(store.load(&ask.group, ask.id).unwrap().as_ref(), Some(ask));
     }
     assert_eq!(store.load(&open.group, AskId::from_bits(3)).unwrap(), None);
+    store.forget(&blocked.group, blocked.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
     let scan = store.scan().unwrap();

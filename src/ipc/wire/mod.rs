@@ -1,13 +1,15 @@
 //! The shapes of the files, and nothing else: bytes to requests, outcomes to bytes. Tolerant of
 //! fields it does not know, strict about those it does. Sections 4 and 5 of the specification.
 
+mod briefing;
 mod request;
 mod response;
 
+pub use briefing::BriefingFile;
 pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Peek, Request, RequestFile, peek, read};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details,
-    of, refused, status, unanswered,
+    of, outcome_of, refused, status, unanswered,
 };
 
 use crate::ask::{Digest, Time};

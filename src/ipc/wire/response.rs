@@ -129,6 +129,7 @@ fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
         Outcome::Withdrawn => ("cancelled", "system"),
         Outcome::TimedOut => ("timeout", "timeout"),
         Outcome::Undelivered { .. } => ("undeliverable", "system"),
+        Outcome::Blocked { .. } => ("blocked", "system"),
     }
 }
 
@@ -183,8 +184,26 @@ pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
 /// What `waiter` is told of a settled ask; `None` while there is nothing to tell.
 #[must_use]
 pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
-    let own = waiter.withdrawn.then_some(&Outcome::Withdrawn);
-    let outcome = own.or_else(|| ask.outcome())?;
+    if waiter.withdrawn {
+        return Some(told(ask, waiter, &Outcome::Withdrawn));
+    }
+    if waiter.late { outcome_of(ask, waiter) } else { Some(told(ask, waiter, ask.outcome()?)) }
+}
+
+/// What came of an ask, a late answer included: for who was not told its outcome before.
+#[must_use]
+pub fn outcome_of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
+    match ask.late_outcome() {
+        Some((late, at)) => {
+            let mut told = told(ask, waiter, &late);
+            told.result.answered_at = Some(time_text(at));
+            Some(told)
+        }
+        None => Some(told(ask, waiter, ask.outcome()?)),
+    }
+}
+
+fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
     let (status, reason) = status_and_reason(outcome);
     let by = match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
@@ -194,7 +213,7 @@ pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
         (Stage::Settled { at, .. }, Some(_)) => Some(time_text(*at)),
         _ => None,
     };
-    Some(ResponseFile {
+    ResponseFile {
         result: ResponseResult {
             answers: answers(&ask.content.questions, outcome),
             status: status.to_owned(),
@@ -211,8 +230,8 @@ pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
             op_code: waiter.op_code.clone(),
             answered_at: at,
         },
-        error: wording::error(outcome),
-    })
+        error: wording::error(outcome, &ask.content.questions),
+    }
 }
 
 /// A result without answers: for what never became an ask, and for what only the agent's side knows.

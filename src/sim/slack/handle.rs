@@ -17,10 +17,10 @@ use super::config::Config;
 use super::deliver::Delivery;
 use super::faults::Faults;
 use super::interact::{Act, At};
-use super::line::{Line, Lines};
 use super::message::Message;
 use super::shared::Shared;
 use super::socket::{Order, goodbye};
+use crate::sim::line::{Line, Lines};
 
 /// A running stand-in. Dropping it stops it.
 pub struct Slack {

@@ -14,7 +14,6 @@ mod events;
 mod faults;
 mod handle;
 mod interact;
-mod line;
 mod message;
 mod pace;
 mod page;

@@ -1,7 +1,7 @@
 //! Faults on demand for `POST …/messages`: a queue of exact ones, then a seeded share of the rest.
 //!
 //! "Before" means that nothing was accepted, "after" that the message is on its way and only the
-//! sender does not learn of it. Decided here, carried out by `graph` and `door`.
+//! sender does not learn of it. Decided here, carried out by `graph`.
 
 use std::collections::VecDeque;
 

@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 
 use super::check::{self, Outgoing, Request};
 use super::climb;
-use super::door::Cut;
 use super::error::GraphError;
 use super::fault::Fault;
 use super::message::Call;
 use super::state::{Hub, digits};
+use crate::sim::line::Line;
 
 /// Meta's own limit is not published; far above the longest message.
 const BODY_LIMIT: usize = 256 * 1024;
@@ -39,7 +39,7 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
 
 async fn messages(
     State(hub): State<Arc<Hub>>,
-    ConnectInfo(cut): ConnectInfo<Cut>,
+    ConnectInfo(line): ConnectInfo<Line>,
     Path((version, id)): Path<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
@@ -57,7 +57,7 @@ async fn messages(
             fault: None,
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
         };
-        let response = answer(&hub, &cut, &version, &id, &headers, &body, &mut call).await;
+        let response = answer(&hub, &line, &version, &id, &headers, &body, &mut call).await;
         let reset = matches!(call.fault, Some(Fault::ResetBefore | Fault::ResetAfter));
         call.status = if reset { 0 } else { response.status().as_u16() };
         hub.lock().calls.push(call);
@@ -69,7 +69,7 @@ async fn messages(
 
 async fn answer(
     hub: &Arc<Hub>,
-    cut: &Cut,
+    line: &Line,
     version: &str,
     id: &str,
     headers: &HeaderMap,
@@ -81,7 +81,7 @@ async fn answer(
     }
     call.fault = hub.lock().faults.draw();
     if let Some(fault) = call.fault.filter(|f| !f.commits()) {
-        return spoil_before(hub, cut, fault, call).await;
+        return spoil_before(hub, line, fault, call).await;
     }
     let json = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !json.starts_with("application/json") {
@@ -93,7 +93,7 @@ async fn answer(
     };
     match call.fault {
         None => Json(good).into_response(),
-        Some(fault) => spoil_after(hub, cut, fault, &good).await,
+        Some(fault) => spoil_after(hub, line, fault, &good).await,
     }
 }
 
@@ -152,7 +152,7 @@ fn deliver(hub: &Arc<Hub>, out: Outgoing, call: &mut Call) -> Result<Value, Grap
 }
 
 /// A fault of which nothing comes.
-async fn spoil_before(hub: &Hub, cut: &Cut, fault: Fault, call: &mut Call) -> Response {
+async fn spoil_before(hub: &Hub, line: &Line, fault: Fault, call: &mut Call) -> Response {
     match fault {
         Fault::Code(code) => {
             let throttling = [4, 80007, 130_429, 131_048, 131_056].contains(&code);
@@ -168,17 +168,17 @@ async fn spoil_before(hub: &Hub, cut: &Cut, fault: Fault, call: &mut Call) -> Re
             html(503)
         }
         _ => {
-            cut.pull();
+            line.reset();
             StatusCode::SERVICE_UNAVAILABLE.into_response()
         }
     }
 }
 
 /// A fault that hides a success.
-async fn spoil_after(hub: &Hub, cut: &Cut, fault: Fault, good: &Value) -> Response {
+async fn spoil_after(hub: &Hub, line: &Line, fault: Fault, good: &Value) -> Response {
     match fault {
         Fault::ResetAfter => {
-            cut.pull();
+            line.reset();
             StatusCode::OK.into_response()
         }
         Fault::StallAfter => {

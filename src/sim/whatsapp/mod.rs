@@ -16,7 +16,6 @@ mod clock;
 mod config;
 mod control;
 mod courier;
-mod door;
 mod error;
 mod event;
 mod fault;
@@ -45,6 +44,7 @@ pub use fault::{Fault, FaultMix};
 pub use message::{Call, Message, Person, Posted, Stage, Tap};
 pub use run::{Args, run};
 
+use crate::sim::line::{Line, Lines};
 use state::Hub;
 
 /// A running stand-in; dropping it closes the port and ends its tasks.
@@ -77,9 +77,10 @@ impl Whatsapp {
         tokio::spawn(courier::run(Arc::clone(&hub), coming));
         let ours = control::routes().merge(page::routes()).layer(axum::middleware::from_fn(page::local_only));
         let app: Router<Arc<Hub>> = graph::routes().merge(ours);
-        let service = app.with_state(Arc::clone(&hub)).into_make_service_with_connect_info::<door::Cut>();
+        let service = app.with_state(Arc::clone(&hub)).into_make_service_with_connect_info::<Line>();
+        let lines = Lines { listener, stop: hub.stop.clone() };
         let stop = hub.stop.clone().cancelled_owned();
-        tokio::spawn(async move { axum::serve(door::Door(listener), service).with_graceful_shutdown(stop).await });
+        tokio::spawn(async move { axum::serve(lines, service).with_graceful_shutdown(stop).await });
         Ok(Self { hub, address })
     }
 

@@ -23,6 +23,13 @@ pub(super) enum Taken {
     NotStored,
 }
 
+/// What somebody does with a card.
+enum Deed {
+    Reply(Reply),
+    /// Lets it be asked again.
+    Allow,
+}
+
 /// Takes in what people do.
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
@@ -91,7 +98,13 @@ impl Desk {
             Some(true) => {}
         }
         let Some((action, part)) = payload.part() else { return Taken::Done };
-        let Some(reply) = payload.reply(action, &part) else { return Taken::Done };
+        let deed = if action.id == "allow" {
+            Deed::Allow
+        } else if let Some(reply) = payload.reply(action, &part) {
+            Deed::Reply(reply)
+        } else {
+            return Taken::Done;
+        };
         let elsewhere =
             payload.message.as_ref().and_then(super::payload::Message::ask).is_some_and(|ask| ask != part.ask);
         if elsewhere {
@@ -107,7 +120,7 @@ impl Desk {
         };
         self.spot(&ask, route, &payload.container.message_ts).await;
         let key = payload.key();
-        self.replied(&ask, route, who, reply, key.as_deref()).await
+        self.done(&ask, route, who, deed, key.as_deref()).await
     }
 
     /// Takes an event in: a text in a card's thread may be the answer.
@@ -138,7 +151,7 @@ impl Desk {
         let person = Person { via: Via::Slack, id: user, name: None };
         let who = Somebody { person, team: user_team, channel, thread: Some(thread) };
         let taken = match understood(&ask, &text::typed(&said)) {
-            Some(reply) => self.replied(&ask, route, who, reply, event_id.as_deref()).await,
+            Some(reply) => self.done(&ask, route, who, Deed::Reply(reply), event_id.as_deref()).await,
             // People may talk there about what to answer; only those who would be listened to are told how.
             None if ask.outcome().is_none() && ask.rules.routes[route].responders.includes(&who.person.id) => {
                 let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
@@ -153,15 +166,20 @@ impl Desk {
         taken
     }
 
-    /// Lets the reply happen. When this returns, what it says is on stable storage.
-    async fn replied(&self, ask: &Ask, route: usize, who: Somebody, reply: Reply, key: Option<&str>) -> Taken {
+    /// Lets it happen. When this returns, what it says is on stable storage.
+    async fn done(&self, ask: &Ask, route: usize, who: Somebody, deed: Deed, key: Option<&str>) -> Taken {
         // With "anyone", that is anyone of the team: not the guests of a channel that is shared with others.
         let anyone = ask.rules.routes[route].responders == Responders::Anyone;
         if anyone && self.of_our_team(who.team.as_deref()).await == Some(false) && who.team.is_some() {
             return self.refuse(&who, wording::OTHER_TEAM, "another team");
         }
         let person = who.person.clone();
-        let happening = self.broker.happen(ask.id, Event::Replied { source: Source::Route(route), person, reply });
+        let source = Source::Route(route);
+        let event = match deed {
+            Deed::Reply(reply) => Event::Replied { source, person, reply },
+            Deed::Allow => Event::Allow { source, person },
+        };
+        let happening = self.broker.happen(ask.id, event);
         match tokio::time::timeout(STORE_WITHIN, happening).await {
             Ok(Ok(_)) => {
                 self.remember(key);
@@ -169,7 +187,8 @@ impl Desk {
             }
             Ok(Err(Failure::Refused(refusal, _))) => {
                 // A second copy of what was taken is no late answer.
-                if !(matches!(*refusal, Refusal::Settled { .. }) && self.seen(key)) {
+                let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
+                if !(late && self.seen(key)) {
                     let text = wording::refusal(&refusal);
                     self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), &text);
                 }

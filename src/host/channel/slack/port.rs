@@ -31,7 +31,10 @@ impl Slack {
     /// Posts the card, and before it the texts that do not fit into it.
     pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
         let Some(place) = ask.rules.routes.get(route) else { return Posted::Never("no such route".to_owned()) };
-        let messages = render::card(&render::Sight::of(ask, route, attempt));
+        let messages = match render::blocked(ask, attempt) {
+            Some(blocked) => vec![blocked],
+            None => render::card(&render::Sight::of(ask, route, attempt)),
+        };
         let Some((card, texts)) = messages.split_last() else { return Posted::Never("nothing to show".to_owned()) };
         if !texts.is_empty()
             && let Err(posted) = self.post_texts(ask, route, attempt, texts).await
@@ -141,9 +144,25 @@ impl Slack {
 
     /// Makes every card of the ask in this chat say how it ended.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        let (Some(place), Some(widget), Some(message)) =
-            (ask.rules.routes.get(route), ask.widgets.get(route), render::closed(ask))
-        else {
+        let Some(message) = render::closed(ask, route) else { return Closed::Done };
+        self.rewrite(ask, route, &message).await
+    }
+
+    /// Makes every card of a block in this chat say how often it was asked by now.
+    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        let Some(message) = render::blocked(ask, attempt) else { return Closed::Done };
+        let rewritten = self.rewrite(ask, route, &message).await;
+        // An agent may ask in a loop: the next number is shown a pace later.
+        tokio::select! {
+            () = tokio::time::sleep(self.0.settings.pace) => {}
+            () = self.0.stop.cancelled() => {}
+        }
+        rewritten
+    }
+
+    async fn rewrite(&self, ask: &Ask, route: usize, message: &render::Message) -> Closed {
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Closed::Done;
         };
         let mut cards = widget.messages.clone();

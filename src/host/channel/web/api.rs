@@ -38,6 +38,7 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/answer", post(answer))
         .route("/asks/{id}/dismiss", post(dismiss))
         .route("/asks/{id}/cancel", post(cancel))
+        .route("/asks/{id}/reset", post(reset))
         .route("/asks/{id}/shown", post(shown))
         .route("/events", get(events))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/api.md lists the calls.") })
@@ -240,6 +241,16 @@ async fn cancel(
     Optional(_body): Optional,
 ) -> Result<Json<View>, Problem> {
     inbox.happen(&name, Event::Cancel).await
+}
+
+/// Lets the questions of an ask be asked again, whatever became of it.
+async fn reset(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Optional(body): Optional,
+) -> Result<Json<View>, Problem> {
+    let event = Event::Allow { source: Source::Token, person: body.by.operator() };
+    inbox.happen(&name, event).await
 }
 
 /// The beacon of a page that displays an ask: proof for the inbox, of no meaning for other channels.

@@ -22,6 +22,7 @@ const FILES: &[(&str, &str, &str)] = files! {
     "/inbox.css" => "inbox.css", CSS;
     "/inbox.js" => "inbox.js", SCRIPT;
     "/api.js" => "api.js", SCRIPT;
+    "/blocked.js" => "blocked.js", SCRIPT;
     "/card.js" => "card.js", SCRIPT;
     "/dom.js" => "dom.js", SCRIPT;
     "/form.js" => "form.js", SCRIPT;

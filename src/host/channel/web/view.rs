@@ -1,6 +1,6 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
-use crate::ask::{Ask, Outcome, Question, Stage, wording};
+use crate::ask::{Ask, Block, Late, Lifted, Outcome, Question, Stage, wording};
 use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,6 +24,23 @@ pub(super) struct View {
     answer_by: Option<String>,
     render_confirmed: bool,
     outcome: Option<OutcomeView>,
+    /// Of a question that was asked too often.
+    block: Option<Value>,
+    /// Until when it can still be answered after its timeout.
+    late_until: Option<String>,
+    /// Somebody answered after the timeout; the outcome for whoever waited stays what it was.
+    late: bool,
+    late_answer: Option<AnswerView>,
+    /// What became of an outcome that was not collected.
+    note: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct AnswerView {
+    answers: Value,
+    details: Vec<Detail>,
+    by: Option<AnsweredBy>,
+    at: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +90,19 @@ impl View {
             answer_by,
             render_confirmed: ask.confirmed,
             outcome: outcome(ask),
+            block: ask.block.as_ref().map(block),
+            late_until: match ask.after.late {
+                Late::Open { until } => Some(time_text(until)),
+                _ => None,
+            },
+            late: ask.late_outcome().is_some(),
+            late_answer: ask.late_outcome().map(|(late, at)| AnswerView {
+                answers: json!(answers(&ask.content.questions, &late)),
+                details: details(&ask.content.questions, &late),
+                by: person(&late),
+                at: time_text(at),
+            }),
+            note: wording::remark(ask.remark()),
         }
     }
 }
@@ -91,6 +121,11 @@ fn question(question: &Question) -> Value {
     })
 }
 
+fn block(block: &Block) -> Value {
+    let lifted = |lifted: &Lifted| json!({"by": lifted.by.as_ref().map(AnsweredBy::from), "at": time_text(lifted.at)});
+    json!({"times": block.times, "allowed_again": block.lifted.as_ref().map(lifted)})
+}
+
 fn outcome(ask: &Ask) -> Option<OutcomeView> {
     let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
     let (status, reason) = status(outcome);
@@ -100,12 +135,16 @@ fn outcome(ask: &Ask) -> Option<OutcomeView> {
         reason,
         answers: json!(answers(questions, outcome)),
         details: details(questions, outcome),
-        by: match outcome {
-            Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
-            _ => None,
-        },
+        by: person(outcome),
         at: time_text(*at),
-        error: wording::error(outcome),
-        line: wording::closing_line(outcome, questions),
+        error: wording::error(outcome, questions),
+        line: ask.closing_line().unwrap_or_default(),
     })
+}
+
+fn person(outcome: &Outcome) -> Option<AnsweredBy> {
+    match outcome {
+        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
+        _ => None,
+    }
 }

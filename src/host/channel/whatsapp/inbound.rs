@@ -17,10 +17,10 @@ use crate::host::broker::{Broker, Failure, Named};
 pub(super) struct NotStored;
 
 /// An ask that a person may answer on a route, and who they are there.
-struct Asked {
-    ask: Ask,
-    route: usize,
-    person: String,
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) route: usize,
+    pub(super) person: String,
     /// Somebody has seen its question.
     posted: bool,
     /// It was sent, and its message's id is not known yet.
@@ -28,11 +28,11 @@ struct Asked {
 }
 
 /// A message, and who sent it.
-struct Sender<'a> {
-    message: &'a Message,
-    ids: Vec<String>,
+pub(super) struct Sender<'a> {
+    pub(super) message: &'a Message,
+    pub(super) ids: Vec<String>,
     /// Where to write to.
-    reply_to: String,
+    pub(super) reply_to: String,
 }
 
 impl Whatsapp {
@@ -52,7 +52,7 @@ impl Whatsapp {
         if wrote { self.save().await } else { Ok(()) }
     }
 
-    async fn save(&self) -> Result<(), NotStored> {
+    pub(super) async fn save(&self) -> Result<(), NotStored> {
         self.0.memory.save(self.now()).await.map_err(|error| {
             tracing::error!(%error, "cannot write state/channels/whatsapp.json");
             NotStored
@@ -128,6 +128,9 @@ impl Whatsapp {
 
     async fn read(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<(), NotStored> {
         let message = sender.message;
+        if self.allowed(broker, sender, asked.iter().any(|asked| asked.posted)).await? {
+            return Ok(());
+        }
         let quoted = message.quotes.as_deref();
         let on =
             quoted.and_then(|quoted| asked.iter().position(|a| a.ask.widgets[a.route].question_of(quoted).is_some()));
@@ -151,8 +154,7 @@ impl Whatsapp {
                 if on.is_none()
                     && let Some(late) = self.late(broker, sender, said, asked).await?
                 {
-                    self.too_late(sender, &late);
-                    return Ok(());
+                    return self.words_late(broker, sender, said, &late).await;
                 }
                 self.words(broker, sender, said, asked, on).await
             }
@@ -177,7 +179,7 @@ impl Whatsapp {
         sender: &Sender<'_>,
         said: &str,
         asked: &[Asked],
-    ) -> Result<Option<Ask>, NotStored> {
+    ) -> Result<Option<Asked>, NotStored> {
         let quoted = sender.message.quotes.as_deref();
         let by_quote = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
         let word = reading::first_word(said);
@@ -185,15 +187,49 @@ impl Whatsapp {
         let by_code = || word.parse::<ShortId>().ok().filter(|_| !open).and_then(|code| broker.closed_with(&code));
         let Some(id) = by_quote.or_else(by_code) else { return Ok(None) };
         let ask = broker.show(id).await.map_err(|_| NotStored)?;
-        Ok(ask.filter(|ask| ask.outcome().is_some()).and_then(|ask| place(ask, &sender.ids)).map(|asked| asked.ask))
+        Ok(ask.filter(|ask| ask.outcome().is_some()).and_then(|ask| place(ask, &sender.ids)))
     }
 
-    fn too_late(&self, sender: &Sender<'_>, ask: &Ask) {
-        if let Some(outcome) = ask.outcome()
+    /// Words about a question that has ended: an answer after all, if it timed out and can still be answered.
+    async fn words_late(
+        &self,
+        broker: &Broker,
+        sender: &Sender<'_>,
+        said: &str,
+        late: &Asked,
+    ) -> Result<(), NotStored> {
+        if let [question] = &*late.ask.content.questions
+            && late.ask.is_late_open()
+        {
+            let open = [Open { code: late.ask.short_id.as_str(), question }];
+            match reading::read(said, Some(0), &open) {
+                Reading::Answer(_, given) => {
+                    let reply = Reply::Told { index: 0, given, message: sender.message.id.clone() };
+                    return self.reply(broker, sender, late, reply).await;
+                }
+                Reading::Back(_, unfit) => {
+                    self.back(sender, late, &unfit);
+                    return Ok(());
+                }
+                Reading::Nothing => return Ok(()),
+                Reading::Which | Reading::Show(_) | Reading::Dismiss(_) => {}
+            }
+        }
+        self.too_late(sender, &late.ask, Some(said));
+        Ok(())
+    }
+
+    fn too_late(&self, sender: &Sender<'_>, ask: &Ask, said: Option<&str>) {
+        let late = ask.late_outcome().map(|(outcome, _)| outcome);
+        if let Some(outcome) = late.as_ref().or_else(|| ask.outcome())
             && !ask.was_told(&sender.message.id)
         {
             tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
-            self.note(&sender.reply_to, Some(ask), text::tame(&wording::already(outcome, &ask.content.questions)));
+            let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
+                Some(said) => wording::too_late(said),
+                None => wording::already(outcome, &ask.content.questions),
+            };
+            self.note(&sender.reply_to, Some(ask), text::tame(&told));
         }
     }
 
@@ -258,7 +294,7 @@ impl Whatsapp {
             Err(Failure::NotStored) => return Err(NotStored),
             Err(Failure::Unknown) => {}
             Err(Failure::Refused(refusal, ask)) => match *refusal {
-                Refusal::Settled { .. } => self.too_late(sender, &ask),
+                Refusal::Settled { said, .. } => self.too_late(sender, &ask, said.as_deref()),
                 Refusal::NotResponder { .. } => {}
                 refusal => {
                     let told = format!("{refusal} {}", wording::how_to_reply(asked.question()));
@@ -273,10 +309,11 @@ impl Whatsapp {
     fn receipt(&self, sender: &Sender<'_>, asked: &Asked, ask: &Ask) {
         let chat = &ask.rules.routes[asked.route].chat;
         let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-        if ended
-            && !sender.ids.contains(chat)
+        let late = ask.late_outcome().is_some();
+        if (late || ended && !sender.ids.contains(chat))
             && let Some(line) = ask.closing_line()
         {
+            // After a timeout the chat has had its closing line already.
             self.note(&sender.reply_to, Some(ask), wording::receipt(&text::tame(&line)));
         }
     }
@@ -286,8 +323,7 @@ impl Whatsapp {
     }
 
     fn show(&self, sender: &Sender<'_>, asked: &Asked) {
-        let chat = &asked.ask.rules.routes[asked.route].chat;
-        for text in self.texts(&asked.ask, asked.next(), &sender.reply_to, chat, false) {
+        for text in self.texts(&asked.ask, asked.route, asked.next(), &sender.reply_to, false) {
             self.note(&sender.reply_to, Some(&asked.ask), text);
         }
     }
@@ -316,7 +352,7 @@ impl Asked {
 }
 
 /// On which route a person was asked, and by which of their ids.
-fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
+pub(super) fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
     let shown = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
     let (route, person) = shown.filter(|(_, route)| route.channel == Channel::Whatsapp).find_map(|(at, route)| {
         let known = ids.iter().find(|id| match &route.responders {
@@ -327,11 +363,21 @@ fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
         let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
         known.map(|id| (at, id.clone()))
     })?;
-    let posted = match ask.widgets[route].phase {
+    let widget = &ask.widgets[route];
+    let theirs = ids.contains(widget.parts.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+    let posted = match widget.phase {
+        // Somebody else is asked at the moment: what counts is whether this one's question was.
+        _ if !theirs => {
+            let next = ask.next_question(route, &person);
+            let asked = widget.messages.iter().any(|message| widget.question_of(message) == next);
+            asked && !widget.parts.waiting.contains(&person)
+        }
         Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => true,
         // The question before this one is answered, and this one is not on its way yet.
         Phase::Queued { .. } | Phase::Held { .. } | Phase::Failed { .. } | Phase::Closed => false,
     };
-    let nameless = matches!(ask.widgets[route].phase, Phase::Sent { .. } | Phase::Unknown { .. });
+    // One that was sent again may be there twice, under a name that nothing has told.
+    let again = widget.attempt > widget.parts.first_attempt.max(1);
+    let nameless = theirs && (again || matches!(widget.phase, Phase::Sent { .. } | Phase::Unknown { .. }));
     Some(Asked { ask, route, person, posted, nameless })
 }

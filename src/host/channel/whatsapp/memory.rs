@@ -3,14 +3,14 @@
 //!
 //! It decides nothing about asks. Several changes at once share one write.
 
+use super::paper::Paper;
 use crate::ask::{AskId, Time};
-use crate::ipc::files::{Access, Dir, ReadError};
 use crate::ipc::wire::{time_from, time_text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -24,8 +24,6 @@ const WINDOW: Duration = Duration::from_secs(24 * 3600);
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 /// How long ids are kept. Webhooks are repeated for up to 7 days.
 pub(super) const KEEP: Duration = Duration::from_secs(30 * 86_400);
-/// No memory comes near this.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What the channel remembers of one number of the business.
 #[derive(Debug, Default, Clone)]
@@ -38,6 +36,19 @@ struct Kept {
     seen: BTreeMap<String, Time>,
     /// Messages of ours besides questions, and the ask they are about.
     about: BTreeMap<String, (AskId, Time)>,
+    /// Routes of asks whose closing line failed after it was taken.
+    unclosed: BTreeMap<(AskId, usize), Unclosed>,
+}
+
+/// A closing line that failed late.
+#[derive(Debug, Clone, Copy)]
+struct Unclosed {
+    /// When that was told.
+    at: Time,
+    /// It is still to be said.
+    owed: bool,
+    /// It was sent again although nothing hindered it.
+    again: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,18 +64,24 @@ struct NumberShape {
     same: BTreeMap<String, String>,
     seen: BTreeMap<String, String>,
     about: BTreeMap<String, (String, String)>,
+    unclosed: BTreeMap<String, UnclosedShape>,
+}
+
+#[derive(Serialize, Deserialize, Clone)]
+struct UnclosedShape {
+    at: String,
+    owed: bool,
+    again: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Memory {
-    folder: Arc<Dir>,
+    paper: Paper,
     number: String,
     kept: Mutex<Kept>,
     /// Of other numbers, as they were found.
     others: BTreeMap<String, NumberShape>,
-    changes: Mutex<u64>,
-    written: tokio::sync::Mutex<u64>,
     /// Somebody wrote.
     inbound: watch::Sender<u64>,
 }
@@ -78,33 +95,28 @@ impl std::fmt::Debug for NumberShape {
 impl Memory {
     /// Reads what is there. A damaged file is moved aside; one of a newer askd stops the start.
     pub(super) fn open(state: &Path, number: &str) -> io::Result<Self> {
-        let folder = Dir::open(state)?.ensure("channels", Access::PRIVATE)?;
-        let mut numbers = match folder.read(FILE, MAX_BYTES) {
-            Ok((bytes, _)) => read(&folder, &bytes)?,
-            Err(ReadError::Gone) => BTreeMap::new(),
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(io::Error::other(error)),
+        let paper = Paper::open(state, FILE)?;
+        let mut numbers = match paper.read()?.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
+            Some(Ok(shape)) if shape.v > VERSION => return Err(paper.too_new(shape.v, VERSION)),
+            Some(Ok(shape)) => shape.numbers,
+            Some(Err(error)) => {
+                paper.set_aside(&error)?;
+                BTreeMap::new()
+            }
+            None => BTreeMap::new(),
         };
         let kept = Kept::of(numbers.remove(number).unwrap_or_default());
         Ok(Self {
-            folder: Arc::new(folder),
+            paper,
             number: number.to_owned(),
             kept: Mutex::new(kept),
             others: numbers,
-            changes: Mutex::new(0),
-            written: tokio::sync::Mutex::new(0),
             inbound: watch::Sender::new(0),
         })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn changed(&self) -> u64 {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        *changes += 1;
-        *changes
     }
 
     /// All ids of the person of these.
@@ -129,7 +141,7 @@ impl Memory {
     pub(super) fn learn(&self, number: &str, scoped: &str) {
         let known = self.kept().same.insert(scoped.to_owned(), number.to_owned());
         if known.as_deref() != Some(number) {
-            self.changed();
+            self.paper.changed();
         }
     }
 
@@ -142,7 +154,7 @@ impl Memory {
                 *last = (*last).max(at);
             }
         }
-        self.changed();
+        self.paper.changed();
         self.inbound.send_modify(|count| *count += 1);
     }
 
@@ -154,7 +166,7 @@ impl Memory {
                 kept.last_inbound.remove(&id);
             }
         }
-        self.changed();
+        self.paper.changed();
     }
 
     /// Whether the person of that id may be written to freely.
@@ -177,13 +189,13 @@ impl Memory {
     /// That message was dealt with. Counts once [`Self::save`] has returned.
     pub(super) fn saw(&self, message: &str, now: Time) {
         self.kept().seen.insert(message.to_owned(), now);
-        self.changed();
+        self.paper.changed();
     }
 
     /// A message of ours is about that ask: kept with the next write.
     pub(super) fn about(&self, message: &str, ask: AskId, now: Time) {
         self.kept().about.insert(message.to_owned(), (ask, now));
-        self.changed();
+        self.paper.changed();
     }
 
     /// The ask that a message of ours was about.
@@ -191,45 +203,47 @@ impl Memory {
         self.kept().about.get(message).map(|(ask, _)| *ask)
     }
 
+    /// A closing line failed after it was taken. `true`: it is to be said again; `false`: it is about to be;
+    /// `None`: it was, in vain. Counts once [`Self::save`] has returned.
+    pub(super) fn unclosed(&self, ask: AskId, route: usize, window: bool, at: Time) -> Option<bool> {
+        let mut kept = self.kept();
+        let known = kept.unclosed.entry((ask, route)).or_insert(Unclosed { at, owed: false, again: false });
+        let again = match known {
+            Unclosed { owed: true, .. } => Some(false),
+            // Who has to write first may have to do so more than once.
+            Unclosed { again: true, .. } if !window => None,
+            _ => {
+                *known = Unclosed { at, owed: true, again: known.again || !window };
+                Some(true)
+            }
+        };
+        self.paper.changed();
+        again
+    }
+
+    /// It was said again, or never will be.
+    pub(super) fn said(&self, ask: AskId, route: usize) {
+        if let Some(unclosed) = self.kept().unclosed.get_mut(&(ask, route)) {
+            unclosed.owed = false;
+        }
+        self.paper.changed();
+    }
+
+    /// Closing lines that are still to be said again.
+    pub(super) fn owed(&self) -> Vec<(AskId, usize)> {
+        self.kept().unclosed.iter().filter(|(_, unclosed)| unclosed.owed).map(|(key, _)| *key).collect()
+    }
+
     /// Puts everything on stable storage; returns at once if somebody else just did.
     pub(super) async fn save(&self, now: Time) -> io::Result<()> {
-        let wanted = *self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut written = self.written.lock().await;
-        if *written >= wanted {
-            return Ok(());
-        }
-        let covers = *self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let shape = {
+        let write = || {
             let mut kept = self.kept();
             kept.drop_old(now - KEEP);
-            kept.shape()
+            let mut numbers = self.others.clone();
+            numbers.insert(self.number.clone(), kept.shape());
+            move || serde_json::to_vec(&Shape { v: VERSION, numbers })
         };
-        let mut numbers = self.others.clone();
-        numbers.insert(self.number.clone(), shape);
-        let folder = Arc::clone(&self.folder);
-        let write = move || {
-            let bytes = serde_json::to_vec(&Shape { v: VERSION, numbers })?;
-            folder.replace(".tmp-whatsapp", FILE, &bytes, Access::PRIVATE)
-        };
-        tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
-        *written = covers;
-        Ok(())
-    }
-}
-
-fn read(folder: &Dir, bytes: &[u8]) -> io::Result<BTreeMap<String, NumberShape>> {
-    match serde_json::from_slice::<Shape>(bytes) {
-        Ok(shape) if shape.v > VERSION => Err(io::Error::other(format!(
-            "{FILE} has format {}, this askd knows {VERSION}: a newer askd wrote it; start that version again",
-            shape.v
-        ))),
-        Ok(shape) => Ok(shape.numbers),
-        Err(error) => {
-            tracing::error!(file = FILE, %error, "what the WhatsApp channel remembered is damaged; it was moved aside (.corrupt)");
-            folder.rename(FILE, &format!("{FILE}.corrupt"))?;
-            folder.sync()?;
-            Ok(BTreeMap::new())
-        }
+        self.paper.save(write).await
     }
 }
 
@@ -242,22 +256,31 @@ impl Kept {
             .about
             .into_iter()
             .filter_map(|(message, (ask, at))| Some((message, (ask.parse().ok()?, time_from(&at)?))));
+        let unclosed = shape.unclosed.into_iter().filter_map(|(key, UnclosedShape { at, owed, again })| {
+            let (ask, route) = key.split_once(':')?;
+            Some(((ask.parse().ok()?, route.parse().ok()?), Unclosed { at: time_from(&at)?, owed, again }))
+        });
         Self {
             last_inbound: times(shape.last_inbound),
             same: shape.same,
             seen: times(shape.seen),
             about: about.collect(),
+            unclosed: unclosed.collect(),
         }
     }
 
     fn shape(&self) -> NumberShape {
         let texts = |times: &BTreeMap<String, Time>| times.iter().map(|(k, at)| (k.clone(), time_text(*at))).collect();
         let about = self.about.iter().map(|(k, (ask, at))| (k.clone(), (ask.to_string(), time_text(*at))));
+        let unclosed = self.unclosed.iter().map(|((ask, route), Unclosed { at, owed, again })| {
+            (format!("{ask}:{route}"), UnclosedShape { at: time_text(*at), owed: *owed, again: *again })
+        });
         NumberShape {
             last_inbound: texts(&self.last_inbound),
             same: self.same.clone(),
             seen: texts(&self.seen),
             about: about.collect(),
+            unclosed: unclosed.collect(),
         }
     }
 
@@ -265,12 +288,14 @@ impl Kept {
         self.last_inbound.retain(|_, at| *at >= before);
         self.seen.retain(|_, at| *at >= before);
         self.about.retain(|_, (_, at)| *at >= before);
+        self.unclosed.retain(|_, unclosed| unclosed.at >= before);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ipc::files::{Access, Dir};
 
     const NOW: Time = Time::from_millis(1_790_000_000_000);
 
@@ -282,9 +307,16 @@ mod tests {
         memory.wrote(&["US.1".to_owned()], NOW);
         memory.saw("wamid.old", NOW - KEEP - Duration::from_secs(1));
         memory.saw("wamid.new", NOW);
+        let ask = AskId::from_bits(7);
+        assert_eq!(memory.unclosed(ask, 1, false, NOW), Some(true));
         memory.save(NOW).await.unwrap();
         let again = Memory::open(temp.path(), "106").unwrap();
         assert!(again.has_seen("wamid.new") && !again.has_seen("wamid.old"));
+        assert_eq!(again.owed(), [(ask, 1)]);
+        assert_eq!(again.unclosed(ask, 1, false, NOW), Some(false), "it is owed already");
+        again.said(ask, 1);
+        assert_eq!(again.unclosed(ask, 1, false, NOW), None, "it was said again, in vain");
+        assert_eq!(again.unclosed(ask, 1, true, NOW), Some(true), "that one waits for the person");
         assert!(again.is_open("15551234567", NOW), "known by the other id");
         assert!(
             !Memory::open(temp.path(), "107").unwrap().is_open("15551234567", NOW),

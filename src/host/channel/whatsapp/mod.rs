@@ -4,12 +4,17 @@
 //! [`inbound`] and comes to the broker as events. Statuses, not the answers to our calls, say what was
 //! displayed. Who may answer and what happens next is the core's to say.
 
+mod allowing;
 mod client;
+mod closing;
 mod codes;
 mod hook;
 mod inbound;
+mod ledger;
 mod memory;
+mod nudging;
 mod pace;
+mod paper;
 mod posting;
 mod reading;
 pub(crate) mod settings;
@@ -17,6 +22,7 @@ mod shapes;
 mod statuses;
 mod tag;
 mod text;
+mod until;
 
 #[cfg(test)]
 mod text_tests;
@@ -24,9 +30,11 @@ mod text_tests;
 use crate::ask::{AskId, Route, Time};
 use crate::clock::Clock;
 use crate::host::broker::{Broker, WeakBroker};
+use crate::sabotage::on;
 use axum::Router;
 use client::{Client, Outgoing, Sent};
 use codes::Verdict;
+use ledger::{Ledger, Try};
 use memory::Memory;
 use pace::{Pair, Throughput};
 use settings::Whatsapp as Settings;
@@ -35,9 +43,15 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use tag::Tag;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// What the clock that only goes forward shows at the start; before it lies what was sent before.
+const START: u64 = 86_400_000;
+/// Milliseconds after which a call is over for certain.
+const LONGEST_CALL: u64 = 10_000;
 
 /// The channel. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -47,6 +61,7 @@ pub struct Whatsapp(Arc<Inner>);
 struct Inner {
     client: Client,
     memory: Memory,
+    ledger: Ledger,
     clock: Clock,
     started: Instant,
     broker: OnceLock<WeakBroker>,
@@ -61,7 +76,7 @@ struct Inner {
     /// Templates that wait for a person to write.
     invited: Mutex<HashMap<String, String>>,
     /// Closing lines that a status has told of.
-    closed: Mutex<HashSet<(AskId, usize)>>,
+    closed: Mutex<HashSet<(AskId, usize, usize)>>,
     /// Notes that wait to be sent: the same one is not sent twice at a time.
     notes: Mutex<HashSet<(String, String)>>,
     tasks: TaskTracker,
@@ -92,14 +107,24 @@ impl Whatsapp {
     /// Reads what was remembered; connects to nothing yet.
     pub fn open(settings: Settings, state: &Path, clock: Clock) -> io::Result<Self> {
         let memory = Memory::open(state, &settings.phone_number_id)?;
+        let now = clock.now();
+        let ledger = Ledger::open(state, &settings.phone_number_id, now)?;
+        let debts = if on("norates") { Vec::new() } else { ledger.debts() };
+        let pairs = debts.into_iter().map(|(person, debt)| {
+            let ago = u64::try_from(now.since(debt.began).as_millis()).unwrap_or(u64::MAX).min(START);
+            let began = START - ago;
+            // The call of the first message was over then at the latest.
+            (person, Pair::resumed(began, START.min(began + LONGEST_CALL), debt.sent))
+        });
         Ok(Self(Arc::new(Inner {
             client: Client::new(settings).map_err(io::Error::other)?,
             memory,
+            ledger,
             clock,
             started: Instant::now(),
             broker: OnceLock::new(),
-            pairs: Mutex::default(),
-            throughput: Mutex::default(),
+            pairs: Mutex::new(pairs.collect()),
+            throughput: Mutex::new(Throughput::after_restart(START)),
             sending: Lanes::default(),
             reading: Lanes::default(),
             begun: Mutex::default(),
@@ -116,6 +141,7 @@ impl Whatsapp {
         if self.0.broker.set(broker.downgrade()).is_err() {
             tracing::error!("the WhatsApp channel belongs to another broker");
         }
+        self.close_what_is_owed();
     }
 
     fn broker(&self) -> Option<Broker> {
@@ -140,13 +166,13 @@ impl Whatsapp {
 
     /// Milliseconds on a clock that only goes forward.
     fn ticks(&self) -> u64 {
-        u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(START)
     }
 
     /// Waits on the same clock; `false` if the daemon stops.
     async fn until(&self, ticks: u64) -> bool {
         tokio::select! {
-            () = tokio::time::sleep_until(self.0.started + Duration::from_millis(ticks)) => true,
+            () = tokio::time::sleep_until(self.0.started + Duration::from_millis(ticks.saturating_sub(START))) => true,
             () = self.0.stop.cancelled() => false,
         }
     }
@@ -172,38 +198,53 @@ impl Whatsapp {
     async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let person = self.0.memory.one_name(message.to);
         let _in_order = self.0.sending.enter(&person).await;
-        let Some(began) = self.begin(&person).await else { return Sent::Refused(Verdict::Again(None)) };
+        let of = Tag::read(&message.tag).filter(|tag| tag.kind.asks());
+        let of = of.map(|tag| Try { ask: tag.ask, route: tag.route, attempt: tag.attempt });
+        let Some(began) = self.begin(&person, of).await else { return Sent::Refused(Verdict::Again(None)) };
+        let sent = self.call(&person, began, message, attempt).await;
+        if let (Sent::Refused(_), Some(of)) = (&sent, of) {
+            self.0.ledger.refused(of);
+        }
+        sent
+    }
+
+    /// Makes the call that [`Self::begin`] has given way to.
+    async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let sent = self.0.client.send(message, attempt).await;
         let now = self.ticks();
         let mut pairs = lock(&self.0.pairs);
-        if let Some(pair) = pairs.get_mut(&person) {
+        if let Some(pair) = pairs.get_mut(person) {
             pair.over(began, now);
         }
         pairs.retain(|_, pair| !pair.is_idle(now));
         sent
     }
 
-    /// Waits until a message may go; when it did, or `None` if the daemon stops.
-    async fn begin(&self, person: &str) -> Option<u64> {
+    /// Waits until a message may go, of that try of a question if it is one; when it did, or `None` if the
+    /// daemon stops. What leaves is on stable storage before.
+    async fn begin(&self, person: &str, of: Option<Try>) -> Option<u64> {
         loop {
-            let now = self.ticks();
-            let free = {
+            let mut next = lock(&self.0.pairs).get(person).cloned().unwrap_or_default();
+            let mut free = next.begin(self.ticks());
+            if free.is_ok() {
+                if let Err(error) = self.0.ledger.sending(person, next.sent(), of, self.now()).await {
+                    tracing::error!(%error, "cannot write state/channels/whatsapp-sent.json");
+                }
+                // Storing may have taken its time: only now it counts.
+                let now = self.ticks();
                 let mut pairs = lock(&self.0.pairs);
                 let pair = pairs.entry(person.to_owned()).or_default();
                 let mut tried = pair.clone();
-                let free = tried.begin(now).and_then(|()| lock(&self.0.throughput).begin(now));
+                free = tried.begin(now).and_then(|()| lock(&self.0.throughput).begin(now));
                 if free.is_ok() {
                     *pair = tried;
+                    return Some(now);
                 }
-                free
-            };
-            match free {
-                Ok(()) => return Some(now),
-                Err(then) => {
-                    if !self.until(then).await {
-                        return None;
-                    }
-                }
+            }
+            if let Err(then) = free
+                && !self.until(then).await
+            {
+                return None;
             }
         }
     }

@@ -16,6 +16,8 @@ const BURST: u64 = 20;
 /// How many messages in all within [`SPAN`]: Meta gives 80 a second.
 const AT_ONCE: usize = 60;
 const SPAN: u64 = 1_100;
+/// Messages a second that Meta takes.
+const PER_SECOND: usize = 80;
 /// A turn that was given and not used within this is free again.
 const UNUSED: u64 = 30_000;
 
@@ -30,6 +32,16 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// As it was before a restart: so many were sent since `began`, and the first call was over by `over`.
+    pub(super) fn resumed(began: u64, over: u64, sent: u64) -> Self {
+        Self { began: Some((began, over)), sent, turns: VecDeque::new() }
+    }
+
+    /// How many messages are not paid for.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// When the next message may go: now, or then.
     fn free_at(&self, now: u64) -> u64 {
         let Some((sent_at, over_at)) = self.began else { return now };
@@ -93,6 +105,11 @@ impl Pair {
 pub(super) struct Throughput(VecDeque<u64>);
 
 impl Throughput {
+    /// What was sent just before a restart is not known: there is room for what Meta would take besides.
+    pub(super) fn after_restart(now: u64) -> Self {
+        Self(std::iter::repeat_n(now, 2 * AT_ONCE - PER_SECOND).collect())
+    }
+
     /// Begins a message, or says when it may begin.
     pub(super) fn begin(&mut self, now: u64) -> Result<(), u64> {
         while self.0.front().is_some_and(|at| now >= at + SPAN) {
@@ -159,6 +176,16 @@ mod tests {
         let mut all = Throughput::default();
         assert_eq!((0..100).filter(|_| all.begin(5).is_ok()).count(), 60);
         assert!(all.begin(1_105).is_ok());
+    }
+
+    #[test]
+    fn a_restart_pays_the_debt_of_before() {
+        let mut pair = Pair::resumed(1_000, 1_200, 3);
+        assert!(pair.begin(4_000).is_ok(), "still on credit");
+        assert_eq!((pair.sent(), pair.begin(5_000)), (4, Err(25_200)));
+        assert!(Pair::resumed(1_000, 1_200, 3).is_idle(19_200));
+        let mut all = Throughput::after_restart(5);
+        assert_eq!((0..100).filter(|_| all.begin(5).is_ok()).count(), 20);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Questions, invitations to write, closing lines and notes on their way to a person.
+//! Questions, invitations to write and notes on their way to a person.
 
 use super::client::{Content, Outgoing, Sent};
 use super::codes::Verdict;
+use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
-use super::{Whatsapp, lock};
-use crate::ask::{Ask, Channel, Found, Outcome, Posted, Time, Via, wording};
-use crate::host::channel::Closed;
+use super::{Whatsapp, lock, until};
+use crate::ask::{Ask, Channel, Found, Posted, Time, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
-const LISTEN: Duration = Duration::from_secs(60);
+pub(super) const LISTEN: Duration = Duration::from_secs(60);
 /// How often a note is tried.
 const NOTE_TRIES: u8 = 3;
 
@@ -26,7 +26,7 @@ impl Whatsapp {
         }
         let part = widget.parts.index;
         let key = (ask.id, route, part);
-        let texts = self.texts(ask, part, to, &place.chat, widget.parts.repeated);
+        let texts = self.texts(ask, route, part, to, widget.parts.repeated);
         // A repetition says everything again; after a refusal only the rest is owed.
         let mut up =
             if widget.parts.repeated { Vec::new() } else { lock(&self.0.begun).remove(&key).unwrap_or_default() };
@@ -55,13 +55,22 @@ impl Whatsapp {
     }
 
     /// A question as the person is to read it.
-    pub(super) fn texts(&self, ask: &Ask, part: usize, to: &str, chat: &str, repeat: bool) -> Vec<String> {
+    pub(super) fn texts(&self, ask: &Ask, route: usize, part: usize, to: &str, repeat: bool) -> Vec<String> {
         let broker = self.broker();
+        let chat = ask.rules.routes.get(route).map_or("", |place| &place.chat);
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
         let ids = self.0.memory.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
-        let how =
-            How { group: shared.then_some(ask.group.as_str()), code: several.then_some(ask.short_id.as_str()), repeat };
+        if ask.is_blocked() {
+            return text::blocked(ask);
+        }
+        let until = until::line(ask, self.now());
+        let how = How {
+            group: shared.then_some(ask.group.as_str()),
+            code: several.then_some(ask.short_id.as_str()),
+            repeat,
+            until: Some(&until),
+        };
         text::question(&ask.content, part, how)
     }
 
@@ -104,7 +113,7 @@ impl Whatsapp {
         self.window(to, until).await
     }
 
-    async fn window(&self, to: &str, until: Time) -> bool {
+    pub(super) async fn window(&self, to: &str, until: Time) -> bool {
         let mut inbound = self.0.memory.inbound();
         loop {
             inbound.borrow_and_update();
@@ -119,76 +128,19 @@ impl Whatsapp {
         }
     }
 
-    /// There is no history to look into: a status tells, within a minute or not at all. It reaches the ask
-    /// by itself.
-    pub async fn find(&self) -> Found {
+    /// There is no history to look into. What did not begin to leave before a restart is not there; of the
+    /// rest a status tells, which reaches the ask by itself: within a minute or not at all. (Half of that
+    /// was too short for a thousand asks at once: what was there was asked again.)
+    pub async fn find(&self, ask: &Ask, route: usize) -> Found {
+        if let Some(widget) = ask.widgets.get(route)
+            && !self.0.ledger.may_have_left(Try { ask: ask.id, route, attempt: widget.attempt })
+        {
+            return Found::Absent;
+        }
         tokio::select! {
             () = self.0.clock.sleep(LISTEN) => Found::CannotKnow,
             () = self.0.stop.cancelled() => std::future::pending().await,
         }
-    }
-
-    /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
-    /// waits until the person writes.
-    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Closed::Done;
-        };
-        let (to, now) = (place.chat.as_str(), self.now());
-        if !self.window(to, now + ask.rules.keep).await {
-            return if self.0.stop.is_cancelled() {
-                Closed::Later(None)
-            } else {
-                Closed::Never(wording::NEVER_WROTE.to_owned())
-            };
-        }
-        let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Closing };
-        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
-        for text in text::closing(ask, self.ended_by(ask, to)) {
-            loop {
-                let message = Outgoing { to, content: Content::Text(&text), tag: tag.to_string(), quotes };
-                match self.send(&message, 1).await {
-                    Sent::Id(id) => {
-                        self.0.memory.about(&id, ask.id, self.now());
-                        break;
-                    }
-                    Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost => return Closed::Later(None),
-                    Sent::Refused(Verdict::Window) => {
-                        self.0.memory.lapsed(to, self.now());
-                        return Closed::Later(None);
-                    }
-                    Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
-                    // What it quotes may be gone.
-                    Sent::Refused(Verdict::Never(_)) if quotes.is_some() => quotes = None,
-                    Sent::Refused(Verdict::Never(why)) => return Closed::Never(why),
-                    Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
-                }
-            }
-        }
-        lock(&self.0.begun).retain(|(id, ..), _| *id != ask.id);
-        Closed::Done
-    }
-
-    /// Whether the person of that chat ended the ask here.
-    fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() else { return false };
-        by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
-    }
-
-    /// Whether a status told of a closing line whose call was lost.
-    async fn heard_of(&self, tag: &Tag) -> bool {
-        let key = (tag.ask, tag.route);
-        let end = self.ticks() + 60_000;
-        while self.ticks() < end {
-            if lock(&self.0.closed).remove(&key) {
-                return true;
-            }
-            if !self.until(self.ticks() + 250).await {
-                return false;
-            }
-        }
-        false
     }
 
     /// Sends something that nothing depends on, in the background.

@@ -49,15 +49,15 @@ impl Whatsapp {
             }
             (Kind::Closing, None) => {
                 self.0.memory.about(&status.id, tag.ask, self.now());
-                // Only somebody who lost the answer to the call looks for it, and at once.
-                let mut closed = lock(&self.0.closed);
-                if closed.len() > 10_000 {
-                    closed.clear();
-                }
-                closed.insert((tag.ask, tag.route));
+                self.told_closed(&tag);
                 Ok(())
             }
-            (Kind::Closing | Kind::Note, _) => Ok(()),
+            (Kind::Note, None) => {
+                self.0.memory.about(&status.id, tag.ask, self.now());
+                Ok(())
+            }
+            (Kind::Closing, Some(_)) => self.not_closed(&tag, &status, window).await,
+            (Kind::Note, Some(_)) => Ok(()),
         }
     }
 

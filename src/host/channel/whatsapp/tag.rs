@@ -21,6 +21,13 @@ pub(super) enum Kind {
 const KINDS: [(Kind, &str); 5] =
     [(Kind::Question, "q"), (Kind::Piece, "p"), (Kind::Template, "t"), (Kind::Closing, "c"), (Kind::Note, "n")];
 
+impl Kind {
+    /// Whether an ask waits for what comes of it.
+    pub(super) fn asks(self) -> bool {
+        matches!(self, Self::Question | Self::Piece | Self::Template)
+    }
+}
+
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {

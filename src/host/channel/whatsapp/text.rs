@@ -3,7 +3,8 @@
 //! The sentences are in [`wording`]; this says where they stand, how long a message may be, and what the
 //! agent's words may not do: format, link, or hide characters.
 
-use crate::ask::{Ask, Content, Outcome, Question, wording};
+use super::until;
+use crate::ask::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
@@ -24,6 +25,8 @@ pub(super) struct How<'a> {
     pub(super) code: Option<&'a str>,
     /// Sent a second time because the first may have been lost.
     pub(super) repeat: bool,
+    /// Until when it can be answered: a line of its own, below.
+    pub(super) until: Option<&'a str>,
 }
 
 /// One question of an ask, as the messages to send.
@@ -53,15 +56,59 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     let mut tail: Vec<String> = options.collect();
     tail.extend([String::new(), wording::how_to_reply(question)]);
     tail.extend(how.code.map(wording::with_code));
+    if let Some(until) = how.until {
+        tail.extend([String::new(), until.to_owned()]);
+    }
     pack(&head.join("\n"), &tail.join("\n"))
 }
 
-/// How an ask ended; `yours`: told to the person who ended it.
-pub(super) fn closing(ask: &Ask, yours: bool) -> Vec<String> {
+/// A question that was asked too often.
+pub(super) fn blocked(ask: &Ask) -> Vec<String> {
+    let Some(block) = &ask.block else { return Vec::new() };
+    let several = ask.content.questions.len() > 1;
+    let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
+    head.extend(ask.content.questions.iter().map(|question| {
+        let bullet = if several { "• " } else { "" };
+        format!("{bullet}{}", tame(&question.text))
+    }));
+    pack(&head.join("\n"), &format!("\n{}", wording::how_to_allow(ask.short_id.as_str())))
+}
+
+/// Whom a closing line is told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Who ended the ask.
+    Theirs,
+    /// Who had begun to answer it.
+    Unused,
+    /// Whoever else was asked.
+    Others,
+}
+
+/// How an ask ended.
+pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
+    let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    let got_it = yours && matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-    if got_it { pack("", &format!("{}\n{line}", wording::GOT_IT)) } else { pack("", &line) }
+    // What was asked one by one cannot be answered late here: the inbox takes it.
+    if ask.is_late_open() && ask.content.questions.len() == 1 {
+        let late = wording::timed_out_late(&until::time_of_day(at, now));
+        return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
+    }
+    match told {
+        Told::Theirs if ask.ended_by().is_some() => pack("", &format!("{}\n{line}", wording::GOT_IT)),
+        Told::Unused => pack("", &format!("{line}\n{}", wording::NOT_USED)),
+        Told::Theirs | Told::Others => pack("", &line),
+    }
+}
+
+/// What is new about a question that was closed before; nothing, if nothing has to be said.
+pub(super) fn update(ask: &Ask) -> Vec<String> {
+    let Some(remark) = wording::remark(ask.remark()).filter(|_| !ask.is_late_open()) else { return Vec::new() };
+    match (ask.late_outcome(), ask.closing_line()) {
+        (Some(_), Some(line)) => pack("", &format!("{}\n{remark}", tame(&line))),
+        _ => pack("", remark),
+    }
 }
 
 /// A text of ours as messages.

@@ -1,10 +1,11 @@
 //! What people read, letter for letter.
 
-use super::text::{How, closing, question, tame};
+use super::text::{How, Told, blocked, closing, question, tame};
 use crate::ask::{
-    Accepted, Ask, AskId, Choice, Content, Digest, Draft, Event, Given, Person, Questions, Reply, Response,
+    Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Lifted, Outcome, Person, Questions,
+    Reply, Response, Stage,
 };
-use crate::ask::{Route, Rules, Source, Time, TimeoutPolicy, Via, Waiter};
+use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -62,13 +63,14 @@ fn title_context_descriptions_codes_and_several_questions() {
         context: Some("All tests pass.\n\n\n\nNo migration.".to_owned()),
         ..content(vec![rollout, draft("Why?", &[])])
     };
-    let how = How { group: Some("research"), code: Some("k7"), repeat: true };
+    let how = How { group: Some("research"), code: Some("k7"), repeat: true, until: Some("Until later.") };
     assert_eq!(
         question(&content, 0, how),
         ["(repeat)\nRelease 2.4\n\nAll tests pass.\n\nNo migration.\n\nQuestion 1 of 2\nRollout\n\
           The agent \"research\" is asking: How?\n1. Canary - 5 % first\n\n\
           Reply with a number or type your own answer.\n\
-          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2"]
+          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2\n\n\
+          Until later."]
     );
     assert_eq!(
         question(&content, 1, How::default()),
@@ -128,6 +130,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             keep: Duration::from_secs(60),
             remind_after: None,
             escalate_after: None,
+            session: SessionRules::default(),
             routes: vec![Route {
                 channel: crate::ask::Channel::Whatsapp,
                 chat: "15550001111".to_owned(),
@@ -142,6 +145,9 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             op_code: None,
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            asked_at: Time::from_millis(0),
+            run: None,
+            late: false,
             withdrawn: false,
             response: Response::Undecided,
         },
@@ -152,8 +158,29 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&answered, false), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, true), ["Got it.\nAnswered: JWT tokens by Ada"]);
-    let withdrawn = ask.step(Event::Cancel, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&withdrawn, true), ["Cancelled"]);
+    assert_eq!(closing(&answered, Told::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Told::Theirs, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(
+        closing(&answered, Told::Unused, Time::from_millis(0)),
+        ["Answered: JWT tokens by Ada\nYour answers so far were not used."]
+    );
+    let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
+    assert_eq!(closing(&withdrawn, Told::Theirs, Time::from_millis(0)), ["Cancelled"]);
+    // A question that was asked too often, as long as it is blocked and after that.
+    let mut often = ask;
+    often.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None };
+    often.block = Some(Block { times: 6, told: 6, telling: false, lifted: None });
+    assert_eq!(
+        blocked(&often),
+        ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
+          The agent was told to wait for your guidance. It cannot ask this again until somebody allows it. To allow it \
+          again, reply allow k7, or quote this message and reply allow."]
+    );
+    often.content = content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect());
+    let texts = blocked(&often);
+    assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
+    assert!(texts.last().unwrap().contains("reply allow k7"));
+    let by = Some(Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) });
+    often.block = Some(Block { times: 6, told: 6, telling: false, lifted: Some(Lifted { by, at: now }) });
+    assert_eq!(closing(&often, Told::Theirs, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
 }

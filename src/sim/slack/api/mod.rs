@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::calls::{Call, Outcome};
 use super::config::Token;
 use super::faults::FaultKind;
-use super::line::Line;
 use super::shared::Shared;
+use crate::sim::line::Line;
 
 pub(in crate::sim::slack) use args::Args;
 pub(in crate::sim::slack) use chat::check_blocks;

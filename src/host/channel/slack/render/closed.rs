@@ -11,16 +11,29 @@ use serde_json::Value;
 /// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
 const LINE: usize = 1_200;
 
-/// The card of a settled ask; `None` while it is open.
-pub(in super::super) fn closed(ask: &Ask) -> Option<Message> {
+/// The card of a settled ask; `None` while it is open or blocked.
+pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
-    let line = wording::closing_line(outcome, &ask.content.questions);
+    if let Some(block) = &ask.block {
+        return block.lifted.as_ref().map(|lifted| super::blocked::lifted(ask, lifted));
+    }
+    if ask.is_late_open() {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        return super::card(&Sight::late(ask, route, attempt, *at)).pop();
+    }
+    let line = ask.closing_line()?;
+    let late = ask.late_outcome();
+    let (outcome, at) = late.as_ref().map_or((outcome, *at), |(outcome, at)| (outcome, *at));
     let by = match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
         _ => None,
     };
     let mut blocks = asked(ask);
-    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(*at))));
+    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(at))));
+    // What a stopped session is told by is its closing line.
+    if let Some(remark) = wording::remark(ask.remark()).filter(|remark| *remark != line) {
+        blocks.push(context(remark));
+    }
     Some(Message { text: text::top_level(&shortened(&line)), blocks })
 }
 
@@ -49,13 +62,18 @@ fn asked(ask: &Ask) -> Vec<Value> {
 /// The closing line, with Slack's own name for a person of Slack.
 fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
     let Some(by) = by else { return text::mrkdwn(line) };
-    let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-    let who = if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) };
+    let who = who(by);
     let said = line.strip_suffix(by.called()).filter(|_| matches!(outcome, Outcome::Answered { .. }));
     match said {
         Some(said) => format!("{} {who}", text::mrkdwn(&shortened(said))),
         None => format!("{} by {who}", text::mrkdwn(line)),
     }
+}
+
+/// A person, by Slack's own name for them if they have one.
+pub(super) fn who(by: &Person) -> String {
+    let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) }
 }
 
 /// The beginning and the end of a long line.
@@ -66,6 +84,17 @@ fn shortened(line: &str) -> String {
     }
     let end: String = line.chars().skip(count - LINE / 4).collect();
     format!("{}{end}", text::first(line, LINE * 3 / 4))
+}
+
+/// A time of day, which Slack shows in everybody's own time.
+pub(super) fn time_of_day(time: Time) -> String {
+    format!("<!date^{}^{{time}}|{}>", time.as_millis() / 1000, plain_time(time))
+}
+
+/// The same where Slack does not.
+pub(super) fn plain_time(time: Time) -> String {
+    let text = time_text(time);
+    format!("{} UTC", text.get(11..16).unwrap_or(&text))
 }
 
 /// A moment, which Slack shows in everybody's own time.

@@ -4,12 +4,14 @@
 //! last message is the card people use. Nothing is cut but notices and answers that were typed at length.
 //! Limits: `@slack/types`, `slack_sdk` and, for a message as a whole, what users have measured.
 
+mod blocked;
 mod blocks;
 mod closed;
 mod open;
 #[cfg(test)]
 mod tests;
 
+pub(super) use blocked::blocked;
 pub(super) use blocks::{OTHER, SKIP};
 pub(super) use closed::closed;
 pub(super) use open::{card, fits};
@@ -56,6 +58,8 @@ pub(super) struct Sight<'a> {
     pub(super) attempt: u8,
     /// Until when it can be answered.
     pub(super) until: Time,
+    /// It timed out then, and can still be answered.
+    pub(super) timed_out: Option<Time>,
 }
 
 impl<'a> Sight<'a> {
@@ -68,7 +72,12 @@ impl<'a> Sight<'a> {
             _ => ask.created_at + ask.rules.timeout,
         };
         let (id, group, content) = (ask.id, &ask.group, &ask.content);
-        Self { id, short_id: Some(&ask.short_id), group, content, attempt, until }
+        Self { id, short_id: Some(&ask.short_id), group, content, attempt, until, timed_out: None }
+    }
+
+    /// As it is shown after its timeout, while an answer is still taken.
+    pub(super) fn late(ask: &'a Ask, route: usize, attempt: u8, at: Time) -> Self {
+        Self { timed_out: Some(at), ..Self::of(ask, route, attempt) }
     }
 
     /// Whether a click on a choice is the answer.

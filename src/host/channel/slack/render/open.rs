@@ -22,7 +22,7 @@ pub(in super::super) fn card(sight: &Sight<'_>) -> Vec<Message> {
         blocks.extend(told(sight.content, index, question));
         blocks.extend(asked(sight, index, question));
     }
-    blocks.push(last_row(sight));
+    blocks.extend(last_row(sight));
     if blocks.len() <= MAX_BLOCKS && total(&blocks) <= COMFORTABLE {
         return vec![Message { text: notice, blocks }];
     }
@@ -33,7 +33,7 @@ pub(in super::super) fn card(sight: &Sight<'_>) -> Vec<Message> {
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
     let id = crate::ask::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
-    let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, until };
+    let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, until, timed_out: None };
     let size = card(&sight).iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
     let most = card(&sight).iter().map(|message| message.blocks.len()).max().unwrap_or(0);
     for (size, limit, unit) in
@@ -48,6 +48,9 @@ pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rej
 
 /// What a person reads of it in a notice.
 fn notice(sight: &Sight<'_>) -> String {
+    if let Some(at) = sight.timed_out {
+        return text::top_level(&wording::timed_out_late(&super::closed::plain_time(at)));
+    }
     let first = sight.content.questions.first().map(|question| question.text.as_str()).unwrap_or_default();
     let more = sight.content.questions.len() - 1;
     let asks = wording::slack_notice(sight.group.as_str(), &text::first(&text::line(first), NOTICE), more);
@@ -57,7 +60,7 @@ fn notice(sight: &Sight<'_>) -> String {
 /// Who asks, until when, and what about: the line is askd's own, the rest is the agent's.
 fn intro(sight: &Sight<'_>) -> Vec<Value> {
     let mut blocks = Vec::new();
-    if sight.attempt > 1 {
+    if sight.attempt > 1 && sight.timed_out.is_none() {
         blocks.push(context(&wording::retry_heading(sight.attempt)));
     }
     blocks.push(context(&who(sight)));
@@ -72,6 +75,10 @@ fn intro(sight: &Sight<'_>) -> Vec<Value> {
 
 fn who(sight: &Sight<'_>) -> String {
     let code = sight.short_id.map_or("k7", |short| short.as_str());
+    if let Some(at) = sight.timed_out {
+        let asked = wording::slack_asked(sight.group.as_str(), code);
+        return format!("{asked} · {}", wording::timed_out_late(&super::closed::time_of_day(at)));
+    }
     wording::slack_who(sight.group.as_str(), code, &super::closed::date(sight.until))
 }
 
@@ -193,7 +200,7 @@ fn choices(sight: &Sight<'_>, index: usize, question: &Question) -> Value {
     choice(kind, &action_id, &options)
 }
 
-fn last_row(sight: &Sight<'_>) -> Value {
+fn last_row(sight: &Sight<'_>) -> Option<Value> {
     let questions = &sight.content.questions;
     let submits = !sight.one_click() || questions.iter().any(Question::takes_text);
     let skips = questions.len() == 1 && questions.iter().all(|question| !question.required);
@@ -204,8 +211,10 @@ fn last_row(sight: &Sight<'_>) -> Value {
     if skips {
         buttons.push(button("skip", wording::SLACK_SKIP, "skip", false));
     }
-    buttons.push(button("dismiss", wording::SLACK_DISMISS, "dismiss", false));
-    actions(&block_id(sight.id, "do", sight.attempt), &buttons)
+    if sight.timed_out.is_none() {
+        buttons.push(button("dismiss", wording::SLACK_DISMISS, "dismiss", false));
+    }
+    (!buttons.is_empty()).then(|| actions(&block_id(sight.id, "do", sight.attempt), &buttons))
 }
 
 /// More than one message: the texts first, then the form.
@@ -256,6 +265,6 @@ fn form(sight: &Sight<'_>, head: Value) -> Vec<Value> {
         blocks.push(section(&wording::slack_above(many.then_some(index))));
         blocks.extend(asked(sight, index, question));
     }
-    blocks.push(last_row(sight));
+    blocks.extend(last_row(sight));
     blocks
 }

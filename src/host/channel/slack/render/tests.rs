@@ -4,7 +4,7 @@
 use super::*;
 use crate::ask::{
     Accepted, Channel, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
-    Route, Rules, Source, TimeoutPolicy, Via, Waiter,
+    Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter,
 };
 use crate::sim::slack::blocks::{Surface, check};
 use serde_json::json;
@@ -24,7 +24,15 @@ fn content(title: Option<&str>, context: Option<&str>, drafts: Vec<Draft>) -> Co
 
 fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
     let (group, short) = ("research".parse().unwrap(), "k7".parse().unwrap());
-    card(&Sight { id: AskId::from_bits(7), short_id: Some(&short), group: &group, content, attempt, until: NOW })
+    card(&Sight {
+        id: AskId::from_bits(7),
+        short_id: Some(&short),
+        group: &group,
+        content,
+        attempt,
+        until: NOW,
+        timed_out: None,
+    })
 }
 
 /// An ask that is up in Slack.
@@ -37,6 +45,7 @@ fn ask(content: Content) -> Ask {
         keep: Duration::from_secs(86_400),
         remind_after: None,
         escalate_after: None,
+        session: SessionRules::default(),
         routes: vec![route],
     };
     let waiter = Waiter {
@@ -45,6 +54,9 @@ fn ask(content: Content) -> Ask {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        asked_at: NOW,
+        run: None,
+        late: false,
         withdrawn: false,
         response: Response::Undecided,
     };
@@ -66,7 +78,7 @@ fn ask(content: Content) -> Ask {
 fn answered(content: Content, given: Vec<(usize, Given)>, name: &str) -> Message {
     let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some(name.to_owned()) };
     let replied = Event::Replied { source: Source::Route(0), person, reply: Reply::Whole(given) };
-    closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask).unwrap()
+    closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask, 0).unwrap()
 }
 
 fn within_limits(messages: &[Message]) {
@@ -405,4 +417,53 @@ fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
     assert!(pieces.len() > 2);
     assert!(pieces.iter().all(|piece| piece.matches("```").count() == 2 && text::units(piece) <= 3000), "{pieces:?}");
     assert_eq!(pieces.concat().matches("let a = 1;").count(), 600);
+}
+
+fn often(content: Content, lifted: Option<crate::ask::Lifted>) -> Ask {
+    let mut ask = ask(content);
+    ask.stage = Stage::Settled { outcome: crate::ask::Outcome::Blocked { limit: 5 }, at: NOW, shown_at: None };
+    ask.block = Some(crate::ask::Block { times: 17, told: 17, telling: false, lifted });
+    ask
+}
+
+#[test]
+fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
+    let content = content(None, None, vec![draft("Deploy to *prod*?", "select", &["yes", "no"])]);
+    let card = blocked(&often(content.clone(), None), 1).unwrap();
+    within_limits(std::slice::from_ref(&card));
+    let texts: Vec<String> = texts(&card).into_iter().map(|(_, text)| text).collect();
+    assert!(texts.contains(&"*research* asked this 17 times without an answer · `k7`".to_owned()), "{texts:?}");
+    assert!(texts.contains(&"Deploy to *prod*?".to_owned()) && texts.contains(&"Allow again".to_owned()));
+    let buttons: Vec<&Value> = card.blocks.iter().filter(|block| block["type"] == "actions").collect();
+    assert_eq!(buttons.len(), 1);
+    assert_eq!(
+        (&buttons[0]["elements"][0]["action_id"], buttons[0]["elements"].as_array().unwrap().len()),
+        (&json!("allow"), 1)
+    );
+    assert!(closed(&often(content.clone(), None), 0).is_none(), "it stands");
+    let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
+    let ended = often(content.clone(), Some(crate::ask::Lifted { by: Some(person), at: NOW }));
+    assert!(blocked(&ended, 1).is_none());
+    let card = closed(&ended, 0).unwrap();
+    assert_eq!(card.text, "Allowed again by alice");
+    assert!(json!(card.blocks).to_string().contains("Allowed again by <@U0ALICE> · <!date^"), "{:?}", card.blocks);
+    assert!(!json!(card.blocks).to_string().contains("actions"));
+    let nobody = closed(&often(content, Some(crate::ask::Lifted { by: None, at: NOW })), 0).unwrap();
+    assert_eq!(nobody.text, "It may be asked again");
+}
+
+#[test]
+fn a_card_of_a_block_is_one_message_however_long_its_questions_are_and_can_do_nothing() {
+    let evil = "<!channel> <@U0ALICE> https://evil.example @here ";
+    let long: Vec<Draft> = (0..10).map(|n| draft(&format!("{n} {}", &evil.repeat(55)), "text", &[])).collect();
+    let content = content(None, None, long);
+    let lifted = crate::ask::Lifted { by: None, at: NOW };
+    for card in [blocked(&often(content.clone(), None), 1).unwrap(), closed(&often(content, Some(lifted)), 0).unwrap()]
+    {
+        within_limits(std::slice::from_ref(&card));
+        for (_, text) in texts(&card) {
+            let agent = text.replace("<!date^", "");
+            assert!(!agent.contains("<!") && !agent.contains("<@") && !agent.contains("https://"), "{text}");
+        }
+    }
 }

@@ -116,4 +116,5 @@ export async function listAsks() {
 
 export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });
 export const dismissAsk = (id) => post(askPath(id, 'dismiss'), {});
+export const allowAgain = (id) => post(askPath(id, 'reset'), {});
 export const reportShown = (id) => post(askPath(id, 'shown'), {});

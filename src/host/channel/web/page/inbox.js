@@ -2,6 +2,7 @@
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
 import { findToken, forgetToken, listAsks, onForgottenElsewhere, Problem, reportShown, tryRememberedToken, useToken } from '/api.js';
+import { blockedItem, isBlocked } from '/blocked.js';
 import { openCard } from '/card.js';
 import { byId } from '/dom.js';
 import { connection } from '/live.js';
@@ -25,6 +26,7 @@ const BUSY_MS = 5000;
 const asks = new Map();
 const cards = new Map();
 const items = new Map();
+const blocks = new Map();
 let loaded = false;
 let settledLimit = SETTLED_AT_ONCE;
 let listing = null;
@@ -102,8 +104,9 @@ function whenUnreached({ status, message }) {
 // Takes one ask as the daemon states it. Returns whether it is news to be told.
 function take(ask) {
   const before = asks.get(ask.id);
-  // Settled is for ever: a list that was on its way meanwhile can only be older.
+  // Settled is for ever: a list that was on its way meanwhile can only be older. So is the end of a block.
   if (before && !isOpen(before) && isOpen(ask)) return false;
+  if (before?.block && (before.block.times > ask.block.times || (!isBlocked(before) && isBlocked(ask)))) return false;
   asks.set(ask.id, ask);
   const card = cards.get(ask.id);
   if (isOpen(ask)) {
@@ -135,10 +138,43 @@ function takeList(list, newer) {
 // askd no longer knows an ask that was open here, for example because its state folder was replaced.
 const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer knows this ask.' });
 
+// Questions that were asked too often stand by themselves as long as they are blocked.
+function showBlocked() {
+  for (const [id, block] of blocks) {
+    if (asks.has(id) && isBlocked(asks.get(id))) continue;
+    const next = block.element.nextElementSibling ?? block.element.previousElementSibling;
+    const focused = block.focused();
+    block.element.remove();
+    blocks.delete(id);
+    lastShift = performance.now();
+    if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
+  }
+  const standing = [...asks.values()].filter(isBlocked).sort((a, b) => (a.created_at < b.created_at ? -1 : 1));
+  for (const ask of standing) {
+    if (blocks.has(ask.id)) blocks.get(ask.id).update(ask);
+    else {
+      const block = blockedItem(ask, { allowed: whenAllowed, unreached: whenUnreached });
+      blocks.set(ask.id, block);
+      byId('blocked').append(block.element);
+      if (loaded) announce(`${ask.group} asked a question too often. It is blocked until you allow it again.`);
+    }
+  }
+  byId('blocked-section').hidden = blocks.size === 0;
+}
+
+function whenAllowed(ask, { focused }) {
+  take(ask);
+  const block = blocks.get(ask.id);
+  // The button that had the focus goes away.
+  if (focused && block) block.element.focus({ preventScroll: true });
+  show();
+  announce('Allowed again. The agent may ask it anew.');
+}
+
 const openCount = () => [...asks.values()].filter(isOpen).length;
 
 function showSettled() {
-  const over = [...asks.values()].filter((ask) => !isOpen(ask) && !cards.has(ask.id)).sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
+  const over = [...asks.values()].filter((ask) => !isOpen(ask) && !isBlocked(ask) && !cards.has(ask.id)).sort((a, b) => (a.outcome.at < b.outcome.at ? 1 : -1));
   const wanted = over.slice(0, settledLimit);
   const keep = new Set(wanted.map(({ id }) => id));
   for (const [id, item] of items) {
@@ -170,6 +206,7 @@ function show() {
   setTitle(waiting);
   byId('waiting-count').textContent = waiting > 0 ? `${waiting}` : '';
   byId('empty').hidden = !loaded || cards.size > 0;
+  showBlocked();
   showSettled();
 }
 
@@ -309,7 +346,7 @@ const guard = (event) => {
   event.preventDefault();
   event.stopPropagation();
 };
-byId('waiting').addEventListener('click', guard, { capture: true });
+for (const list of ['waiting', 'blocked']) byId(list).addEventListener('click', guard, { capture: true });
 for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {
   window.addEventListener(kind, () => { lastInput = performance.now(); }, { passive: true, capture: true });
 }
@@ -330,6 +367,7 @@ window.addEventListener('hashchange', () => {
 
 setInterval(() => {
   for (const card of cards.values()) card.tick();
+  for (const block of blocks.values()) block.tick();
   for (const item of items.values()) item.tick();
 }, 1000);
 

@@ -20,7 +20,7 @@ export function settledItem(ask) {
       when,
     ),
     said('p', ask.title || first?.question || '', 'what'),
-    el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), word + byWhom(outcome)),
+    el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), ended(ask, word)),
     result(outcome, word),
     more ? details(ask) : null,
   );
@@ -33,6 +33,13 @@ export function settledItem(ask) {
   };
 }
 
+// A block has an end of its own, and a person who made it.
+function ended({ block, outcome }, word) {
+  if (!block?.allowed_again) return word + byWhom(outcome);
+  const { by } = block.allowed_again;
+  return by ? `${word}. Allowed again${byWhom({ by })}` : `${word}. It may be asked again`;
+}
+
 // The answers one by one, and not the daemon's closing line, which holds them and askd's words in one text: a
 // right-to-left mark in an answer would reorder who gave it.
 function result(outcome, word) {
@@ -43,7 +50,7 @@ function result(outcome, word) {
   }
   // Beside the words above, only what they do not say: a reason, or what became of it later.
   const reason = outcome.status === 'undeliverable' ? outcome.error : outcome.line;
-  const adds = reason && reason !== word && outcome.status !== 'cancelled';
+  const adds = reason && reason !== word && outcome.status !== 'cancelled' && outcome.status !== 'blocked';
   return adds ? said('p', reason, 'what') : null;
 }
 

@@ -78,7 +78,7 @@ export function ending(outcome) {
     case 'cancelled/system': return { word: 'Withdrawn', mark: '–', kind: 'calm' };
     case 'timeout/timeout': return { word: 'Timed out', mark: '!', kind: 'bad' };
     case 'undeliverable/system': return { word: 'Could not be shown', mark: '!', kind: 'bad' };
-    case 'blocked/system': return { word: 'Asked too often', mark: '!', kind: 'bad' };
+    case 'blocked/system': return { word: 'Asked too often', mark: '–', kind: 'calm' };
     case 'rejected/system': return { word: 'Refused', mark: '!', kind: 'bad' };
     default: return { word: 'Closed', mark: '–', kind: 'calm' };
   }

@@ -1,6 +1,7 @@
 //! A listener whose connections can be reset from within a handler: the way to pretend that the network broke.
 //!
-//! A reset shows to the client as a real one (`RST`, nothing more is written). Used by the router and by the faults of the Web API.
+//! A reset shows to the client as a real one (`RST`, nothing more is written). Used by both stand-ins: where they
+//! serve, and where their faults are carried out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,11 +18,11 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// The switch that resets one connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Line(Arc<AtomicBool>);
+pub(in crate::sim) struct Line(Arc<AtomicBool>);
 
 impl Line {
     /// From now on the connection is gone.
-    pub(super) fn reset(&self) {
+    pub(in crate::sim) fn reset(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
@@ -31,13 +32,13 @@ impl Line {
 }
 
 /// A TCP listener of such connections, which all end with the stand-in.
-pub(super) struct Lines {
-    pub(super) listener: TcpListener,
-    pub(super) stop: CancellationToken,
+pub(in crate::sim) struct Lines {
+    pub(in crate::sim) listener: TcpListener,
+    pub(in crate::sim) stop: CancellationToken,
 }
 
 /// One such connection.
-pub(super) struct Wire {
+pub(in crate::sim) struct Wire {
     stream: TcpStream,
     line: Line,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,

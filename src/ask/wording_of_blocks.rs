@@ -1,0 +1,87 @@
+//! The sentences about questions that were asked too often: a part of [`super::wording`], through which they are
+//! used. Texts marked *exact* are part of the contract.
+
+use super::{Block, Person, Questions, wording};
+
+/// What a card says of a block: how often it was asked, or how the block ended. The last *exact.*
+#[must_use]
+pub fn block_line(block: &Block) -> String {
+    match &block.lifted {
+        None => format!("Asked {} times without an answer", block.times),
+        Some(lifted) => match &lifted.by {
+            Some(by) => format!("Allowed again by {}", by.called()),
+            None => "It may be asked again".to_owned(),
+        },
+    }
+}
+
+/// What a card says under the questions of a block.
+pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cannot ask this again until somebody \
+                           allows it.";
+/// On the button that ends a block. *Exact.*
+pub const ALLOW_AGAIN: &str = "Allow again";
+/// What `askd reset` says.
+pub const RESET: &str = "It may be asked again; its attempts are counted anew.";
+
+/// How often who asked what, in a line of askd's own.
+#[must_use]
+pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
+    format!("*{group}* asked this {times} times without an answer · `{code}`")
+}
+
+/// What a notice of a block says.
+#[must_use]
+pub fn blocked_notice(group: &str, question: &str, more: usize) -> String {
+    let notice = wording::slack_notice(group, question, more);
+    let asks = format!("{group} asks: ");
+    format!("{group} asked too often: {}", notice.strip_prefix(&asks).unwrap_or(&notice))
+}
+
+/// The head of a message of a block in a chat.
+#[must_use]
+pub fn chat_blocked(group: &str, times: u32, several: bool) -> String {
+    let what = if several { "these questions" } else { "this question" };
+    format!("The agent \"{group}\" has asked {what} {times} times without an answer:")
+}
+
+/// How a block is ended by a message.
+#[must_use]
+pub fn how_to_allow(code: &str) -> String {
+    format!("{BLOCKED} To allow it again, reply allow {code}, or quote this message and reply allow.")
+}
+
+/// To somebody who allowed something while several things are blocked; each with its code and a few words.
+#[must_use]
+pub fn which_to_allow(blocked: &[(String, String)]) -> String {
+    let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
+    let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
+    format!("Which one do you mean? Nothing was changed.\n{}\n\nReply like: allow {code}", list.join("\n"))
+}
+
+/// What an agent is told that has asked too often. *Exact.*
+#[must_use]
+pub fn too_often(limit: u8, questions: &Questions) -> String {
+    let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();
+    format!(
+        "Maximum retry attempts ({limit}) exceeded for: {}. Please wait for user guidance or manually mark as completed.",
+        named.join(", ")
+    )
+}
+
+/// To somebody who may not let a question be asked again.
+#[must_use]
+pub fn may_not_allow(id: &str) -> String {
+    format!(
+        "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. An \
+         operator can add it to the responders of the route. Nothing was changed."
+    )
+}
+
+/// To somebody who allows what may be asked already.
+#[must_use]
+pub fn not_blocked(by: Option<&Person>) -> String {
+    match by {
+        Some(by) => format!("{} has allowed it again already. Nothing was changed.", by.called()),
+        None => "It may be asked already. Nothing was changed.".to_owned(),
+    }
+}

@@ -1,0 +1,106 @@
+//! `askd briefing`: what was answered while no agent waited, for the entry point that starts one.
+
+use super::{Exit, FAILED};
+use crate::agent::{Briefing, Briefings, Found, find};
+use clap::Args;
+use rustix::fs::{FileType, OFlags};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long another process may be at it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often to see whether it is done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Print what people have answered while no agent waited, for an agent that starts.
+///
+/// Each briefing is a text for the agent; several are separated by a blank line, oldest first. Nothing is
+/// printed if there is none (with --json: an empty array). With --take they are deleted once they are
+/// printed; what cannot be printed stays. Exit codes: 0 printed or none there, 2 usage, 1 anything else.
+#[derive(Debug, Args)]
+#[command(after_help = "Example (an agent's entry point):\n  \
+                  briefing=$(askd briefing --take)\n  exec my-agent \"${briefing:-Begin with the first task.}\"")]
+pub(super) struct BriefingCommand {
+    /// Delete them once they are printed.
+    #[arg(long)]
+    take: bool,
+    /// The group's folder, which holds tasks/, responses/ and briefings/ [default: the environment variable
+    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
+    #[arg(long, value_name = "DIR")]
+    ipc: Option<PathBuf>,
+    /// Write the files as a JSON array instead of their texts.
+    #[arg(long)]
+    json: bool,
+}
+
+impl BriefingCommand {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        super::log("warn", false)?;
+        let folder = find(self.ipc.as_deref(), super::variable).map_err(|error| Exit::new(FAILED, error))?;
+        let briefings = Briefings::of(&folder).map_err(|error| Exit::new(FAILED, error))?;
+        if !self.take {
+            // While nobody takes any, whatever is called taken was left by a run that died.
+            let found = briefings.read(briefings.claim()).map_err(|error| Exit::new(FAILED, error))?;
+            complain_of(&found);
+            return self.print(&found.briefings).map(|()| ExitCode::SUCCESS);
+        }
+        if output_was_closed() {
+            return Err(Exit::new(FAILED, "standard output is closed; no briefing was taken"));
+        }
+        super::small_runtime()?.block_on(alone(&briefings))?;
+        let found = briefings.take().map_err(|error| Exit::new(FAILED, error))?;
+        complain_of(&found);
+        if let Err(Exit { code, message }) = self.print(&found.briefings) {
+            briefings.put_back(&found.briefings);
+            return Err(Exit { code, message: format!("{message}; the briefings stay where they were") });
+        }
+        briefings.done(&found.briefings).map_err(|error| Exit::new(FAILED, error))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// All of it or an error: a reader that has gone has not read it.
+    fn print(&self, briefings: &[Briefing]) -> Result<(), Exit> {
+        let text = if self.json {
+            let files: Vec<_> = briefings.iter().map(|briefing| &briefing.content).collect();
+            serde_json::to_string_pretty(&files).map_err(|error| Exit::new(FAILED, error))? + "\n"
+        } else {
+            let texts: Vec<_> = briefings.iter().map(|briefing| briefing.file.text.trim_end()).collect();
+            if texts.is_empty() { String::new() } else { texts.join("\n\n") + "\n" }
+        };
+        let mut output = std::io::stdout().lock();
+        let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+        written.map_err(|error| Exit::new(FAILED, format!("the briefings cannot be printed: {error}")))
+    }
+}
+
+/// Until no other process takes briefings here.
+async fn alone(briefings: &Briefings) -> Result<(), Exit> {
+    let begun = Instant::now();
+    while !briefings.claim() {
+        if begun.elapsed() > PATIENCE {
+            return Err(Exit::new(FAILED, "another `askd briefing --take` is at work here; no briefing was taken"));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+fn complain_of(found: &Found) {
+    for why in &found.unreadable {
+        super::complain(&format!("a file in briefings/ was left alone: {why}"));
+    }
+}
+
+/// Whether nobody can read what is printed. At its start a program is given `/dev/null`, for reading and
+/// writing, in place of an output that was closed; `>/dev/null` is for writing alone.
+fn output_was_closed() -> bool {
+    let output = std::io::stdout();
+    let flags = rustix::fs::fcntl_getfl(&output);
+    let Ok(stat) = rustix::fs::fstat(&output) else { return true };
+    let null = rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev);
+    let device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    device && null && flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
+}

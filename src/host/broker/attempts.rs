@@ -1,0 +1,301 @@
+//! How often each question was asked without an answer, of each group; which blocks stand. Section 8, "Attempts",
+//! of the specification.
+//!
+//! Counted from the kept asks and built anew at every start, in any order; nothing of it is stored but when
+//! somebody pressed Allow again (`store/groups.rs`). It says what is over the limit; what follows is the core's.
+
+use super::{Broker, Inner, Submitted};
+use crate::ask::{
+    Accepted, Ask, AskId, Content, Digest, Effect, Event, Fact, Group, Outcome, Person, Question, Rules, Stage, Step,
+    Time, Waiter,
+};
+use crate::host::settings::GroupSettings;
+use crate::host::store::{Allowed, StoreError};
+use crate::ipc::wire::{Request, digest};
+use crate::sabotage::{crash_point, on};
+use std::collections::{BTreeMap, HashMap};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    groups: HashMap<Group, Counted>,
+}
+
+/// Of one group.
+#[derive(Debug, Default)]
+struct Counted {
+    questions: HashMap<Digest, Asked>,
+    /// Blocks that stand, by the ask and the questions it is about.
+    blocked: BTreeMap<AskId, Vec<Digest>>,
+}
+
+/// Of one question.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Asks that count, and when they were asked.
+    asks: BTreeMap<AskId, Time>,
+    /// The last answer or the last Allow again, and who pressed that.
+    since: Option<(Time, Option<Person>)>,
+}
+
+impl Asked {
+    fn count(&self) -> u32 {
+        let since = self.since.as_ref().map(|(at, _)| *at);
+        let count = self.asks.values().filter(|asked| since.is_none_or(|since| **asked > since)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn starts_anew(&mut self, at: Time, by: Option<Person>) {
+        if self.since.as_ref().is_none_or(|(since, _)| *since <= at) {
+            self.since = Some((at, by));
+        }
+    }
+}
+
+/// The same for every question that a person would see as the same, whatever it is called.
+fn content(question: &Question) -> Digest {
+    let choices = question.choices.iter().flat_map(|choice| [Some(&choice.label), choice.description.as_ref()]);
+    let texts = [Some(&question.text), question.header.as_ref(), question.placeholder.as_ref()];
+    // What is missing differs from what is empty.
+    let parts = texts.into_iter().chain(choices).flat_map(|text| match text {
+        Some(text) => [b"1".as_slice(), text.as_bytes()],
+        None => [b"0".as_slice(), b""],
+    });
+    let flags = [u8::from(question.custom), u8::from(question.required)];
+    digest([question.kind.name().as_bytes(), &flags].into_iter().chain(parts))
+}
+
+/// In which way an ask counts.
+fn counts(ask: &Ask) -> bool {
+    matches!(ask.outcome(), None | Some(Outcome::TimedOut | Outcome::Dismissed { .. }))
+}
+
+impl Attempts {
+    /// Takes in what an ask has become.
+    pub(super) fn note(&mut self, ask: &Ask) {
+        let counted = self.groups.entry(ask.group.clone()).or_default();
+        let questions: Vec<Digest> = ask.content.questions.iter().map(content).collect();
+        let answered = match &ask.stage {
+            Stage::Settled { outcome: Outcome::Answered { .. }, at, .. } => Some(*at),
+            _ => ask.late_outcome().map(|(_, at)| at),
+        };
+        for question in &questions {
+            if counts(ask) {
+                counted.questions.entry(*question).or_default().asks.insert(ask.id, ask.created_at);
+            } else if let Some(asked) = counted.questions.get_mut(question) {
+                asked.asks.remove(&ask.id);
+            }
+            if let Some(at) = answered {
+                counted.questions.entry(*question).or_default().starts_anew(at, None);
+            }
+        }
+        if ask.is_blocked() {
+            counted.blocked.insert(ask.id, questions);
+        } else {
+            counted.blocked.remove(&ask.id);
+        }
+    }
+
+    /// Drops an ask.
+    pub(super) fn remove(&mut self, ask: &Ask) {
+        let Some(counted) = self.groups.get_mut(&ask.group) else { return };
+        counted.blocked.remove(&ask.id);
+        for question in ask.content.questions.iter().map(content) {
+            let Some(asked) = counted.questions.get_mut(&question) else { continue };
+            asked.asks.remove(&ask.id);
+            if asked.asks.is_empty() {
+                counted.questions.remove(&question);
+            }
+        }
+    }
+
+    /// A question may be asked again.
+    fn allow(&mut self, group: &Group, allowed: Allowed) {
+        let counted = self.groups.entry(group.clone()).or_default();
+        counted.questions.entry(allowed.question).or_default().starts_anew(allowed.at, Some(allowed.by));
+    }
+
+    /// Takes in what was kept of a group.
+    pub(super) fn load(&mut self, group: &Group, allowed: Vec<Allowed>) {
+        for allowed in allowed {
+            self.allow(group, allowed);
+        }
+    }
+
+    fn count(&self, group: &Group, question: &Digest) -> u32 {
+        self.groups.get(group).and_then(|group| group.questions.get(question)).map_or(0, Asked::count)
+    }
+
+    /// What of these questions was asked as often as it may be, and how often that was at most.
+    fn over(&self, group: &Group, questions: &[Question], limit: u8) -> Option<(Vec<usize>, u32)> {
+        let counts: Vec<u32> = questions.iter().map(|question| self.count(group, &content(question))).collect();
+        let over: Vec<usize> = (0..counts.len()).filter(|at| counts[*at] >= u32::from(limit)).collect();
+        let most = counts.into_iter().max().unwrap_or(0);
+        (!over.is_empty()).then_some((over, most))
+    }
+
+    /// The block that stands and is about these questions, in whatever order.
+    fn standing(&self, group: &Group, questions: &[Question]) -> Option<AskId> {
+        let wanted: Vec<Digest> = questions.iter().map(content).collect();
+        let same = |about: &Vec<Digest>| about.len() == wanted.len() && wanted.iter().all(|one| about.contains(one));
+        let blocked = &self.groups.get(group)?.blocked;
+        blocked.iter().find(|(_, about)| same(about)).map(|(id, _)| *id)
+    }
+
+    /// Blocks of which no question is over the limit any more, and who allowed that.
+    fn ended(&self, group: &Group, limit: u8) -> Vec<(AskId, Option<Person>)> {
+        let Some(counted) = self.groups.get(group) else { return Vec::new() };
+        let free = |about: &Vec<Digest>| about.iter().all(|one| self.count(group, one) < u32::from(limit));
+        let by = |about: &Vec<Digest>| {
+            let asked = about.iter().filter_map(|one| counted.questions.get(one)?.since.clone());
+            asked.max_by_key(|(at, _)| *at).and_then(|(_, by)| by)
+        };
+        counted.blocked.iter().filter(|(_, about)| free(about)).map(|(id, about)| (*id, by(about))).collect()
+    }
+
+    /// Every block that stands.
+    pub(super) fn blocked(&self) -> impl Iterator<Item = AskId> {
+        self.groups.values().flat_map(|counted| counted.blocked.keys().copied())
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        self.groups.keys().cloned().collect()
+    }
+}
+
+impl Broker {
+    /// Settles a request at once whose questions were asked too often; `None` if it may be asked.
+    pub(super) async fn block(
+        &self,
+        group: &Group,
+        request: &Request,
+        settings: &GroupSettings,
+        waiter: &Waiter,
+    ) -> Option<Submitted> {
+        let limit = settings.max_attempts;
+        let (over, most) = self.index().attempts().over(group, &request.content.questions, limit)?;
+        let questions = request.content.questions.only(&over)?;
+        tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; nobody is asked");
+        let standing = self.index().attempts().standing(group, &questions);
+        if let Some(id) = standing {
+            match self.happen(id, Event::Repeated(Box::new(waiter.clone()))).await {
+                Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
+                Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
+                // Allowed again in the meantime: look once more.
+                _ => return self.index().attempts().over(group, &questions, limit).map(|_| Submitted::NotStored),
+            }
+        }
+        let content = Content { title: None, context: None, questions };
+        let rules = rules_of(settings);
+        let make = |id, short_id, now| {
+            let accepted = Accepted {
+                id,
+                short_id,
+                group: group.clone(),
+                content,
+                rules,
+                key: None,
+                session: request.session.clone(),
+                waiter: waiter.clone(),
+            };
+            Ask::block(accepted, limit, most.saturating_add(1), now)
+        };
+        Some(self.store_new(group, make).await)
+    }
+
+    /// Ends the blocks that do not hold any more: somebody answered or allowed it, or the attempts are forgotten.
+    pub(super) fn end_blocks(&self, group: &Group) {
+        let settings = self.settings();
+        let Some(limit) = settings.group(group).map(|settings| settings.max_attempts) else { return };
+        let ended = self.index().attempts().ended(group, limit);
+        for (id, by) in ended {
+            self.tell(id, Event::Lift { by });
+        }
+    }
+
+    /// The same for every group: after a start, and when the limits have changed.
+    pub(super) fn end_all_blocks(&self) {
+        let groups = self.index().attempts().groups();
+        for group in groups {
+            self.end_blocks(&group);
+        }
+    }
+
+    /// Blocks that stand.
+    #[must_use]
+    pub fn blocked(&self) -> Vec<AskId> {
+        self.index().attempts().blocked().collect()
+    }
+}
+
+/// The group's own rules: a card that nobody waits for is not put up by those of a call.
+fn rules_of(settings: &GroupSettings) -> Rules {
+    Rules {
+        timeout: settings.timeout,
+        render_timeout: settings.render_timeout,
+        max_retries: settings.max_retries,
+        keep: settings.keep_settled,
+        remind_after: None,
+        escalate_after: None,
+        session: settings.session_rules(),
+        routes: settings.routes.clone(),
+    }
+}
+
+impl Inner {
+    /// Keeps that somebody pressed Allow again, before anything else is. Blocks on the disk.
+    pub(super) fn allow(&self, step: &Step, now: Time) -> Result<(), StoreError> {
+        let by = step.effects.iter().find_map(|effect| match effect {
+            Effect::Note(Fact::AllowedAgain { by }) => Some(by),
+            _ => None,
+        });
+        let Some(by) = by else { return Ok(()) };
+        let ask = &step.ask;
+        let allowed = ask.content.questions.iter();
+        let allowed: Vec<Allowed> =
+            allowed.map(|question| Allowed { question: content(question), at: now, by: by.clone() }).collect();
+        if !on("allowlost") {
+            self.store.allow(&ask.group, &allowed, now - ask.rules.keep)?;
+        }
+        self.index().attempts_mut().load(&ask.group, allowed);
+        crash_point("allow.stored");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::{Choice, Draft, Questions};
+
+    fn question(change: impl FnOnce(&mut Draft)) -> Question {
+        let choice = |label: &str| Choice { label: label.to_owned(), description: None };
+        let mut draft = Draft { text: "q".to_owned(), choices: vec![choice("a"), choice("b")], ..Draft::default() };
+        change(&mut draft);
+        Questions::new("r", vec![draft]).unwrap()[0].clone()
+    }
+
+    #[test]
+    fn a_question_is_the_same_if_a_person_sees_the_same() {
+        let plain = content(&question(|_| {}));
+        assert_eq!(plain, content(&question(|draft| draft.id = Some("other".to_owned()))), "its id is not seen");
+        let others = [
+            question(|draft| draft.text = "q?".to_owned()),
+            question(|draft| draft.header = Some("h".to_owned())),
+            question(|draft| draft.placeholder = Some("h".to_owned())),
+            question(|draft| draft.choices[0].description = Some("d".to_owned())),
+            question(|draft| draft.choices[0].description = Some(String::new())),
+            question(|draft| draft.choices.reverse()),
+            question(|draft| drop(draft.choices.pop())),
+            question(|draft| draft.custom = Some(false)),
+            question(|draft| draft.required = Some(false)),
+            question(|draft| draft.multiple = true),
+        ];
+        let mut all: Vec<Digest> = others.iter().map(content).collect();
+        all.push(plain);
+        let count = all.len();
+        all.sort_by_key(ToString::to_string);
+        all.dedup();
+        assert_eq!(all.len(), count, "each of them differs from every other");
+    }
+}

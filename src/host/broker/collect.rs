@@ -1,0 +1,322 @@
+//! After an outcome lies there: was it taken, is its waiter gone, was the briefing read? Looked at every few
+//! seconds for whatever lies in the groups' folders; and doing what the core then asks for: putting a response
+//! out of reach, briefing, starting, stopping. Section 7 of the specification.
+
+use super::{Broker, RETRY};
+use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Tried, wording};
+use crate::host::session::Life;
+use crate::ipc::wire::{BriefingFile, outcome_of};
+use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
+use crate::random;
+use crate::sabotage::{crash_point, on};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// No briefing of an ask at its limits comes near this.
+const MAX_BRIEFING: usize = 4 * 1024 * 1024;
+
+/// What lies in a group's folders for somebody to take.
+#[derive(Debug, Clone)]
+pub(super) struct Lying {
+    /// The responses: whose, since when, and the process that waits.
+    pub(super) responses: Vec<(RequestId, crate::ask::Time, Option<String>)>,
+    /// The briefing: which one.
+    pub(super) briefing: Option<u32>,
+    /// Something else than a sign of life can tell of its session.
+    pub(super) probe: bool,
+}
+
+impl Lying {
+    /// What lies there of an ask, if anything does.
+    pub(super) fn of(ask: &Ask) -> Option<Self> {
+        let responses = ask.waiters.iter().filter_map(|waiter| match waiter.response {
+            Response::Published { at } => Some((waiter.request_id.clone(), at, waiter.process.clone())),
+            _ => None,
+        });
+        ask.is_watched().then(|| Self {
+            responses: responses.collect(),
+            briefing: ask.has_briefing().then_some(ask.after.briefings),
+            probe: ask.rules.session.probe,
+        })
+    }
+}
+
+impl Broker {
+    /// Looks after everything that lies there; if somebody is looking already, they do.
+    pub fn look_after(&self) {
+        if on("nocollect") || self.0.collecting.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let broker = self.clone();
+        self.0.tasks.spawn(async move {
+            let mut groups: HashMap<Arc<Group>, Vec<(AskId, Lying)>> = HashMap::new();
+            for (group, id, lying) in broker.index().lying() {
+                groups.entry(group).or_default().push((id, lying));
+            }
+            for (group, asks) in groups {
+                // A group whose folders are slow keeps no other waiting.
+                let looking = broker.clone();
+                broker.0.tasks.spawn(async move { looking.look_after_group(&group, asks).await });
+            }
+            broker.0.collecting.store(false, Ordering::SeqCst);
+        });
+    }
+
+    async fn look_after_group(&self, group: &Group, asks: Vec<(AskId, Lying)>) {
+        let (folders, of) = (self.0.folders.clone(), group.clone());
+        let names = move |folder| folders.get(&of, folder).and_then(|dir| dir.names()).map(HashSet::from_iter);
+        let list = move || (names(RESPONSES), names(BRIEFINGS));
+        let Ok((responses, briefings)) = tokio::task::spawn_blocking(list).await else { return };
+        // What cannot be listed tells nothing.
+        let (responses, briefings): (Option<HashSet<String>>, Option<HashSet<String>>) =
+            (responses.ok(), briefings.ok());
+        for (id, lying) in asks {
+            if let (Some(nth), Some(names)) = (lying.briefing, &briefings)
+                && ![format!("{id}.json"), format!(".taken-{id}.json")].iter().any(|name| names.contains(name))
+            {
+                self.tell(id, Event::BriefingRead { nth });
+            }
+            let Some(names) = &responses else { continue };
+            for (request_id, since, process) in &lying.responses {
+                let lies = names.contains(&response_name(request_id)) || names.contains(&taken_name(request_id));
+                if !lies {
+                    self.tell(id, Event::Collected { request_id: request_id.clone(), since: *since });
+                } else if self.may_be_dead(group, process.as_deref(), lying.probe)
+                    && self.is_dead(id, request_id).await == Some(true)
+                {
+                    self.tell(id, Event::Died(request_id.clone()));
+                }
+            }
+        }
+    }
+
+    /// Whether it is worth asking more closely.
+    fn may_be_dead(&self, group: &Group, process: Option<&str>, probe: bool) -> bool {
+        let now = self.0.clock.now();
+        process.map_or(probe, |process| self.0.sessions.lives.of(group, process, now) == Life::Dead)
+    }
+
+    /// Whether the process of a waiter is gone; `None`: nobody can tell.
+    pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
+        let ask = self.show(id).await.ok()??;
+        let settings = self.settings();
+        let group = settings.group(&ask.group)?;
+        self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.0.clock.now()).await
+    }
+
+    pub(super) fn act_after(&self, ask: &Arc<Ask>, effect: Effect) {
+        match effect {
+            Effect::Identify(request_id) => self.identify(ask, request_id),
+            Effect::TakeBack(request_id) => {
+                let told = request_id.clone();
+                let work = move |broker: &Self, ask: &Ask| broker.take_back(ask, &request_id);
+                self.work(ask, work, move |gone| Event::TakenBack { request_id: told.clone(), gone });
+            }
+            Effect::Brief => self.work(ask, Self::write_briefing, |()| Event::Briefed),
+            Effect::Unbrief => self.work(ask, Self::take_briefing, |gone| Event::Unbriefed { gone }),
+            Effect::Tidy => {
+                let (broker, ask) = (self.clone(), Arc::clone(ask));
+                self.0.tasks.spawn_blocking(move || broker.0.tidy(&ask, false));
+            }
+            Effect::Start => self.start_agent(ask),
+            Effect::Stop => self.stop_session(ask),
+            // The others are done elsewhere.
+            _ => {}
+        }
+    }
+
+    /// Tries until it is done, then says what came of it.
+    fn work<T: Send + 'static>(
+        &self,
+        ask: &Arc<Ask>,
+        work: impl Fn(&Self, &Ask) -> io::Result<T> + Send + Sync + 'static,
+        event: impl Fn(T) -> Event + Send + Sync + 'static,
+    ) {
+        let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
+        self.0.tasks.spawn(async move {
+            let mut pause = RETRY.0;
+            loop {
+                let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
+                let done = tokio::task::spawn_blocking(move || task(&worker, &on)).await;
+                match done.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+                    Ok(done) => return broker.tell(ask.id, event(done)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        tracing::error!(
+                            ask = %ask.id, group = %ask.group, %error,
+                            "a response or briefing could not be moved; trying again until it can"
+                        );
+                    }
+                }
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Puts a response out of its waiter's reach, by one rename; `true` if it was taken.
+    fn take_back(&self, ask: &Ask, request_id: &RequestId) -> io::Result<bool> {
+        let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
+        let to = withdrawn_name(request_id);
+        let renamed = |from: &str| match responses.rename(from, &to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        };
+        let mut moved = renamed(&response_name(request_id))?;
+        let taken = taken_name(request_id);
+        if !moved && responses.look(&taken)?.is_some() {
+            // Somebody is taking it: only if they are gone it is ours again.
+            let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
+            let life = process.map(|process| self.0.sessions.lives.of(&ask.group, process, self.0.clock.now()));
+            if matches!(life, Some(Life::Alive | Life::NotYet)) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            moved = renamed(&taken)?;
+        }
+        // A crash may have come between the rename and its record.
+        let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());
+        responses.sync()?;
+        crash_point("wake.withdrawn");
+        Ok(!moved)
+    }
+
+    fn write_briefing(&self, ask: &Ask) -> io::Result<()> {
+        let Some(waiter) = ask.waiters.iter().find(|waiter| !waiter.withdrawn).or(ask.waiters.first()) else {
+            return Ok(());
+        };
+        let Some(response) = outcome_of(ask, waiter) else { return Ok(()) };
+        let briefing = BriefingFile {
+            text: wording::briefing(ask),
+            session_id: ask.session.clone(),
+            result: serde_json::to_value(&response.result)?,
+        };
+        let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
+        let temporary = format!(".tmp-{}", random::unique());
+        briefings.replace(&temporary, &briefing_name(ask.id), &briefing.to_bytes(), self.0.folders.access())?;
+        briefings.remove(&put_away(ask.id))?;
+        crash_point("wake.briefed");
+        Ok(())
+    }
+
+    /// Takes the briefing away; `true` if the agent has read it.
+    fn take_briefing(&self, ask: &Ask) -> io::Result<bool> {
+        let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
+        let moved = match briefings.rename(&briefing_name(ask.id), &put_away(ask.id)) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => briefings.look(&put_away(ask.id))?.is_some(),
+            Err(error) => return Err(error),
+        };
+        briefings.sync()?;
+        Ok(!moved)
+    }
+
+    /// Which run of its container the agent is now, for later.
+    fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let settings = broker.settings();
+            let Some(group) = settings.group(&ask.group) else { return };
+            let run = tokio::select! {
+                run = broker.0.sessions.run_of(group) => run,
+                () = broker.0.stop.cancelled() => None,
+            };
+            if let Some(run) = run {
+                broker.tell(ask.id, Event::Identified { request_id, run });
+            }
+        });
+    }
+
+    fn start_agent(&self, ask: &Arc<Ask>) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let tried = tokio::select! {
+                tried = broker.try_start(&ask) => tried,
+                // What is not known to have started is started again: at least once.
+                () = broker.0.stop.cancelled() => return,
+            };
+            crash_point("wake.started");
+            broker.tell(ask.id, Event::Tried(tried));
+        });
+    }
+
+    async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
+        let settings = self.settings();
+        let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
+        let (broker, of) = (self.clone(), Arc::clone(ask));
+        let read = move || {
+            let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
+            match briefings.read(&briefing_name(of.id), MAX_BRIEFING) {
+                Ok((bytes, _)) => Ok(Some(bytes)),
+                Err(crate::ipc::files::ReadError::Gone) => Ok(None),
+                Err(error) => Err(io::Error::other(error)),
+            }
+        };
+        match tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+            Ok(Some(briefing)) => self.0.sessions.start(ask, &briefing, group).await,
+            Ok(None) => Tried::Read,
+            Err(error) => Tried::Failed(format!("its briefing cannot be read: {error}")),
+        }
+    }
+
+    /// Tries until the session is stopped.
+    fn stop_session(&self, ask: &Arc<Ask>) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.tasks.spawn(async move {
+            let mut pause = RETRY.0;
+            loop {
+                let settings = broker.settings();
+                let Some(group) = settings.group(&ask.group) else { break };
+                let stopped = tokio::select! {
+                    stopped = broker.0.sessions.stop(&ask, group) => stopped,
+                    () = broker.0.stop.cancelled() => return,
+                };
+                match stopped {
+                    Ok(()) => break,
+                    Err(why) => tracing::error!(
+                        ask = %ask.id, group = %ask.group, why,
+                        "a session could not be stopped after its timeout; trying again until it is"
+                    ),
+                }
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            broker.tell(ask.id, Event::Stopped);
+        });
+    }
+}
+
+impl super::Inner {
+    /// Removes what was put away, and with `all` the briefing too. Only untidy if it cannot be done.
+    pub(super) fn tidy(&self, ask: &Ask, all: bool) {
+        let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
+            let folder = self.folders.get(&ask.group, folder)?;
+            names.iter().try_for_each(|name| folder.remove(name).map(drop))
+        };
+        let back = ask.waiters.iter().filter(|waiter| waiter.response == Response::TakenBack);
+        let mut briefings = vec![put_away(ask.id)];
+        if all {
+            briefings.push(briefing_name(ask.id));
+        }
+        let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
+            .and_then(|()| remove(BRIEFINGS, briefings));
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "what is not needed any more cannot be removed");
+        }
+    }
+}
+
+fn briefing_name(id: AskId) -> String {
+    format!("{id}.json")
+}
+
+/// Where a briefing is put that is taken back.
+fn put_away(id: AskId) -> String {
+    format!(".withdrawn-{id}.json")
+}

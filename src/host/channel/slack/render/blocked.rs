@@ -1,0 +1,56 @@
+//! The card of a question that was asked too often: who asked what, how often, and one button. Rewritten as the
+//! count grows, and once more when somebody has allowed it again.
+
+use super::super::text;
+use super::blocks::{actions, block_id, button, context, section, sections};
+use super::closed::{date, who};
+use super::{COMFORTABLE, MAX_BLOCKS, Message, total};
+use crate::ask::{Ask, Lifted, wording};
+use serde_json::Value;
+
+/// Characters of a question on a card that would be too long otherwise; its own cards had all of it.
+const SHORT: usize = 300;
+
+/// The card while the block stands; `None` if it does not.
+pub(in super::super) fn blocked(ask: &Ask, attempt: u8) -> Option<Message> {
+    let block = ask.block.as_ref().filter(|_| ask.is_blocked())?;
+    let group = ask.group.as_str();
+    let mut blocks = vec![context(&wording::slack_blocked(group, ask.short_id.as_str(), block.times))];
+    blocks.extend(questions(ask));
+    blocks.push(section(wording::BLOCKED));
+    let allow = button("allow", wording::ALLOW_AGAIN, "allow", true);
+    blocks.push(actions(&block_id(ask.id, "do", attempt), &[allow]));
+    let first = ask.content.questions.first().map(|question| question.text.as_str()).unwrap_or_default();
+    let more = ask.content.questions.len() - 1;
+    let notice = wording::blocked_notice(group, &text::first(&text::line(first), SHORT), more);
+    Some(Message { text: text::top_level(&notice), blocks })
+}
+
+/// The card once it has ended.
+pub(super) fn lifted(ask: &Ask, lifted: &Lifted) -> Message {
+    let line = ask.closing_line().unwrap_or_default();
+    let said = match &lifted.by {
+        Some(by) => {
+            let before = line.strip_suffix(by.called()).unwrap_or(&line);
+            format!("{} {}", text::mrkdwn(before), who(by))
+        }
+        None => text::mrkdwn(&line),
+    };
+    let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
+    blocks.extend(questions(ask));
+    blocks.push(context(&format!("{said} · {}", date(lifted.at))));
+    Message { text: text::top_level(&line), blocks }
+}
+
+fn questions(ask: &Ask) -> Vec<Value> {
+    let several = ask.content.questions.len() > 1;
+    let told = |most: usize| -> Vec<Value> {
+        let each = ask.content.questions.iter().enumerate().flat_map(|(index, question)| {
+            let said = text::mrkdwn(&text::first(&question.text, most));
+            sections(&if several { format!("{} {said}", wording::slack_number(index)) } else { said })
+        });
+        each.collect()
+    };
+    let whole = told(usize::MAX);
+    if whole.len() + 4 < MAX_BLOCKS && total(&whole) <= COMFORTABLE { whole } else { told(SHORT) }
+}

@@ -1,0 +1,196 @@
+//! How an ask ended, told in the chats where it was asked: nothing that was sent can be changed, so it is a
+//! message. One that fails after it was taken is sent again, once, or held until the person writes.
+
+use super::client::{Content, Outgoing, Sent};
+use super::codes::Verdict;
+use super::inbound::NotStored;
+use super::posting::LISTEN;
+use super::shapes::Status;
+use super::tag::{Kind, Tag};
+use super::{Whatsapp, lock, text};
+use crate::ask::{Ask, AskId, Phase, SoFar, Time, Via, wording};
+use crate::host::channel::Closed;
+use crate::sabotage::on;
+use std::time::Duration;
+
+/// First and longest pause before a closing line is tried again.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+
+impl Whatsapp {
+    /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
+    /// waits until the person writes.
+    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
+        if ask.widgets.get(route).is_some_and(|widget| widget.phase == Phase::Closed) {
+            return self.say_what_is_new(ask, route).await;
+        }
+        let closed = self.say(ask, route, text::closing).await;
+        if !matches!(closed, Closed::Later(_)) {
+            self.tell_others(ask, route);
+        }
+        closed
+    }
+
+    /// Closed before: only what is new is said, and only to whoever can be reached.
+    async fn say_what_is_new(&self, ask: &Ask, route: usize) -> Closed {
+        let Some(place) = ask.rules.routes.get(route) else { return Closed::Done };
+        if !self.0.memory.is_open(&place.chat, self.now()) {
+            return Closed::Done;
+        }
+        self.say(ask, route, |ask, _, _| text::update(ask)).await
+    }
+
+    /// Whoever else had begun to answer here.
+    fn tell_others(&self, ask: &Ask, route: usize) {
+        let Some(place) = ask.rules.routes.get(route) else { return };
+        let chat = self.0.memory.one_name(&place.chat);
+        for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
+            let person = &so_far.person.id;
+            if self.0.memory.one_name(person) != chat && !self.ended_by(ask, person) {
+                self.note(person, Some(ask), text::closing(ask, text::Told::Unused, self.now()).join("\n"));
+            }
+        }
+    }
+
+    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Told, Time) -> Vec<String>) -> Closed {
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
+            return Closed::Done;
+        };
+        let (to, now) = (place.chat.as_str(), self.now());
+        if !self.window(to, now + ask.rules.keep).await {
+            return if self.0.stop.is_cancelled() {
+                Closed::Later(None)
+            } else {
+                Closed::Never(wording::NEVER_WROTE.to_owned())
+            };
+        }
+        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
+        for (part, text) in texts(ask, self.told(ask, to), now).iter().enumerate() {
+            let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
+            loop {
+                let message = Outgoing { to, content: Content::Text(text), tag: tag.to_string(), quotes };
+                match self.send(&message, 1).await {
+                    Sent::Id(id) => {
+                        self.0.memory.about(&id, ask.id, self.now());
+                        break;
+                    }
+                    Sent::Lost if self.heard_of(&tag).await => break,
+                    Sent::Lost => return Closed::Later(None),
+                    Sent::Refused(Verdict::Window) => {
+                        self.0.memory.lapsed(to, self.now());
+                        return Closed::Later(None);
+                    }
+                    Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
+                    // What it quotes may be gone.
+                    Sent::Refused(Verdict::Never(_)) if quotes.is_some() => quotes = None,
+                    Sent::Refused(Verdict::Never(why)) => return Closed::Never(why),
+                    Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
+                }
+            }
+        }
+        lock(&self.0.begun).retain(|(id, ..), _| *id != ask.id);
+        Closed::Done
+    }
+
+    /// What that person has to do with how it ended.
+    fn told(&self, ask: &Ask, person: &str) -> text::Told {
+        let began = |so_far: &SoFar| self.0.memory.one_name(&so_far.person.id) == self.0.memory.one_name(person);
+        if self.ended_by(ask, person) {
+            text::Told::Theirs
+        } else if ask.so_far.iter().any(began) {
+            text::Told::Unused
+        } else {
+            text::Told::Others
+        }
+    }
+
+    /// Whether the person of that chat ended the ask here.
+    fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
+        let Some(by) = ask.ended_by() else { return false };
+        by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
+    }
+
+    /// Whether a status told of a closing line whose call was lost.
+    async fn heard_of(&self, tag: &Tag) -> bool {
+        let key = (tag.ask, tag.route, tag.part);
+        let end = self.ticks() + u64::try_from(LISTEN.as_millis()).unwrap_or(u64::MAX);
+        while self.ticks() < end {
+            if lock(&self.0.closed).remove(&key) {
+                return true;
+            }
+            if !self.until(self.ticks() + 250).await {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// A status tells that a closing line is there.
+    pub(super) fn told_closed(&self, tag: &Tag) {
+        // Only somebody who lost the answer to the call looks for it, and at once.
+        let mut closed = lock(&self.0.closed);
+        if closed.len() > 10_000 {
+            closed.clear();
+        }
+        closed.insert((tag.ask, tag.route, tag.part));
+    }
+
+    /// A closing line that was taken will not be displayed: `window`, because the person has to write first.
+    pub(super) async fn not_closed(&self, tag: &Tag, status: &Status, window: bool) -> Result<(), NotStored> {
+        self.told_closed(tag);
+        if self.0.memory.has_seen(&status.id) || on("noreclose") {
+            return Ok(());
+        }
+        let again = self.0.memory.unclosed(tag.ask, tag.route, window, self.now());
+        self.0.memory.saw(&status.id, self.now());
+        self.save().await?;
+        match again {
+            Some(true) => self.close_again(tag.ask, tag.route),
+            // It is on its way again already.
+            Some(false) => {}
+            None => report(tag.ask, tag.route, "it failed again after it was taken"),
+        }
+        Ok(())
+    }
+
+    /// Goes on with what a stop or a crash left.
+    pub(super) fn close_what_is_owed(&self) {
+        for (ask, route) in self.0.memory.owed() {
+            self.close_again(ask, route);
+        }
+    }
+
+    /// Tries in the background until it is said, or never can be.
+    fn close_again(&self, id: AskId, route: usize) {
+        let channel = self.clone();
+        self.0.tasks.spawn(async move {
+            let mut pause = AGAIN.0;
+            loop {
+                if !channel.until(channel.ticks() + u64::try_from(pause.as_millis()).unwrap_or(2_000)).await {
+                    return;
+                }
+                let Some(broker) = channel.broker() else { return };
+                let closed = match broker.show(id).await {
+                    Ok(Some(ask)) => channel.say(&ask, route, text::closing).await,
+                    Ok(None) => Closed::Never("its outcome is not kept any more".to_owned()),
+                    Err(_) => Closed::Later(None),
+                };
+                match closed {
+                    Closed::Done => break,
+                    Closed::Never(why) => {
+                        report(id, route, &why);
+                        break;
+                    }
+                    Closed::Later(after) => pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default()),
+                }
+            }
+            channel.0.memory.said(id, route);
+            // Else it is said once more after a restart.
+            let _not_stored = channel.save().await;
+        });
+    }
+}
+
+/// To the operator: nobody else can do anything about it.
+fn report(ask: AskId, route: usize, why: &str) {
+    tracing::error!(%ask, route, why, "a card cannot be closed");
+}

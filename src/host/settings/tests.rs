@@ -1,0 +1,144 @@
+//! Settings that hold, and what is said of those that do not.
+
+use super::*;
+use secrecy::ExposeSecret as _;
+
+fn load(text: &str) -> Result<Settings, String> {
+    let builder = Config::builder()
+        .add_source(File::from_str(DEFAULTS, FileFormat::Toml))
+        .add_source(File::from_str(&format!("data_dir = \"/tmp/askd\"\n{text}"), FileFormat::Toml));
+    let shape: Shape = builder.build().unwrap().try_deserialize().map_err(|error| error.to_string())?;
+    shape.check().map_err(|error| error.to_string())
+}
+
+fn error(text: &str) -> String {
+    load(text).unwrap_err()
+}
+
+#[test]
+fn without_any_setting_every_folder_is_asked_in_the_inbox() {
+    let settings = load("").unwrap();
+    let group = settings.group(&"anything".parse().unwrap()).unwrap();
+    assert_eq!(group.routes, [web_route()]);
+    assert_eq!((group.timeout, group.max_open), (Duration::from_secs(1800), 16));
+    assert_eq!(settings.access.dir_mode, 0o770);
+    assert_eq!(settings.keep_audit, Duration::from_secs(365 * 86_400));
+    assert_eq!(settings.inbox_url(), "http://127.0.0.1:8484");
+}
+
+#[test]
+fn a_group_has_its_own_and_inherits_the_rest() {
+    let settings = load(
+        "[asks]\nmax_retries = 1\n[defaults]\nroutes = []\n[groups.Research_1]\ntimeout = \"45s\"\nroutes = [{ channel = \"web\" }]\n",
+    )
+    .unwrap();
+    let group = settings.group(&"Research_1".parse().unwrap()).unwrap();
+    assert_eq!((group.timeout, group.max_retries), (Duration::from_secs(45), 1));
+    assert_eq!(settings.group(&"other".parse().unwrap()), None, "[defaults] with no routes serve none");
+    assert_eq!(settings.group(&"research_1".parse().unwrap()), None, "names are case-sensitive");
+}
+
+#[test]
+fn unknown_keys_are_errors_that_name_the_key() {
+    assert!(error("[http]\nlisen = \"127.0.0.1:1\"").contains("lisen"));
+    assert!(error("colour = 1").contains("colour"));
+    assert!(error("[groups.a]\ntimeuot = \"1m\"").contains("timeuot"), "{}", error("[groups.a]\ntimeuot = \"1m\""));
+    assert!(error("[groups.a]\nroutes = [{ channel = \"web\", chanel = 1 }]").contains("chanel"));
+}
+
+#[test]
+fn values_that_make_no_sense_are_named_with_what_to_write() {
+    for (text, key) in [
+        ("[asks]\ntimeout = \"soon\"", "asks.timeout"),
+        ("[asks]\ntimeout = \"8d\"", "asks.timeout"),
+        ("[asks]\nrender_timeout = \"1s\"", "asks.render_timeout"),
+        ("[asks]\nremind_after = \"0s\"", "asks.remind_after"),
+        ("[groups.a]\nescalate_after = \"never\"", "groups.a.escalate_after"),
+        ("[asks]\nmax_open_per_group = 0", "asks.max_open_per_group"),
+        ("[groups.a]\nmax_retries = 9", "groups.a.max_retries"),
+        ("[groups.\"a b\"]\n", "groups.a b"),
+        ("[http]\nlisten = \"8484\"", "http.listen"),
+        ("[http]\nlisten = \"0.0.0.0:8484\"", "http.allowed_hosts"),
+        ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
+        ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
+        ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
+        ("[http]\nwebhook_listen = \"8485\"", "http.webhook_listen"),
+        ("[slack]\nbot_token = \"xoxb\"", "slack.signing_secret"),
+        ("[slack]\napi_url = \"http://slack.example/api\"", "slack.api_url"),
+        ("[slack]\napi_url = \"http://127.0.0.1.evil.example/api\"", "slack.api_url"),
+        ("[slack]\npace = \"0s\"", "slack.pace"),
+        ("[slack]\nbot_token_file = \"/does/not/exist\"", "slack.bot_token_file"),
+        ("[slack]\nbot_tokn = \"x\"", "bot_tokn"),
+        ("[defaults]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"anyone\" }]", "slack.bot_token"),
+        ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\" }]", "responders = [\"U0123ABCD\"]"),
+        (
+            "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [] }]",
+            "groups.a.routes[0].responders",
+        ),
+        ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"everybody\" }]", "responders"),
+        (
+            "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"#agents\", responders = \"anyone\" }]",
+            "groups.a.routes[0].chat",
+        ),
+    ] {
+        assert!(error(text).contains(key), "{text}: {}", error(text));
+    }
+    assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
+}
+
+#[test]
+fn slack_is_reached_by_webhooks_or_by_a_socket() {
+    let route =
+        "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
+    let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"")).unwrap();
+    let slack = settings.slack.clone().unwrap();
+    assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
+    assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
+    let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+    assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
+    let settings = load(
+        "[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"\napp_token = \"xapp\"\n\
+         api_url = \"http://127.0.0.1:9/api/\"\npace = \"0s\"",
+    )
+    .unwrap();
+    let slack = settings.slack.clone().unwrap();
+    assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
+    assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
+    assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
+}
+
+#[test]
+fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
+    let all =
+        "[whatsapp]\naccess_token = \"hush\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
+    for (text, key) in [
+        (all.replace("access_token", "#"), "whatsapp.access_token"),
+        (all.replace("app_secret", "#"), "whatsapp.app_secret"),
+        (all.replace("verify_token", "#"), "whatsapp.verify_token"),
+        (all.replace("phone_number_id", "#"), "whatsapp.phone_number_id"),
+        (all.replace("106", "+1 555"), "whatsapp.phone_number_id"),
+        (format!("{all}api_url = \"http://graph.example.com/v25.0\""), "whatsapp.api_url"),
+        (format!("{all}app_secret_file = \"/does/not/exist\""), "whatsapp.app_secret_file"),
+        (format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\" }}]"), "groups.a.routes[0].chat"),
+        (
+            format!("{all}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"C012\" }}]"),
+            "groups.a.routes[0].chat",
+        ),
+        ("[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"15551234567\" }]".to_owned(), "groups.a.routes"),
+    ] {
+        assert!(error(&text).contains(key), "{text}: {}", error(&text));
+    }
+    let route = "[groups.a]\nroutes = [{ channel = \"whatsapp\", chat = \"+1 (555) 123-4567\" }]";
+    let settings = load(&format!("{all}{route}")).unwrap();
+    let route = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
+    assert_eq!(route.chat, "15551234567");
+    assert_eq!(route.responders, Responders::Only(vec!["15551234567".to_owned()]), "its own number");
+    assert!(!format!("{settings:?}").contains("hush"), "secrets do not show");
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let settings = load("[web]\ntoken = \"hush\"").unwrap();
+    assert!(!format!("{settings:?}").contains("hush"));
+    assert_eq!(settings.web_token.unwrap().expose_secret(), "hush");
+}

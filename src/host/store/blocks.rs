@@ -1,0 +1,46 @@
+//! What is kept of a block: how often it was asked, and how it ended. A part of an ask's record.
+
+use super::record::{BadRecord, PersonRecord, time};
+use crate::ask::{Block, Lifted};
+use crate::ipc::wire::time_text as text;
+use serde::{Deserialize, Serialize};
+
+/// Where it was asked too often to be asked.
+#[derive(Serialize, Deserialize)]
+pub(super) struct BlockRecord {
+    times: u32,
+    told: u32,
+    telling: bool,
+    lifted: Option<LiftedRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LiftedRecord {
+    by: Option<PersonRecord>,
+    at: String,
+}
+
+impl BlockRecord {
+    pub(super) fn of(block: &Block) -> Self {
+        let lifted =
+            |lifted: &Lifted| LiftedRecord { by: lifted.by.as_ref().map(PersonRecord::of), at: text(lifted.at) };
+        Self { times: block.times, told: block.told, telling: block.telling, lifted: block.lifted.as_ref().map(lifted) }
+    }
+
+    /// A block belongs to an ask that is blocked, and to no other.
+    pub(super) fn of_stage(kept: Option<Self>, blocked: bool) -> Result<Option<Block>, BadRecord> {
+        if kept.is_some() != blocked {
+            return Err(BadRecord::Field("block"));
+        }
+        kept.map(Self::block).transpose()
+    }
+
+    fn block(self) -> Result<Block, BadRecord> {
+        let lifted = |lifted: LiftedRecord| {
+            let by = lifted.by.map(PersonRecord::person).transpose()?;
+            Ok::<_, BadRecord>(Lifted { by, at: time(&lifted.at, "block")? })
+        };
+        let lifted = self.lifted.map(lifted).transpose()?;
+        Ok(Block { times: self.times, told: self.told, telling: self.telling, lifted })
+    }
+}

@@ -1,0 +1,127 @@
+//! What goes wrong around `askd mcp`: folders that cannot be written, hosts that fall silent, something else
+//! where a response belongs. A clear result, no hang, nothing lost.
+
+use crate::harness::{Agent, SOON, World, within};
+use crate::mcp_world::{Client, go};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A folder that is mounted for reading alone, as a container may have it.
+struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    /// A folder, seen from another place (or its own); `None` where nothing can be mounted.
+    fn mount(folder: &Path, path: &Path) -> Option<Self> {
+        let bound =
+            Command::new("mount").arg("--bind").args([folder, path]).output().is_ok_and(|run| run.status.success());
+        let mounted = bound.then(|| Self(path.to_owned()))?;
+        let remounted = Command::new("mount").args(["-o", "remount,ro,bind"]).arg(path).output();
+        remounted.is_ok_and(|run| run.status.success()).then_some(mounted)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A call that a host has claimed, and a host that is this test.
+fn claimed(agent: &Agent, client: &mut Client, wait_ms: u64) -> String {
+    let id = client.call("ask_user", &go(wait_ms)).question_id();
+    fs::remove_file(agent.tasks().join(format!("{id}.json"))).unwrap();
+    id
+}
+
+fn answer(id: &str) -> Value {
+    json!({"result": {
+        "answers": {"Go?": "yes"}, "status": "answered", "reason": "user", "answered": true, "cancelled": false,
+        "timedOut": false, "shouldRetry": false, "retryReason": null, "renderConfirmed": true, "details": [],
+        "answered_by": null, "request_id": id, "opCode": null, "answered_at": null,
+    }})
+}
+
+#[test]
+fn a_folder_for_reading_alone_is_told_with_what_to_do_and_loses_no_answer() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let Some(tasks) = ReadOnly::mount(&agent.tasks(), &agent.tasks()) else {
+        println!(
+            "SKIPPED a_folder_for_reading_alone_is_told_with_what_to_do_and_loses_no_answer: nothing can be mounted here"
+        );
+        return;
+    };
+    let mut client = Client::new(&agent.path, &[]);
+    let told = client.call("ask_user", &go(60_000));
+    assert_eq!((told.is_error, told.status(), &told.structured["shouldRetry"]), (true, "undeliverable", &json!(false)));
+    assert!(told.text.contains("ipc/g/tasks: ") && told.text.contains("has to be writable"), "{told:?}");
+    drop(tasks);
+    // And where the answer lies: it cannot be taken, so it stays.
+    let host = world.group("host");
+    let responses = ReadOnly::mount(&host.path.join("responses"), &agent.path.join("responses")).unwrap();
+    let id = claimed(&agent, &mut client, 0);
+    host.put_response(&id, &answer(&id));
+    let told = client.call("ask_user_wait", &json!({"question_id": id}));
+    assert_eq!((told.is_error, told.status()), (true, "undeliverable"));
+    assert!(told.text.contains("ipc/g/responses: ") && told.text.contains("writable"), "{told:?}");
+    drop(responses);
+    assert_eq!(host.response(&id), Some(answer(&id)), "nothing is lost");
+}
+
+#[test]
+fn a_folder_in_place_of_the_response_is_told_and_left_alone() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let mut client = Client::new(&agent.path, &[]);
+    let id = claimed(&agent, &mut client, 0);
+    fs::create_dir(agent.response_path(&id)).unwrap();
+    // Not at once: it may be a host that publishes in two steps.
+    client.call("ask_user", &go(1_000)).assert_pending();
+    let told = client.call("ask_user", &go(60_000));
+    assert_eq!((told.is_error, told.status()), (true, "undeliverable"));
+    assert!(told.text.contains(&format!("responses/{id}.json")) && told.text.contains("remove it and ask"), "{told:?}");
+    assert!(agent.response_path(&id).is_dir(), "nothing is deleted");
+}
+
+/// A host that publishes by a second name: for a moment the response has two.
+#[test]
+fn a_response_with_a_second_name_is_taken_once_it_has_one() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let mut client = Client::new(&agent.path, &[]);
+    let id = claimed(&agent, &mut client, 0);
+    let aside = agent.path.join("responses/.aside");
+    fs::write(&aside, answer(&id).to_string()).unwrap();
+    fs::hard_link(&aside, agent.response_path(&id)).unwrap();
+    client.call("ask_user", &go(500)).assert_pending();
+    fs::remove_file(aside).unwrap();
+    client.call("ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+}
+
+/// Takes about 32 s: so long a host may be silent after its own deadline.
+#[test]
+fn a_host_that_dies_after_the_claim_is_given_up_30_s_after_its_deadline() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let mut client = Client::new(&agent.path, &[]);
+    let call = client.begin("ask_user", &go(600_000));
+    let name = within(SOON, "the request", || agent.task_names().into_iter().find(|name| !name.starts_with('.')));
+    let id = name.trim_end_matches(".json").to_owned();
+    fs::remove_file(agent.tasks().join(name)).unwrap();
+    let now = jiff::Timestamp::try_from(std::time::SystemTime::now()).unwrap();
+    let (shown_at, answer_by) = (now - jiff::SignedDuration::from_secs(9), now + jiff::SignedDuration::from_secs(1));
+    let status = json!({"state": "open", "shown_at": shown_at.to_string(), "answer_by": answer_by.to_string()});
+    let temporary = agent.path.join("responses/.tmp-status");
+    fs::write(&temporary, status.to_string()).unwrap();
+    fs::rename(temporary, agent.path.join(format!("responses/{id}.status"))).unwrap();
+    let begun = Instant::now();
+    let told = client.result(call, Duration::from_secs(30) + SOON);
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(30)..Duration::from_secs(50)).contains(&took), "{took:?}");
+    told.assert_error("timeout", "Error: Request timed out waiting for host response");
+    assert_eq!((&told.structured["reason"], &told.structured["shouldRetry"]), (&json!("system"), &json!(false)));
+    agent.tasks_gone();
+}

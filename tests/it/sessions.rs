@@ -1,0 +1,377 @@
+//! Who is still waiting? Outcomes that nobody took, agents that are started with them, late answers, sessions
+//! that are stopped. The agent is files and, where it is started, a command that writes down what it was given.
+
+use crate::harness::{Agent, SOON, World, names, within};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Long enough for a process to be judged: 15 s without a sign, looked at every 5 s, twice.
+const JUDGED: Duration = Duration::from_secs(60);
+
+/// A program that notes that it was run, with what it was given.
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    notes: PathBuf,
+}
+
+impl Program {
+    pub(crate) fn new(dir: &Path, name: &str, status: i32) -> Self {
+        let (path, notes) = (dir.join(name), dir.join(format!("{name}.ran")));
+        fs::create_dir_all(&notes).unwrap();
+        let script = format!(
+            "#!/bin/sh\nn=$(mktemp {0}/.XXXXXX)\n(env; echo; echo \"arguments: $*\"; cat) >$n\nmv $n {0}/$(basename $n | tr -d .)\nexit {status}\n",
+            notes.display()
+        );
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { path, notes }
+    }
+
+    /// What it was given, each time it was run.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        let runs = names(&self.notes).into_iter().filter(|name| !name.starts_with('.'));
+        runs.map(|name| fs::read_to_string(self.notes.join(name)).unwrap()).collect()
+    }
+
+    pub(crate) fn run(&self) -> String {
+        within(JUDGED, "the program to run", || self.runs().into_iter().next())
+    }
+}
+
+/// A world whose group `g` has this session, and these rules.
+pub(crate) fn with_session(session: &str, rules: &str) -> World {
+    World::empty()
+        .config(&format!("[groups.g]\n{rules}\nroutes = [{{ channel = \"web\" }}]\nsession = {{ {session} }}\n"))
+}
+
+fn start(program: &Program) -> String {
+    format!("start = {{ command = [\"{}\", \"research agent\"] }}", program.path.display())
+}
+
+fn question() -> Value {
+    json!({"questions": [
+        {"question": "Which auth strategy?", "options": ["JWT tokens", "Session cookies", "OAuth 2.0"]},
+    ]})
+}
+
+fn and(mut fields: Value, more: &Value) -> Value {
+    fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    fields
+}
+
+const JWT: &str = "You previously asked the user: \"Which auth strategy?\"\n\
+                   Options: 1. JWT tokens, 2. Session cookies, 3. OAuth 2.0\n\
+                   The user answered: \"JWT tokens\"\n\
+                   Continue from where you left off.";
+
+/// The briefing in what a program was given.
+fn briefing(run: &str) -> Value {
+    serde_json::from_str(&run[run.find("\n{").unwrap()..]).unwrap()
+}
+
+fn note(world: &World, ask: &Value) -> Value {
+    world.ask(ask["id"].as_str().unwrap())["note"].clone()
+}
+
+fn whats(world: &World) -> Vec<String> {
+    world.audit().iter().map(|line| line["what"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Gives signs of life until it is dropped.
+struct Alive(Arc<AtomicBool>);
+
+impl Alive {
+    fn new(agent: &Agent, process: &str) -> Self {
+        let (path, over) = (agent.tasks().join(format!(".alive-{process}")), Arc::new(AtomicBool::new(false)));
+        fs::write(&path, "").unwrap();
+        let told = Arc::clone(&over);
+        std::thread::spawn(move || {
+            let mut beat = 0_u32;
+            while !told.load(Ordering::SeqCst) {
+                beat += 1;
+                fs::write(&path, beat.to_string()).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_drop_in_client_that_does_not_collect_its_answer_is_started_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"session_id": "run-7"})));
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let run = program.run();
+    assert!(run.contains("arguments: research agent\n"), "argv, never a shell: {run}");
+    assert!(run.contains(&format!("ASKD_ASK_ID={}\n", ask["id"].as_str().unwrap())) && run.contains("ASKD_GROUP=g\n"));
+    assert!(!run.contains("CARGO"), "a small environment: {run}");
+    let told = briefing(&run);
+    assert_eq!(told["text"], JWT);
+    assert_eq!((&told["session_id"], &told["result"]["status"]), (&json!("run-7"), &json!("answered")));
+    assert_eq!(told["result"]["request_id"], "r1");
+    let started = json!("The agent was started with the answer.");
+    within(SOON, "the card to say so", || (note(&world, &ask) == started).then_some(()));
+    within(SOON, "nothing to be left in responses", || names(&agent.path.join("responses")).is_empty().then_some(()));
+    assert_eq!(program.runs().len(), 1);
+    let whats = whats(&world);
+    for what in ["not_collected", "briefed", "started"] {
+        assert_eq!(whats.iter().filter(|line| *line == what).count(), 1, "{what}: {whats:?}");
+    }
+}
+
+#[test]
+fn who_takes_the_answer_is_not_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "pickup_timeout = \"6s\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &question());
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.take("r1");
+    let path = format!("settled/g/{}.json", ask["id"].as_str().unwrap());
+    let taken =
+        || fs::read_to_string(world.data().join("state").join(&path)).is_ok_and(|text| text.contains("\"taken\""));
+    within(SOON, "that it was taken to be noticed", || taken().then_some(()));
+    assert!(names(&agent.path.join("briefings")).is_empty() && program.runs().is_empty());
+    assert_eq!(note(&world, &ask), Value::Null);
+}
+
+#[test]
+fn a_dead_process_is_told_apart_from_one_that_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    let _alive = Alive::new(&agent, "lives");
+    agent.ask("alive", &and(question(), &json!({"process": "lives"})));
+    fs::write(agent.tasks().join(".alive-died"), "").unwrap();
+    agent.ask("dead", &and(json!({"questions": [{"question": "And now?"}]}), &json!({"process": "died"})));
+    assert_eq!(world.answer(&world.open_of("alive"), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    assert_eq!(world.answer(&world.open_of("dead"), &json!({"And now?": "go on"})).0, 200);
+    let told = briefing(&program.run());
+    assert_eq!(
+        told["text"],
+        "You previously asked the user: \"And now?\"\nThe user answered: \"go on\"\nContinue from where you left off."
+    );
+    assert_eq!(program.runs().len(), 1);
+    assert!(agent.response("alive").is_some(), "whoever lives may take it whenever they like");
+    assert!(agent.response("dead").is_none());
+}
+
+#[test]
+fn a_start_that_fails_is_tried_again_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &question());
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    within(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
+    let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    assert!(briefing.exists());
+    let _repaired = Program::new(dir.path(), "start", 0);
+    let started = json!("The agent was started with the answer.");
+    within(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
+    assert!(whats(&world).contains(&"start_failed".to_owned()));
+}
+
+#[test]
+fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
+    let world = with_session("", "answer_retention = \"1s\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &question());
+    let ask = world.one_open();
+    assert_eq!(world.call("POST", &format!("/asks/{}/dismiss", ask["id"].as_str().unwrap()), None).0, 200);
+    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let told = within(JUDGED, "the briefing", || fs::read(&path).ok());
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert!(told["text"].as_str().unwrap().contains("\nThe user dismissed the question.\nContinue"), "{told}");
+    assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("user")));
+    let kept = json!("Nobody collected the answer; it is kept for the agent's next start.");
+    within(SOON, "the card to say so", || (note(&world, &ask) == kept).then_some(()));
+    // The agent starts, and reads it.
+    fs::remove_file(&path).unwrap();
+    within(SOON, "the card to say nothing of it any more", || (note(&world, &ask) == Value::Null).then_some(()));
+}
+
+#[test]
+fn who_asks_the_same_again_is_given_the_answer_that_nobody_took() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "pickup_timeout = \"1h\"").started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("before", &fields);
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let first = agent.wait("before");
+    agent.ask("after", &and(fields.clone(), &json!({"opCode": "op-2"})));
+    let again = agent.take("after");
+    assert!(agent.response("before").is_none(), "it can be taken once");
+    assert_eq!(again["result"]["answers"], first["result"]["answers"]);
+    assert_eq!(again["result"]["answered_at"], first["result"]["answered_at"]);
+    assert_eq!(again["result"]["opCode"], "op-2");
+    assert!(world.open().is_empty(), "no second card");
+    // Taken: from now on the same is a new question.
+    agent.ask("third", &fields);
+    assert_ne!(world.one_open()["id"], ask["id"]);
+    assert!(program.runs().is_empty());
+}
+
+#[test]
+fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
+    let world = with_session("", "answer_retention = \"6s\"").started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s", "process": "gone"}));
+    agent.ask("before", &fields);
+    let ask = world.one_open();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    within(JUDGED, "the briefing", || path.exists().then_some(()));
+    // Past the retention it is a new question, and the briefing stays.
+    agent.ask("late", &and(question(), &json!({"session_id": "s"})));
+    let new = world.one_open();
+    assert_ne!(new["id"], ask["id"]);
+    assert!(path.exists());
+}
+
+#[test]
+fn the_same_request_once_more_gets_its_answer_once_more() {
+    let world = with_session("", "answer_retention = \"1s\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &question());
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    within(JUDGED, "the briefing", || path.exists().then_some(()));
+    agent.ask("r1", &question());
+    assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
+    within(SOON, "the briefing to be gone", || (!path.exists()).then_some(()));
+}
+
+#[test]
+fn a_late_answer_starts_the_agent_with_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let id = ask["id"].as_str().unwrap();
+    let shown = world.ask(id);
+    assert!(shown["late_until"].is_string(), "{shown}");
+    assert_eq!(shown["note"], "You can still answer: the agent will be started with it.");
+    assert!(program.runs().is_empty(), "nobody is started for a timeout");
+    let (status, told) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
+    assert_eq!(status, 200, "{told}");
+    assert_eq!((&told["late"], &told["outcome"]["status"]), (&json!(true), &json!("timeout")));
+    assert_eq!(told["outcome"]["line"], "Answered after the timeout: JWT tokens by operator");
+    assert_eq!(briefing(&program.run())["text"], JWT);
+    assert_eq!(briefing(&program.run())["result"]["status"], "answered");
+    let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "OAuth 2.0"}));
+    assert_eq!(status, 409);
+    assert!(problem["detail"].as_str().unwrap().contains("JWT tokens"), "{problem}");
+    let started = json!("The agent was started with the answer.");
+    within(SOON, "the card to say so", || (note(&world, &ask) == started).then_some(()));
+    assert!(whats(&world).contains(&"answered_late".to_owned()));
+}
+
+#[test]
+fn asking_again_ends_the_time_for_a_late_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("r1", &and(fields.clone(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    agent.ask("r2", &fields);
+    let new = world.open_of("r2");
+    assert_ne!(new["id"], ask["id"]);
+    within(SOON, "the old card to say so", || (note(&world, &ask) == "Asked again.").then_some(()));
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 409);
+    assert_eq!(world.answer(&new, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.take("r2");
+}
+
+#[test]
+fn without_a_start_a_late_answer_is_refused_and_given_back() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
+    assert_eq!(status, 409);
+    assert!(problem["detail"].as_str().unwrap().ends_with("Your answer was not used: JWT tokens"), "{problem}");
+    assert_eq!(world.ask(ask["id"].as_str().unwrap())["late_until"], Value::Null);
+}
+
+#[test]
+fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "stop", 0);
+    let world = with_session(
+        &format!("stop = {{ command = [\"{}\"] }}", program.path.display()),
+        "on_timeout = \"abort_task\"",
+    )
+    .started();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    let run = program.run();
+    assert!(agent.response("r1").is_some(), "the response comes first");
+    assert!(run.contains("ASKD_REASON=ask_user_timeout\n") && run.contains("\"reason\":\"ask_user_timeout\""), "{run}");
+    within(SOON, "the card to say so", || {
+        (world.ask(ask["id"].as_str().unwrap())["outcome"]["line"] == "Timed out, cancelled.").then_some(())
+    });
+    let whats = whats(&world);
+    assert!(whats.iter().position(|what| what == "delivered") < whats.iter().position(|what| what == "stopped"));
+    // A call may say otherwise for itself.
+    agent.ask("r2", &and(question(), &json!({"timeoutMs": 10000, "timeoutPolicy": "return_cancel"})));
+    let other = world.open_of("r2");
+    assert_eq!(agent.wait("r2")["result"]["status"], "timeout");
+    world.all_done("g");
+    assert_eq!(world.ask(other["id"].as_str().unwrap())["outcome"]["line"], "Timed out");
+    assert_eq!(program.runs().len(), 1);
+}
+
+#[test]
+fn a_session_that_makes_no_sense_is_named() {
+    for (session, rules, key) in [
+        ("start = { docker = \"a b\" }", "", "groups.g.session.start.docker"),
+        ("start = { command = [\"start.sh\"] }", "", "groups.g.session.start.command"),
+        ("start = { command = [] }", "", "groups.g.session.start.command"),
+        ("stop = { docker = \"a\", command = [\"/bin/true\"] }", "", "groups.g.session.stop"),
+        ("probe = {}", "", "groups.g.session.probe"),
+        ("end = { docker = \"a\" }", "", "end"),
+        ("start = { docker = \"a\" }", "on_timeout = \"abort_task\"", "groups.g.on_timeout"),
+        ("", "late_answers = \"soon\"", "groups.g.late_answers"),
+        ("", "pickup_timeout = \"0s\"", "groups.g.pickup_timeout"),
+    ] {
+        let mut world = with_session(session, rules);
+        assert!(!world.try_start(), "{session} {rules}");
+        assert!(world.log().contains(key), "{session} {rules}: {}", world.log());
+    }
+}

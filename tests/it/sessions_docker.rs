@@ -1,0 +1,244 @@
+//! Sessions in containers, with an Engine that is nothing but a socket: what is asked of it, and what the daemon
+//! makes of its answers. The real Engine has its turn in `tests/docker`.
+
+use crate::harness::{Agent, SOON, World, within};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const JUDGED: Duration = Duration::from_secs(60);
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+const RUNNING: &str = "The agent is running but no longer waits; it gets the answer when it asks again or next starts.";
+const STARTED: &str = "The agent was started with the answer.";
+
+/// An Engine with one container, `agent`.
+struct Engine {
+    socket: PathBuf,
+    container: Arc<Mutex<Container>>,
+}
+
+struct Container {
+    there: bool,
+    running: bool,
+    started_at: String,
+    /// What the Engine says to a start, if it does not do it.
+    refuses: Option<&'static str>,
+    calls: Vec<String>,
+}
+
+impl Engine {
+    fn new(dir: &Path, running: bool, started_at: &str) -> Self {
+        let engine = Self {
+            socket: dir.join("docker.sock"),
+            container: Arc::new(Mutex::new(Container {
+                there: true,
+                running,
+                started_at: started_at.to_owned(),
+                refuses: None,
+                calls: Vec::new(),
+            })),
+        };
+        engine.listen();
+        engine
+    }
+
+    fn listen(&self) {
+        let listener = UnixListener::bind(&self.socket).unwrap();
+        let container = Arc::clone(&self.container);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (Ok(stream), container) = (stream, Arc::clone(&container)) else { return };
+                std::thread::spawn(move || serve(stream, &container));
+            }
+        });
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Container)) {
+        change(&mut self.container.lock().unwrap());
+    }
+
+    fn starts(&self) -> usize {
+        self.calls("POST /containers/agent/start")
+    }
+
+    fn calls(&self, begin: &str) -> usize {
+        self.container.lock().unwrap().calls.iter().filter(|call| call.starts_with(begin)).count()
+    }
+
+    fn world(&self, session: &str, rules: &str) -> World {
+        let routes = "routes = [{ channel = \"web\" }]";
+        World::empty()
+            .config(&format!("[groups.g]\n{rules}\n{routes}\nsession = {{ {session} }}\n"))
+            .env("DOCKER_HOST", &format!("unix://{}", self.socket.display()))
+            .started()
+    }
+}
+
+fn serve(mut stream: UnixStream, container: &Mutex<Container>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut first = String::new();
+    while reader.read_line(&mut first).is_ok_and(|read| read > 0) {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = told.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+        let (status, body) = answer(&first, &mut container.lock().unwrap());
+        let reply = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        if stream.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+        first.clear();
+    }
+}
+
+fn answer(call: &str, container: &mut Container) -> (&'static str, String) {
+    container.calls.push(call.to_owned());
+    if !container.there {
+        return ("404 Not Found", json!({"message": "No such container: agent"}).to_string());
+    }
+    if call.starts_with("GET /containers/agent/json") {
+        let state = json!({"Running": container.running, "StartedAt": container.started_at});
+        return ("200 OK", json!({"Id": "c0ffee", "State": state}).to_string());
+    }
+    let starting = call.starts_with("POST /containers/agent/start");
+    match container.refuses {
+        Some(why) if starting => return ("500 Internal Server Error", json!({"message": why}).to_string()),
+        _ => {}
+    }
+    container.running = starting;
+    if starting {
+        "2099-01-01T00:00:00Z".clone_into(&mut container.started_at);
+    }
+    ("204 No Content", String::new())
+}
+
+fn note(world: &World, ask: &Value, wanted: &str) {
+    let id = ask["id"].as_str().unwrap();
+    within(JUDGED, wanted, || (world.ask(id)["note"] == wanted).then_some(()));
+}
+
+fn asked_and_answered(world: &World, agent: &Agent, more: &Value) -> Value {
+    let mut fields = json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    agent.ask("r1", &fields);
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    ask
+}
+
+fn briefing(agent: &Agent, ask: &Value) -> PathBuf {
+    agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()))
+}
+
+#[test]
+fn a_stopped_container_is_started_and_finds_its_briefing() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), false, LONG_AGO);
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    let ask = asked_and_answered(&world, &agent, &json!({}));
+    note(&world, &ask, STARTED);
+    assert_eq!(engine.starts(), 1);
+    let told = std::fs::read_to_string(briefing(&agent, &ask)).unwrap();
+    assert!(told.contains("Continue from where you left off."), "{told}");
+    // The agent reads it. What was said stays true.
+    std::fs::remove_file(briefing(&agent, &ask)).unwrap();
+    let read = || world.audit().iter().any(|line| line["what"] == "briefing_read");
+    within(SOON, "that it was read to be noticed", || read().then_some(()));
+    note(&world, &ask, STARTED);
+    assert_eq!(engine.starts(), 1, "once");
+}
+
+#[test]
+fn one_that_runs_since_it_asked_is_started_when_it_has_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    let ask = asked_and_answered(&world, &agent, &json!({}));
+    note(&world, &ask, RUNNING);
+    assert_eq!(engine.starts(), 0);
+    engine.set(|container| container.running = false);
+    note(&world, &ask, STARTED);
+    assert_eq!(engine.starts(), 1);
+}
+
+#[test]
+fn one_that_runs_since_later_than_it_asked_counts_as_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, "2099-01-01T00:00:00Z");
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    let ask = asked_and_answered(&world, &agent, &json!({}));
+    note(&world, &ask, "The agent has been started since it asked; the answer is kept for it.");
+    assert_eq!(engine.starts(), 0);
+    assert!(briefing(&agent, &ask).exists());
+}
+
+#[test]
+fn an_engine_that_is_away_a_container_that_is_gone_and_a_start_that_is_refused_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), false, LONG_AGO);
+    std::fs::remove_file(&engine.socket).unwrap();
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    let ask = asked_and_answered(&world, &agent, &json!({}));
+    let says = |what: &str| within(JUDGED, what, || world.log().contains(what).then_some(()));
+    says("there is no Docker Engine at");
+    engine.set(|container| container.there = false);
+    engine.listen();
+    says("there is no container \\\"agent\\\"");
+    engine.set(|container| (container.there, container.refuses) = (true, Some("port is already allocated")));
+    says("port is already allocated");
+    assert!(briefing(&agent, &ask).exists());
+    engine.set(|container| container.refuses = None);
+    note(&world, &ask, STARTED);
+}
+
+#[test]
+fn a_probe_tells_who_lives_by_the_run_of_its_container() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let both = "probe = { docker = \"agent\" }, start = { docker = \"agent\" }";
+    let world = engine.world(both, "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    // It gives no sign of life; but its container runs as it did when it asked.
+    let ask = asked_and_answered(&world, &agent, &json!({"process": "p1"}));
+    let looked = |times| within(JUDGED, "the probe", || (engine.calls("GET") >= times).then_some(()));
+    looked(3);
+    assert!(agent.response("r1").is_some(), "alive: with a sign of life and a probe, dead needs both");
+    assert!(!briefing(&agent, &ask).exists());
+    engine.set(|container| container.running = false);
+    note(&world, &ask, STARTED);
+    assert!(agent.response("r1").is_none());
+    assert_eq!(engine.starts(), 1);
+}
+
+#[test]
+fn under_abort_task_the_container_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let world = engine.world("stop = { docker = \"agent\" }", "on_timeout = \"abort_task\"");
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
+    let ask = world.one_open();
+    note(&world, &ask, "Timed out, cancelled.");
+    assert_eq!(engine.calls("POST /containers/agent/stop"), 1);
+    assert!(agent.response("r1").is_some(), "the response was written first");
+}

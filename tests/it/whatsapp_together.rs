@@ -1,0 +1,73 @@
+//! Several people answer one ask on WhatsApp at once: each goes through the questions by themselves, the
+//! first who is through wins, and the others are told.
+
+use crate::whatsapp_world::{ADA, BOB, SOON, World, sim, until};
+use askd::sim::whatsapp::{Message, Whatsapp};
+use serde_json::json;
+
+fn asked(sim: &Whatsapp, who: &str, number: usize) -> Vec<Message> {
+    let head = format!("Question {number} of 3");
+    sim.messages_to(who).into_iter().filter(|m| m.stage.shown() && m.text.contains(&head)).collect()
+}
+
+#[tokio::test]
+async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
+    let world = World::start(sim(), &route, "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    world.ask(
+        "r1",
+        json!({"questions": [
+            {"question": "First?", "options": ["a", "b"]},
+            {"question": "Second?", "options": ["c", "d"]},
+            {"question": "Third?", "options": ["e", "f"]},
+        ]}),
+    );
+    world.shown(ADA, "Question 1 of 3").await;
+    world.quiet(1).await;
+    for (number, (ada, bob)) in [("1", "2"), ("2", "1")].into_iter().enumerate() {
+        world.sim.person_says(ADA, ada);
+        world.sim.person_says(BOB, bob);
+        for who in [ADA, BOB] {
+            let next = |sim: &Whatsapp| !asked(sim, who, number + 2).is_empty();
+            assert!(world.sim.wait_until(next, SOON).await, "{who}: {:#?}", world.said_to(who));
+        }
+        until("both answers to be stored", || {
+            let records = world.records();
+            records.iter().any(|(_, record)| record.matches("\"picks\": [").count() >= 2 * (number + 1))
+        })
+        .await;
+    }
+    assert!(world.response_now("r1").is_none());
+    world.writes(BOB, "2").await;
+    let response = world.response("r1").await;
+    assert_eq!(response["result"]["answers"], json!({"First?": "b", "Second?": "c", "Third?": "f"}));
+    assert_eq!(response["result"]["answered_by"]["id"], BOB);
+    world.shown(BOB, "Got it.\nAnswered: b; c; f by Bob").await;
+    world.shown(ADA, "Answered: b; c; f by Bob\nYour answers so far were not used.").await;
+    for (who, number) in [(ADA, 1), (ADA, 2), (ADA, 3), (BOB, 2), (BOB, 3)] {
+        assert_eq!(asked(&world.sim, who, number).len(), 1, "{who}, question {number}: {:#?}", world.said_to(who));
+    }
+    world.kept_the_pace();
+}
+
+#[tokio::test]
+async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
+    let world = World::start(sim(), &route, "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
+    world.shown(ADA, "Question 1 of 2").await;
+    world.quiet(1).await;
+    world.writes(BOB, "mine").await;
+    world.shown(BOB, "Question 2 of 2").await;
+    world.writes(ADA, "hers").await;
+    world.shown(ADA, "Question 2 of 2").await;
+    world.writes(ADA, "hers too").await;
+    assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], ADA);
+    world.shown(ADA, "Got it.\nAnswered: hers; hers too by Ada").await;
+    world.shown(BOB, "Answered: hers; hers too by Ada\nYour answers so far were not used.").await;
+    world.kept_the_pace();
+}

@@ -255,3 +255,23 @@ fn a_container_that_was_started_anew_since_it_asked_is_not_stopped() {
     note(&world, &ask, "Timed out, cancelled.");
     assert_eq!(engine.calls("POST /containers/agent/stop"), 0, "it is another session");
 }
+
+#[test]
+fn another_run_of_the_container_is_another_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let both = "probe = { docker = \"agent\" }, start = { docker = \"agent\" }";
+    let world = engine.world(both, "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"process": "p1", "questions": [{"question": "Go?", "options": ["yes", "no"]}]}));
+    let ask = world.one_open();
+    let record = world.data().join(format!("state/pending_questions/g/{}.json", ask["id"].as_str().unwrap()));
+    let run = format!("\"run\": \"c0ffee@{LONG_AGO}\"");
+    let known = || std::fs::read_to_string(&record).is_ok_and(|text| text.contains(&run));
+    within(SOON, "the run that asked to be known", || known().then_some(()));
+    // By its times it could be the same one; it is not.
+    engine.set(|container| "2020-01-02T00:00:00Z".clone_into(&mut container.started_at));
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    note(&world, &ask, RUNNING);
+    assert!(agent.response("r1").is_none());
+}

@@ -280,6 +280,7 @@ impl Ask {
     pub fn accept(new: Accepted, now: Time) -> Step {
         let mut ask = Self::new(new, now);
         let mut effects = vec![Effect::Note(Fact::Asked)];
+        ask.identify(0, &mut effects);
         ask.show_next(now, &mut effects);
         effects.push(Effect::Status);
         Step { ask, effects }

@@ -100,6 +100,13 @@ pub enum Wake {
     Read,
 }
 
+impl Wake {
+    /// Whether it is not decided yet what becomes of it.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self, Self::Briefing | Self::Starting { .. } | Self::Reclaiming | Self::Reclaimed { .. })
+    }
+}
+
 /// Whether an ask can be answered after its timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Late {
@@ -228,12 +235,16 @@ impl Ask {
         matches!(self.after.late, Late::Open { .. })
     }
 
+    /// When the last word was said: the late answer, else the outcome of `at`.
+    fn said_at(&self, at: Time) -> Time {
+        if let Late::Answered { at, .. } = self.after.late { at } else { at }
+    }
+
     /// Whether nobody has taken the outcome, so that a call that asks the same again is given it.
     #[must_use]
     pub fn keeps_outcome(&self, now: Time) -> bool {
         let Stage::Settled { at, .. } = &self.stage else { return false };
-        let at = if let Late::Answered { at, .. } = self.after.late { at } else { *at };
-        now < at + self.rules.session.answer_retention && self.is_untaken()
+        now < self.said_at(*at) + self.rules.session.answer_retention && self.is_untaken()
     }
 
     /// The same, however long ago it was.
@@ -265,8 +276,7 @@ impl Ask {
         if !self.has_briefing() || !self.is_worth_a_start() {
             return at + self.rules.keep;
         }
-        let said = if let Late::Answered { at, .. } = self.after.late { at } else { at };
-        said + self.rules.session.answer_retention + super::waking::START_FOR + self.rules.keep
+        self.said_at(at) + self.rules.session.answer_retention + super::waking::START_FOR + self.rules.keep
     }
 
     /// Whether a call that asks the same may be given the outcome as things are.
@@ -287,12 +297,8 @@ impl Ask {
     /// Whether something about it is not over, so that it cannot be forgotten.
     pub(super) fn is_pending(&self) -> bool {
         let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. } | Response::TakingBack);
-        let wakes = matches!(
-            self.after.wake,
-            Wake::Briefing | Wake::Starting { .. } | Wake::Reclaiming | Wake::Reclaimed { .. }
-        );
         self.waiters.iter().any(lies)
-            || wakes
+            || self.after.wake.is_under_way()
             || self.is_late_open()
             || matches!(self.after.stop, Stop::Owed | Stop::Stopping)
     }

@@ -239,11 +239,8 @@ impl Ask {
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
     fn tidy(&self, effects: &mut Vec<Effect>) {
-        let open = matches!(
-            self.after.wake,
-            Wake::Briefing | Wake::Starting { .. } | Wake::Reclaiming | Wake::Reclaimed { .. }
-        );
-        if !open && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
+        let under_way = self.after.wake.is_under_way();
+        if !under_way && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
             effects.push(Effect::Tidy);
         }
     }

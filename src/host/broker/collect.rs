@@ -230,9 +230,9 @@ impl Broker {
             if matches!(life, Some(Life::Alive | Life::NotYet)) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            // If it is gone now, it may also have been put back.
-            moved = renamed(&taken)? || renamed(&response_name(request_id))?;
+            moved = renamed(&taken)?;
         }
+        // It may have been put back in the meantime.
         moved = moved || renamed(&response_name(request_id))?;
         // A crash may have come between the rename and its record.
         let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());

@@ -10,7 +10,9 @@ mod question;
 mod rejection;
 mod reply;
 mod time;
+mod typed;
 pub mod wording;
+mod wording_of_answers;
 mod wording_of_blocks;
 mod wording_of_sessions;
 
@@ -26,6 +28,7 @@ pub use question::{
 pub use rejection::Rejection;
 pub use reply::{Answer, Answers, Given, Refusal, Reply};
 pub use time::Time;
+pub use typed::{Mistyped, chosen};
 
 use std::time::Duration;
 

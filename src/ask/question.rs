@@ -124,9 +124,15 @@ impl Question {
     /// The choice of that label: letter for letter, else without regard to case and outer blanks.
     #[must_use]
     pub fn choice(&self, label: &str) -> Option<usize> {
-        let exact = self.choices.iter().position(|choice| choice.label == label);
-        exact.or_else(|| self.choices.iter().position(|choice| fold(&choice.label) == fold(label)))
+        let labels: Vec<&str> = self.choices.iter().map(|choice| choice.label.as_str()).collect();
+        label_at(&labels, label)
     }
+}
+
+/// Which of these labels it is: letter for letter, else without regard to case and outer blanks.
+pub(super) fn label_at<L: AsRef<str>>(labels: &[L], label: &str) -> Option<usize> {
+    let exact = labels.iter().position(|known| known.as_ref() == label);
+    exact.or_else(|| labels.iter().position(|known| fold(known.as_ref()) == fold(label)))
 }
 
 /// What two labels are compared by.

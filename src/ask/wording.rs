@@ -4,6 +4,7 @@
 use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
 use std::time::Duration;
 
+pub use super::wording_of_answers::*;
 pub use super::wording_of_blocks::*;
 pub use super::wording_of_sessions::*;
 

@@ -27,9 +27,11 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// Only the answer is written to standard output. Exit codes: 0 answered, 2 usage, 3 cancelled, 4
 /// timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\"\n  \
+#[command(
+    after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\" --only-options\n  \
                   askd ask \"Which targets?\" --multi --option staging --option prod --json\n  \
-                  answer=$(askd ask \"Really?\" --confirm --timeout 10m) && echo \"$answer\"")]
+                  answer=$(askd ask \"Really?\" --confirm --timeout 10m) && echo \"$answer\""
+)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of the command line")]
 pub(super) struct AskCommand {
     /// What to ask.
@@ -50,6 +52,9 @@ pub(super) struct AskCommand {
     /// A typed answer; what is asked for anyway if there is no --option.
     #[arg(long, conflicts_with_all = ["multi", "options"])]
     text: bool,
+    /// Nothing but the options: no answer in other words.
+    #[arg(long, requires = "options", conflicts_with = "text")]
+    only_options: bool,
     /// A heading.
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -136,6 +141,7 @@ impl AskCommand {
         let draft = Draft {
             kind: kind.map(|kind| kind.name().to_owned()),
             options: (!options.is_empty()).then_some(options),
+            custom: self.only_options.then_some(false),
             ..question(&self.question)
         };
         let policy = std::env::var("ASK_USER_TIMEOUT_POLICY").ok().filter(|policy| !policy.is_empty());

@@ -1,4 +1,4 @@
-//! `askd list`, `show`, `answer`, `dismiss`, `cancel`, `reset`: the inbox for a terminal.
+//! `askd list`, `show`, `dismiss`, `cancel`, `reset`: the inbox for a terminal. `answer` has a file of its own.
 
 use super::{Exit, FAILED, USAGE, say};
 use crate::ask::{Time, wording};
@@ -8,14 +8,14 @@ use crate::ipc::wire::time_from;
 use clap::Args;
 use reqwest::Method;
 use secrecy::SecretString;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Where the daemon is.
 #[derive(Debug, Args)]
-struct Where {
+pub(super) struct Where {
     /// The settings file that the daemon uses; address and token come from it.
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
@@ -28,7 +28,7 @@ struct Where {
 }
 
 impl Where {
-    fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
+    pub(super) fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
         let runtime = super::small_runtime()?;
         let token = self.token.clone().map(SecretString::from);
         let client = Client::find(&self.config, self.url.clone(), token).map_err(|error| exit(&error))?;
@@ -41,7 +41,7 @@ fn exit(error: &ClientError) -> Exit {
 }
 
 /// A part of a path: ids need no escaping, and what is none must not become another path.
-fn segment(id: &str) -> Result<&str, Exit> {
+pub(super) fn segment(id: &str) -> Result<&str, Exit> {
     if !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Ok(id);
     }
@@ -82,7 +82,7 @@ impl List {
     }
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
@@ -103,7 +103,7 @@ fn short(duration: Duration) -> String {
 
 /// Control characters could move the cursor and write over other lines, and marks of direction turn
 /// askd's own words around.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let turns =
         |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -212,76 +212,8 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Answer an ask.
-///
-/// A label of an option (upper and lower case do not matter), else text of your own where the
-/// question takes it. Several values answer a multi-select question.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  askd answer 3f2a React\n  askd answer 3f2a staging prod\n  \
-                        askd answer 3f2a -q r1_0=React -q \"Why?=because it is known\"")]
-pub(super) struct Answer {
-    #[command(flatten)]
-    at: Where,
-    /// The beginning of its id, or its short code.
-    id: String,
-    /// The answer to an ask with one question.
-    #[arg(value_name = "ANSWER", required_unless_present = "questions", conflicts_with = "questions")]
-    values: Vec<String>,
-    /// The answer to one of several questions, by the question's id or text. Repeat for more.
-    #[arg(short = 'q', value_name = "QUESTION=ANSWER")]
-    questions: Vec<String>,
-}
-
-impl Answer {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let path = format!("/asks/{}", segment(&self.id)?);
-        let ask = self.at.call(Method::GET, &path, None)?;
-        let answers = if self.questions.is_empty() { self.single(&ask)? } else { self.several(&ask)? };
-        let path = format!("/asks/{}/answer", text(&ask, "id"));
-        settled(&self.at.call(Method::POST, &path, Some(&json!({"answers": answers, "by": "cli"})))?)
-    }
-
-    fn single(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {
-        let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
-        let [question] = questions else {
-            let names: Vec<String> = questions
-                .iter()
-                .map(|q| format!("  -q \"{}=...\"  {}", text(q, "id"), printable(text(q, "question"))))
-                .collect();
-            let message = format!("this ask has {} questions; answer each:\n{}", names.len(), names.join("\n"));
-            return Err(Exit::new(USAGE, message));
-        };
-        Ok(std::iter::once((text(question, "id").to_owned(), json!(self.values))).collect())
-    }
-
-    fn several(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {
-        let names: Vec<&str> = ask["questions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .flat_map(|question| [text(question, "id"), text(question, "question")])
-            .collect();
-        let mut answers: Map<String, Value> = Map::new();
-        for pair in &self.questions {
-            // A question's text may hold a "=" itself: the longest name that fits is meant.
-            let known = names.iter().filter(|name| pair.strip_prefix(**name).is_some_and(|rest| rest.starts_with('=')));
-            let (name, answer) = match known.max_by_key(|name| name.len()) {
-                Some(name) => (*name, &pair[name.len() + 1..]),
-                None => {
-                    pair.split_once('=').ok_or_else(|| Exit::new(USAGE, format!("{pair:?} is not QUESTION=ANSWER")))?
-                }
-            };
-            let list = answers.entry(name).or_insert_with(|| json!([]));
-            if let Some(list) = list.as_array_mut() {
-                list.push(json!(answer));
-            }
-        }
-        Ok(answers)
-    }
-}
-
 /// Says what became of an ask.
-fn settled(ask: &Value) -> Result<ExitCode, Exit> {
+pub(super) fn settled(ask: &Value) -> Result<ExitCode, Exit> {
     say(&printable(text(&ask["outcome"], "line")))?;
     Ok(ExitCode::SUCCESS)
 }

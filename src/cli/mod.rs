@@ -1,6 +1,8 @@
 //! The command line: one executable, the daemon and the agent's side. It joins the rooms and maps
 //! their errors to sentences and exit codes; it decides nothing else.
 
+#[cfg(feature = "host")]
+mod answer;
 mod ask;
 #[cfg(feature = "host")]
 mod asks;
@@ -49,7 +51,7 @@ enum Command {
     #[cfg(feature = "host")]
     Show(asks::Show),
     #[cfg(feature = "host")]
-    Answer(asks::Answer),
+    Answer(answer::Answer),
     #[cfg(feature = "host")]
     Dismiss(asks::Dismiss),
     #[cfg(feature = "host")]

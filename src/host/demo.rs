@@ -107,7 +107,10 @@ pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn
         say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
         for group in [INBOX_GROUP, SLACK_GROUP] {
             let ipc = ipc(group);
-            say(&format!("  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\"", ipc.display()));
+            say(&format!(
+                "  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\" --only-options",
+                ipc.display()
+            ));
         }
         stop.cancelled().await;
     }

@@ -86,7 +86,7 @@ fn every_form_can_be_asked_and_answered() {
             "--timeout",
             "10m",
         ],
-        answer(&["prod", "staging", "my own"]),
+        answer(&["prod", "staging", "--text", "my own"]),
     );
     assert_eq!(out(&multi), "staging\nprod\nmy own\n");
     let confirm = world.asked(&["ask", "Sure?", "--confirm"], answer(&["yes"]));
@@ -96,6 +96,68 @@ fn every_form_can_be_asked_and_answered() {
     let whole = world.asked(&["ask", "Why?", "--json"], answer(&["-q", "Why?=a=b"]));
     let result: Value = serde_json::from_str(&out(&whole)).unwrap();
     assert_eq!((&result["status"], &result["answers"]["Why?"]), (&json!("answered"), &json!("a=b")));
+}
+
+#[test]
+fn a_typo_in_a_terminal_is_not_an_answer() {
+    let world = World::new();
+    let agent = world.group("g");
+    let ask = |id: &str, question: Value| {
+        agent.ask(id, &json!({"questions": [question]}));
+        world.open_of(id)["id"].as_str().unwrap().to_owned()
+    };
+    let refused = |args: &[&str], told: &str| {
+        let output = world.run(args);
+        assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()), "{args:?}");
+        assert_eq!(err(&output), format!("askd: {told}\n"), "{args:?}");
+    };
+    let deploy = ask("r1", json!({"question": "Deploy now?", "options": ["yes", "no"]}));
+    let own = "\nTo answer in your own words: --text ";
+    let labels = "nothing was sent. Choose from:\n  1. yes\n  2. no";
+    refused(&["answer", &deploy, "yse"], &format!("\"yse\" is none of the options; {labels}{own}\"yse\""));
+    refused(&["answer", &deploy, "3"], &format!("\"3\" is none of the options; {labels}{own}\"3\""));
+    refused(&["answer", &deploy, "yes", "no"], &format!("the question takes one answer only; {labels}"));
+    assert!(world.run(&["answer", &deploy, "2"]).status.success());
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Deploy now?"], "no", "by its number");
+
+    let which = json!({"question": "Which?", "options": ["staging", "prod"], "type": "multi-select", "custom": false});
+    let which = ask("r2", which);
+    let labels = "nothing was sent. Choose from:\n  1. staging\n  2. prod";
+    refused(&["answer", &which, "staging, prdo"], &format!("\"prdo\" is none of the options; {labels}"));
+    refused(
+        &["answer", &which, "--text", "both"],
+        "\"Which?\" takes no words of your own; \
+        nothing was sent. Choose from:\n  1. staging\n  2. prod",
+    );
+    assert!(world.run(&["answer", &which, "prod, staging"]).status.success());
+    assert_eq!(agent.wait("r2")["result"]["answers"]["Which?"], json!(["staging", "prod"]));
+
+    let own = ask("r3", json!({"question": "Ship it?", "options": ["yes", "no"]}));
+    assert!(world.run(&["answer", &own, "--text", "r3_0=on Monday"]).status.success());
+    assert_eq!(agent.wait("r3")["result"]["answers"]["Ship it?"], "r3_0=on Monday", "the words as they are");
+    let why = ask("r4", json!({"question": "Why?"}));
+    assert!(world.run(&["answer", &why, "it", "rains, a=b"]).status.success());
+    assert_eq!(agent.wait("r4")["result"]["answers"]["Why?"], "it rains, a=b");
+    let both = json!([{"question": "A?", "options": ["x", "y"]}, {"question": "B?", "options": ["x", "y"]}]);
+    agent.ask("r5", &json!({"questions": both}));
+    let both = world.open_of("r5")["id"].as_str().unwrap().to_owned();
+    assert!(world.run(&["answer", &both, "-q", "A?=2", "--text", "r5_1=z = z"]).status.success());
+    assert_eq!(agent.wait("r5")["result"]["answers"], json!({"A?": "y", "B?": "z = z"}));
+}
+
+#[test]
+fn only_the_options_can_be_answered_if_a_script_says_so() {
+    let world = World::new();
+    let asked = ["ask", "Deploy now?", "--option", "yes", "--option", "no", "--only-options"];
+    let output = world.asked(&asked, |ask| {
+        assert_eq!(ask["questions"][0]["custom"], false);
+        assert_eq!(world.answer(ask, &json!({"Deploy now?": "maybe"})).0, 422);
+        assert!(world.run(&["answer", ask["id"].as_str().unwrap(), "yes"]).status.success());
+    });
+    assert_eq!((out(&output).as_str(), output.status.code()), ("yes\n", Some(0)));
+    for wrong in [&["ask", "Why?", "--only-options"][..], &["ask", "Why?", "--text", "--only-options"]] {
+        assert_eq!(world.run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
 }
 
 #[test]
@@ -114,7 +176,7 @@ fn an_answer_after_the_timeout_is_taken_and_what_became_of_it_is_said() {
     assert!(show.contains("\nTimed out (at "), "{show}");
     assert!(show.contains("\nYou can still answer: the agent will be started with it.\nUntil "), "{show}");
     let unfit = world.run(&["answer", &id, "mine", "yours"]);
-    assert!(err(&unfit).contains("takes one answer only"), "what does not fit is told why: {}", err(&unfit));
+    assert!(err(&unfit).contains("\"mine\" is none of the options"), "told why: {}", err(&unfit));
     let answered = world.run(&["answer", &id, "JWT tokens"]);
     let line = "Answered after the timeout: JWT tokens by operator";
     assert_eq!((out(&answered), answered.status.code()), (format!("{line}\n"), Some(0)), "{}", err(&answered));
@@ -228,9 +290,13 @@ fn several_questions_are_answered_by_id_or_text() {
     let bare = world.run(&["answer", id, "x"]);
     assert_eq!(bare.status.code(), Some(2));
     assert!(err(&bare).contains("2 questions") && err(&bare).contains("-q \"r1_1=...\""), "{}", err(&bare));
-    let wrong = world.run(&["answer", id, "-q", "a = b?=x", "-q", "r1_1=3", "-q", "r1_1=4"]);
-    assert_eq!(wrong.status.code(), Some(1));
-    assert!(err(&wrong).contains("is not an answer that"), "{}", err(&wrong));
+    let wrong = world.run(&["answer", id, "-q", "a = b?=x", "-q", "r1_1=1, 3"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let told = "askd: \"3\" is none of the options; nothing was sent. Choose from:\n  1. 1\n  2. 2\n\
+                To answer in your own words: --text \"r1_1=3\"\n";
+    assert_eq!(err(&wrong), told);
+    let stray = world.run(&["answer", id, "-q", "a = b?=x", "-q", "Who?=me"]);
+    assert!(stray.status.code() == Some(2) && err(&stray).contains("no question \"Who?\""), "{}", err(&stray));
     let good = world.run(&["answer", id, "-q", "a = b?=x", "-q", "r1_1=2", "-q", "r1_1=1"]);
     assert!(good.status.success(), "{}", err(&good));
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"a = b?": "x", "Why?": ["1", "2"]}));

@@ -1,0 +1,96 @@
+//! What a person types in a terminal beside options: which of them it names. A typo must not become an
+//! answer, so that what names none is said to name none and is never taken for a text of one's own.
+
+use super::question::label_at;
+
+/// Why what was typed answers nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mistyped {
+    /// These words are neither a label nor a number of one.
+    NoOption(String),
+    /// Several options where one is wanted.
+    OnlyOne,
+}
+
+/// The options that `words` name, in the order in which they were typed: by label, else by number. Where `several`
+/// may be chosen, words with commas that are no label as a whole name an option with each part. Blank words name none.
+pub fn chosen<L: AsRef<str>>(labels: &[L], several: bool, words: &[String]) -> Result<Vec<usize>, Mistyped> {
+    let mut picks = Vec::new();
+    for word in words.iter().filter(|word| !word.trim().is_empty()) {
+        match option(labels, word) {
+            Some(pick) => picks.push(pick),
+            None if several => picks.extend(parts(labels, word)?),
+            None => return Err(Mistyped::NoOption(word.clone())),
+        }
+    }
+    if picks.len() > 1 && !several { Err(Mistyped::OnlyOne) } else { Ok(picks) }
+}
+
+fn option<L: AsRef<str>>(labels: &[L], word: &str) -> Option<usize> {
+    let number = || word.trim().parse::<usize>().ok().filter(|number| (1..=labels.len()).contains(number));
+    label_at(labels, word).or_else(|| number().map(|number| number - 1))
+}
+
+fn parts<L: AsRef<str>>(labels: &[L], word: &str) -> Result<Vec<usize>, Mistyped> {
+    let parts: Vec<&str> = word.split(',').filter(|part| !part.trim().is_empty()).collect();
+    let named: Vec<Option<usize>> = parts.iter().map(|part| option(labels, part)).collect();
+    match named.iter().position(Option::is_none) {
+        None if !named.is_empty() => Ok(named.into_iter().flatten().collect()),
+        // One part is mistyped among others that fit: that one is named.
+        Some(wrong) if named.iter().any(Option::is_some) => Err(Mistyped::NoOption(parts[wrong].trim().to_owned())),
+        _ => Err(Mistyped::NoOption(word.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(labels: &[&str], several: bool, words: &[&str]) -> Result<Vec<usize>, Mistyped> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        chosen(labels, several, &words)
+    }
+
+    fn none(words: &str) -> Result<Vec<usize>, Mistyped> {
+        Err(Mistyped::NoOption(words.to_owned()))
+    }
+
+    #[test]
+    fn a_label_comes_before_its_number_and_a_typo_is_neither() {
+        let labels = ["yes", "No", "1"];
+        for (word, found) in [
+            ("yes", Ok(vec![0])),
+            ("YES ", Ok(vec![0])),
+            ("no", Ok(vec![1])),
+            ("1", Ok(vec![2])),
+            ("2", Ok(vec![1])),
+            ("yse", none("yse")),
+            ("0", none("0")),
+            ("4", none("4")),
+            ("-1", none("-1")),
+            ("yes,no", none("yes,no")),
+            ("  ", Ok(vec![])),
+        ] {
+            assert_eq!(typed(&labels, false, &[word]), found, "{word:?}");
+        }
+        assert_eq!(typed(&labels, false, &["yes", "no"]), Err(Mistyped::OnlyOne));
+        assert_eq!(typed(&labels, false, &["yes", "mine"]), none("mine"));
+    }
+
+    #[test]
+    fn several_are_several_words_or_one_with_commas() {
+        let labels = ["staging", "prod", "a, b"];
+        for (words, found) in [
+            (&["staging", "prod"][..], Ok(vec![0, 1])),
+            (&["prod, staging"], Ok(vec![1, 0])),
+            (&["1,3"], Ok(vec![0, 2])),
+            (&["a, b"], Ok(vec![2])),
+            (&["A, B", "2,"], Ok(vec![2, 1])),
+            (&["staging, prdo"], none("prdo")),
+            (&["all, of them"], none("all, of them")),
+            (&[","], none(",")),
+        ] {
+            assert_eq!(typed(&labels, true, words), found, "{words:?}");
+        }
+    }
+}

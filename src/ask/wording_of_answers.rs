@@ -1,0 +1,29 @@
+//! What a person in a terminal is told of an answer that was not sent. Part of [`super::wording`].
+
+use super::Mistyped;
+
+/// Why nothing was sent, and what would be. `of_several` names the question where there is more than one.
+#[must_use]
+pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: bool, of_several: Option<&str>) -> String {
+    let what = match mistyped {
+        Mistyped::NoOption(words) => format!("{words:?} is none of the options"),
+        Mistyped::OnlyOne => "the question takes one answer only".to_owned(),
+    };
+    let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
+    let labels: String = labels.collect();
+    let (Mistyped::NoOption(words), true) = (mistyped, own_words) else {
+        return format!("{what}; nothing was sent. Choose from:{labels}");
+    };
+    let text = match of_several {
+        Some(question) => format!("{question}={words}"),
+        None => words.clone(),
+    };
+    format!("{what}; nothing was sent. Choose from:{labels}\nTo answer in your own words: --text {text:?}")
+}
+
+/// Words of one's own for a question that takes none.
+#[must_use]
+pub fn no_own_words<L: AsRef<str>>(question: &str, labels: &[L]) -> String {
+    let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
+    format!("{question:?} takes no words of your own; nothing was sent. Choose from:{}", labels.collect::<String>())
+}

@@ -1,0 +1,135 @@
+//! `askd answer`: options by label or number; words of one's own only where they are said to be that.
+
+use super::asks::{Where, printable, segment, settled, text};
+use super::{Exit, USAGE};
+use crate::ask::{chosen, wording};
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+
+/// Answer an ask.
+///
+/// Beside options: a label (upper and lower case do not matter), else its number; several, or one with commas,
+/// where several may be chosen. Words of your own need --text. A question without options takes the words as they are.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  askd answer 3f2a React\n  askd answer 3f2a 1\n  askd answer 3f2a staging,prod\n  \
+                        askd answer 3f2a --text \"Neither: use Svelte\"\n  \
+                        askd answer 3f2a -q r1_0=React -q \"Why?=because it is known\" --text \"r1_2=none of them\""
+)]
+pub(super) struct Answer {
+    #[command(flatten)]
+    at: Where,
+    /// The beginning of its id, or its short code.
+    id: String,
+    /// The answer to an ask with one question.
+    #[arg(value_name = "ANSWER", required_unless_present_any = ["questions", "texts"], conflicts_with = "questions")]
+    values: Vec<String>,
+    /// The answer to one of several questions, by the question's id or text. Repeat for more.
+    #[arg(short = 'q', value_name = "QUESTION=ANSWER")]
+    questions: Vec<String>,
+    /// An answer in your own words beside options; among several questions QUESTION=WORDS. Repeat for more.
+    #[arg(long = "text", value_name = "WORDS")]
+    texts: Vec<String>,
+}
+
+/// What was typed for one question.
+#[derive(Debug, Default)]
+struct Typed {
+    words: Vec<String>,
+    own: Vec<String>,
+}
+
+impl Answer {
+    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+        let path = format!("/asks/{}", segment(&self.id)?);
+        let ask = self.at.call(Method::GET, &path, None)?;
+        // What cannot be answered any more is told that, whatever was typed.
+        let over = ask["state"] == "settled" && ask["late_until"].is_null();
+        let answers = if over { Map::new() } else { self.answers(&ask)? };
+        let path = format!("/asks/{}/answer", text(&ask, "id"));
+        settled(&self.at.call(Method::POST, &path, Some(&json!({"answers": answers, "by": "cli"})))?)
+    }
+
+    fn answers(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {
+        let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
+        let several = questions.len() > 1;
+        let typed = match questions {
+            // Its own words are nobody else's, whatever stands before a "=" in them.
+            [_] => {
+                let named = self.questions.iter().map(|pair| Ok(named(questions, pair)?.1.to_owned()));
+                let words = self.values.iter().cloned().map(Ok).chain(named).collect::<Result<_, Exit>>()?;
+                vec![Typed { words, own: self.texts.clone() }]
+            }
+            _ if !self.values.is_empty() => return Err(name_them(questions)),
+            _ => by_question(questions, &self.questions, &self.texts)?,
+        };
+        let given = questions.iter().zip(typed).filter(|(_, typed)| !(typed.words.is_empty() && typed.own.is_empty()));
+        given.map(|(question, typed)| Ok((text(question, "id").to_owned(), typed.answer(question, several)?))).collect()
+    }
+}
+
+impl Typed {
+    /// As the API takes it: labels, and words of one's own.
+    fn answer(self, question: &Value, of_several: bool) -> Result<Value, Exit> {
+        if question["type"] == "text" {
+            return Ok(json!(self.words.into_iter().chain(self.own).collect::<Vec<_>>().join(" ")));
+        }
+        let labels: Vec<&str> =
+            question["options"].as_array().into_iter().flatten().map(|option| text(option, "label")).collect();
+        let own_words = question["custom"] == true;
+        if !self.own.is_empty() && !own_words {
+            return Err(refused(&wording::no_own_words(text(question, "question"), &labels)));
+        }
+        let several = question["type"] == "multi-select";
+        let picks = chosen(&labels, several, &self.words).map_err(|mistyped| {
+            let name = of_several.then(|| text(question, "id"));
+            refused(&wording::mistyped(&mistyped, &labels, own_words, name))
+        })?;
+        let picked = picks.into_iter().map(|pick| labels[pick].to_owned());
+        Ok(json!(picked.chain(self.own).collect::<Vec<_>>()))
+    }
+}
+
+/// Nothing was sent. The agent's own words stand in it, so that each line is made printable.
+fn refused(why: &str) -> Exit {
+    Exit::new(USAGE, why.lines().map(printable).collect::<Vec<_>>().join("\n"))
+}
+
+fn name_them(questions: &[Value]) -> Exit {
+    let names: Vec<String> = questions
+        .iter()
+        .map(|q| format!("  -q \"{}=...\"  {}", printable(text(q, "id")), printable(text(q, "question"))))
+        .collect();
+    Exit::new(USAGE, format!("this ask has {} questions; answer each:\n{}", names.len(), names.join("\n")))
+}
+
+/// Sorts QUESTION=ANSWER and QUESTION=WORDS by question.
+fn by_question(questions: &[Value], answers: &[String], texts: &[String]) -> Result<Vec<Typed>, Exit> {
+    let mut typed: Vec<Typed> = questions.iter().map(|_| Typed::default()).collect();
+    for pair in answers {
+        let (index, words) = named(questions, pair)?;
+        typed[index].words.push(words.to_owned());
+    }
+    for pair in texts {
+        let (index, words) = named(questions, pair)?;
+        typed[index].own.push(words.to_owned());
+    }
+    Ok(typed)
+}
+
+/// The question that is named, by its id or text, and what is said to it. A question's text may hold a "=" itself:
+/// the longest name that fits is meant.
+fn named<'a>(questions: &[Value], pair: &'a str) -> Result<(usize, &'a str), Exit> {
+    let names = questions
+        .iter()
+        .enumerate()
+        .flat_map(|(index, question)| [text(question, "id"), text(question, "question")].map(|name| (index, name)));
+    let found = names.filter_map(|(index, name)| Some((index, name, pair.strip_prefix(name)?.strip_prefix('=')?)));
+    let found = found.max_by_key(|(_, name, _)| name.len());
+    found.map(|(index, _, words)| (index, words)).ok_or_else(|| match pair.split_once('=') {
+        Some((name, _)) => refused(&format!("this ask has no question {name:?}; name it by its id or its whole text")),
+        None => refused(&format!("{pair:?} is not QUESTION=ANSWER")),
+    })
+}

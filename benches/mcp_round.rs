@@ -2,7 +2,7 @@
 //! by a client that is nothing but one kept watch. The host answers at once and syncs nothing, so that only
 //! the agent's side is measured. Both in one run, round about; medians.
 //!
-//!     cargo bench --bench mcp_round [--no-default-features]
+//!     cargo bench --profile dist --bench mcp_round [--no-default-features]
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and says so")]
 
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};

@@ -1,6 +1,6 @@
 """What askd mcp costs while it waits: start, memory, wake-ups, size. Standard library only.
 
-    cargo build --release --no-default-features --target x86_64-unknown-linux-musl
+    cargo build --profile dist --no-default-features --target x86_64-unknown-linux-musl
     python3 tests/cost/mcp_waiting.py [--binary FILE] [--many 200] [--seconds 60]
 
 One process first, then many in one folder, each with one open question and a progress token. The host is this
@@ -134,7 +134,7 @@ def started(binary, count):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--binary", default="target/x86_64-unknown-linux-musl/release/askd")
+    parser.add_argument("--binary", default="target/x86_64-unknown-linux-musl/dist/askd")
     parser.add_argument("--many", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60)
     arguments = parser.parse_args()

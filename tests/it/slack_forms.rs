@@ -3,6 +3,7 @@
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
 use askd::sim::slack::{Act, FaultKind};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn form() -> Value {
     json!({"title": "Release", "questions": [
@@ -150,7 +151,7 @@ fn longest() -> Value {
 
 #[tokio::test]
 async fn ten_questions_at_their_limits_are_asked_and_answered() {
-    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = std::time::Duration::from_millis(100));
+    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(100));
     make.slack = make.slack.replace("0s", "100ms");
     let world = make.start().await;
     world.slack.faults().next("chat.postMessage", FaultKind::RateLimited(1), 1);
@@ -168,5 +169,28 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     assert_eq!(response["result"]["answers"].as_object().map(serde_json::Map::len), Some(2), "{response}");
     let closed = world.says(CHANNEL, &card.ts, "Answered:").await;
     assert!(closed.elements().is_empty());
+    world.all_done(SOON).await;
+}
+
+/// A card of many messages takes longer than `renderTimeout` at Slack's pace: the clock of its display counts
+/// from the last message that Slack took.
+#[tokio::test]
+async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
+    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(1200));
+    make.slack = make.slack.replace("0s", "1200ms");
+    let world = make.start().await;
+    let mut request = longest();
+    request["renderTimeout"] = json!(10_000);
+    request["maxRetries"] = json!(0);
+    let asked = Instant::now();
+    world.ask("research", "r1", request);
+    let card = world.card(CHANNEL).await;
+    assert!(asked.elapsed() > Duration::from_secs(10), "posting it has to take longer than the render timeout");
+    let shown = world.slack.messages(CHANNEL).iter().map(askd::sim::slack::Message::visible_text).collect::<String>();
+    assert_eq!(shown.matches("· part 1 of").count(), 1, "no second attempt");
+    let fill = [("choice:0", chosen(&["9"]))];
+    world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
+    let response = world.response("research", "r1", SOON).await;
+    assert_eq!(response["result"]["status"], "answered");
     world.all_done(SOON).await;
 }

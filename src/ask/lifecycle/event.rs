@@ -56,6 +56,13 @@ pub enum Event {
         /// What the channel said.
         posted: Posted,
     },
+    /// The channel has taken one of the messages of a card that needs several; more follow.
+    Progress {
+        /// The route.
+        route: usize,
+        /// The try it belongs to.
+        attempt: u8,
+    },
     /// What a look into the channel's history found.
     Looked {
         /// The route.

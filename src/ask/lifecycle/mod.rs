@@ -326,6 +326,7 @@ impl Ask {
             }
             Event::Turn { route } => self.turn(route, now, &mut effects),
             Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
+            Event::Progress { route, attempt } => self.progress(route, attempt, now),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),

@@ -202,6 +202,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
             .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
         1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+        1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(Event::Progress { route, attempt })),
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate()).prop_map(|(route, attempt, part, message, fate)| {
             Some(Event::Fate { route, attempt, part, message, fate })
         }),
@@ -463,6 +464,20 @@ fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
     assert!(seen.confirmed);
     assert_eq!(seen.shown_at(), Some(START), "a proof never restarts a clock");
     assert_eq!(seen.clone().step(Event::Proof { route: 0 }, START).unwrap(), None, "a second one changes nothing");
+}
+
+#[test]
+fn a_card_of_several_messages_is_given_up_only_when_none_was_taken_for_so_long() {
+    let (sent, attempt) = (START + Duration::from_secs(1), 1);
+    let step = |ask: Ask, event, now| ask.step(event, now).unwrap().map(|step| step.ask);
+    let ask = step(begin(&[Channel::Slack], 1, 3).ask, Event::Turn { route: 0 }, sent).unwrap();
+    let patience = ask.rules.render_timeout;
+    let taken = sent + patience - Duration::from_secs(1);
+    assert_eq!(step(ask.clone(), Event::Progress { route: 0, attempt: 2 }, taken), None, "of another try");
+    let ask = step(ask, Event::Progress { route: 0, attempt }, taken).unwrap();
+    assert_eq!(ask.deadline(), taken + patience);
+    assert_eq!(step(ask.clone(), Event::Tick, sent + patience), None, "it would have been looked for by now");
+    assert!(step(ask, Event::Tick, taken + patience).is_some());
 }
 
 #[test]

@@ -89,6 +89,21 @@ impl Ask {
         true
     }
 
+    /// Part of the card is there, so the wait for its display counts from now: a card of many messages takes
+    /// longer than `render_timeout` at the channel's pace.
+    pub(super) fn progress(&mut self, route: usize, attempt: u8, now: Time) -> bool {
+        let render_by = now + self.rules.render_timeout;
+        match self.widgets.get_mut(route) {
+            Some(Widget { attempt: current, phase: Phase::Sent { render_by: known, .. }, .. })
+                if *current == attempt && *known < render_by =>
+            {
+                *known = render_by;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The channel has the message.
     pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
         let render_timeout = self.rules.render_timeout;

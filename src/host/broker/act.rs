@@ -111,7 +111,8 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.tasks.spawn(async move {
             crash_point("post.before");
-            let posted = broker.0.channels.post(&ask, route, attempt).await;
+            let progress = || broker.tell(ask.id, Event::Progress { route, attempt });
+            let posted = broker.0.channels.post(&ask, route, attempt, progress).await;
             crash_point("post.after");
             if let Posted::Never(why) = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");

@@ -86,10 +86,10 @@ impl Channels {
         }
     }
 
-    /// Posts the ask on its route; within the HTTP timeout.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
+    /// Posts the ask on its route. Calls `progress` for each message that the channel took before the last one.
+    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: impl Fn() + Send + Sync) -> Posted {
         match self.of(ask.rules.routes.get(route)) {
-            Some(Posting::Slack(slack)) => slack.post(ask, route, attempt).await,
+            Some(Posting::Slack(slack)) => slack.post(ask, route, attempt, progress).await,
             Some(Posting::Whatsapp(whatsapp)) => whatsapp.post(ask, route, attempt).await,
             None => Posted::Never(not_set_up(ask, route)),
         }

@@ -29,18 +29,22 @@ impl Slack {
     }
 
     /// Posts the card, and before it the texts that do not fit into it.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
+    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: impl Fn() + Send + Sync) -> Posted {
         let Some(place) = ask.rules.routes.get(route) else { return Posted::Never("no such route".to_owned()) };
-        let messages = match render::blocked(ask, attempt) {
+        let render = || match render::blocked(ask, attempt) {
             Some(blocked) => vec![blocked],
-            None => render::card(&render::Sight::of(ask, route, attempt)),
+            None => render::card(&render::Sight::of(ask, attempt, self.0.clock.now())),
         };
-        let Some((card, texts)) = messages.split_last() else { return Posted::Never("nothing to show".to_owned()) };
-        if !texts.is_empty()
-            && let Err(posted) = self.post_texts(ask, route, attempt, texts).await
-        {
-            return posted;
+        let mut messages = render();
+        if messages.len() > 1 {
+            messages.pop();
+            if let Err(posted) = self.post_texts(ask, route, attempt, &messages, progress).await {
+                return posted;
+            }
+            // Drawn anew: it says until when it can be answered, and the texts took their time.
+            messages = render();
         }
+        let Some(card) = messages.last() else { return Posted::Never("nothing to show".to_owned()) };
         let said = json!({"ask": ask.id.to_string(), "attempt": attempt.to_string()});
         match self.say(&place.chat, card, CARD, &said).await {
             Ok(ts) => Posted::Shown(ts),
@@ -49,15 +53,22 @@ impl Slack {
     }
 
     /// The texts in front of a card, but for those that are there from an earlier try.
-    async fn post_texts(&self, ask: &Ask, route: usize, attempt: u8, texts: &[render::Message]) -> Result<(), Posted> {
+    async fn post_texts(
+        &self,
+        ask: &Ask,
+        route: usize,
+        attempt: u8,
+        texts: &[render::Message],
+        progress: impl Fn() + Send + Sync,
+    ) -> Result<(), Posted> {
         let chat = &ask.rules.routes[route].chat;
         let again = Posted::NotPosted { retry_after_millis: None };
-        // What is not sent by then is looked for before it is there.
-        let sent = match ask.widgets.get(route).map(|widget| &widget.phase) {
+        // What is not sent by then is looked for before it is there; each text that Slack took moves it.
+        let patience = |left: Duration| Instant::now() + left.saturating_sub(Duration::from_secs(1));
+        let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.phase) {
             Some(Phase::Sent { render_by, .. }) => render_by.since(self.0.clock.now()),
             _ => ask.rules.render_timeout,
-        };
-        let until = Instant::now() + sent.saturating_sub(Duration::from_secs(1));
+        });
         let shown = match attempt {
             1 => Shown::default(),
             _ => self.shown(ask, chat).await.map_err(|_| again.clone())?,
@@ -66,6 +77,10 @@ impl Slack {
             let said = json!({"ask": ask.id.to_string(), "part": part.to_string()});
             loop {
                 let said = self.say(chat, text, TEXT, &said).await;
+                if said.is_ok() {
+                    progress();
+                    until = patience(ask.rules.render_timeout);
+                }
                 // Waits for what Slack asks for, too, if that is not too long.
                 let in_time = self.0.pace.after(chat, until).await.is_ok();
                 match said {

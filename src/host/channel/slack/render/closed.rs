@@ -19,7 +19,7 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     }
     if ask.is_late_open() {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        return super::card(&Sight::late(ask, route, attempt, *at)).pop();
+        return super::card(&Sight::late(ask, attempt, *at)).pop();
     }
     let line = ask.closing_line()?;
     let late = ask.late_outcome();
@@ -28,7 +28,7 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
         _ => None,
     };
-    let mut blocks = asked(ask);
+    let mut blocks = asked(ask, at);
     blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(at))));
     // What a stopped session is told by is its closing line.
     if let Some(remark) = wording::remark(ask.remark()).filter(|remark| *remark != line) {
@@ -38,7 +38,7 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
 }
 
 /// Who asked what; only who, where that would be too much beside the texts that still stand above.
-fn asked(ask: &Ask) -> Vec<Value> {
+fn asked(ask: &Ask, at: Time) -> Vec<Value> {
     let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
     if let Some(title) = &ask.content.title {
         blocks.extend(titled(title));
@@ -50,7 +50,7 @@ fn asked(ask: &Ask) -> Vec<Value> {
     for (index, question) in ask.content.questions.iter().enumerate() {
         texts.extend(told(&ask.content, index, question));
     }
-    let one_message = super::card(&Sight::of(ask, 0, 1)).len() == 1;
+    let one_message = super::card(&Sight::of(ask, 1, at)).len() == 1;
     if one_message && blocks.len() + texts.len() < MAX_BLOCKS && total(&texts) <= COMFORTABLE {
         blocks.extend(texts);
     } else {

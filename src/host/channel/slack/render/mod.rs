@@ -17,7 +17,7 @@ pub(super) use closed::closed;
 pub(super) use open::{card, fits};
 
 use super::text;
-use crate::ask::{Ask, AskId, Content, Group, Phase, ShortId, Stage, Time};
+use crate::ask::{Ask, AskId, Content, Group, ShortId, Stage, Time};
 use serde_json::Value;
 
 /// Blocks in a message.
@@ -63,21 +63,19 @@ pub(super) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// As it is shown on this route now.
-    pub(super) fn of(ask: &'a Ask, route: usize, attempt: u8) -> Self {
-        let until = match (&ask.stage, ask.widgets.get(route).map(|widget| &widget.phase)) {
-            (Stage::Open { answer_by, .. }, _) => *answer_by,
-            // The clock starts when Slack says that the card is up: within a moment.
-            (_, Some(Phase::Sent { at, .. })) => *at + ask.rules.timeout,
-            _ => ask.created_at + ask.rules.timeout,
+    /// As it is shown now. The clock starts when Slack says that the card is up: within a moment.
+    pub(super) fn of(ask: &'a Ask, attempt: u8, now: Time) -> Self {
+        let until = match &ask.stage {
+            Stage::Open { answer_by, .. } => *answer_by,
+            _ => now + ask.rules.timeout,
         };
         let (id, group, content) = (ask.id, &ask.group, &ask.content);
         Self { id, short_id: Some(&ask.short_id), group, content, attempt, until, timed_out: None }
     }
 
     /// As it is shown after its timeout, while an answer is still taken.
-    pub(super) fn late(ask: &'a Ask, route: usize, attempt: u8, at: Time) -> Self {
-        Self { timed_out: Some(at), ..Self::of(ask, route, attempt) }
+    pub(super) fn late(ask: &'a Ask, attempt: u8, at: Time) -> Self {
+        Self { timed_out: Some(at), ..Self::of(ask, attempt, at) }
     }
 
     /// Whether a click on a choice is the answer.

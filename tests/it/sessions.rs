@@ -346,7 +346,9 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     within(SOON, "the card to say so", || {
         (world.ask(ask["id"].as_str().unwrap())["outcome"]["line"] == "Timed out, cancelled.").then_some(())
     });
-    let whats = whats(&world);
+    // The audit log is written after what the API shows was stored.
+    let stopped = |whats: &Vec<String>| whats.iter().any(|what| what == "stopped");
+    let whats = within(SOON, "the stop to be noted", || Some(whats(&world)).filter(stopped));
     assert!(whats.iter().position(|what| what == "delivered") < whats.iter().position(|what| what == "stopped"));
     // A call may say otherwise for itself.
     agent.ask("r2", &and(question(), &json!({"timeoutMs": 10000, "timeoutPolicy": "return_cancel"})));

@@ -5,14 +5,14 @@
 //! is written is synced before it gets its name, and the folder after. Both sides and the
 //! daemon's own state use it. It knows no shapes.
 
+use super::calls;
 use rustix::fs::{
-    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
-    Timestamps, UTIME_NOW, fchmod, fchown, fstat, fsync, mkdirat, openat2, renameat, renameat_with, statat, unlinkat,
-    utimensat,
+    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+    fchmod, fchown, fstat, statat, utimensat,
 };
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -129,7 +129,7 @@ fn resolve(flags: ResolveFlags) -> ResolveFlags {
 fn open(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode, how: ResolveFlags) -> io::Result<OwnedFd> {
     let mut tries = 0;
     loop {
-        match openat2(dir, name, flags | OFlags::CLOEXEC, mode, resolve(how)) {
+        match calls::openat2(dir, name, flags | OFlags::CLOEXEC, mode, resolve(how)) {
             Err(Errno::AGAIN) if tries < TRIES => tries += 1,
             Err(Errno::NOSYS) => {
                 return Err(io::Error::new(
@@ -165,16 +165,26 @@ impl Dir {
 
     /// Opens a folder right below this one, made with `access` if it was not there.
     pub fn ensure(&self, name: &str, access: Access) -> io::Result<Self> {
-        match mkdirat(&self.0, plain(name)?, Mode::from_raw_mode(0o700)) {
+        match calls::mkdirat(&self.0, plain(name)?, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
-                let dir = self.sub(name)?;
-                access.give(&dir.0, Mode::from_raw_mode(access.dir_mode))?;
-                fsync(&self.0)?;
-                Ok(dir)
+                let made = self.finish(name, access);
+                if made.is_err() {
+                    // Made by halves it would be taken for whole the next time. Whoever has used it already keeps it.
+                    let _used = calls::unlinkat(&self.0, name, AtFlags::REMOVEDIR);
+                }
+                made
             }
             Err(Errno::EXIST) => self.sub(name),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives a folder that was just made its mode and its group, and makes its name durable.
+    fn finish(&self, name: &str, access: Access) -> io::Result<Self> {
+        let dir = self.sub(name)?;
+        access.give(&dir.0, Mode::from_raw_mode(access.dir_mode))?;
+        self.sync()?;
+        Ok(dir)
     }
 
     /// Which folder it is.
@@ -251,12 +261,18 @@ impl Dir {
         let mut file = self.begin(name)?;
         let written = access
             .give(&file, access.file_mode())
-            .and_then(|()| file.write_all(bytes))
-            .and_then(|()| if crate::sabotage::on("nofsync") { Ok(()) } else { file.sync_all() });
-        if written.is_err() {
-            self.remove(name)?;
+            .and_then(|()| calls::write(&mut file, bytes))
+            .and_then(|()| Ok(calls::fsync(&file)?));
+        self.unless_done(name, written)
+    }
+
+    /// Removes what was begun under a name of our own if that failed, and says why it failed.
+    fn unless_done<T, E>(&self, name: &str, done: Result<T, E>) -> Result<T, E> {
+        if done.is_err() {
+            // Where this fails too, the next write under that name removes it, or the next start.
+            let _left = self.remove(name);
         }
-        written
+        done
     }
 
     /// A new file, for its maker alone.
@@ -282,15 +298,15 @@ impl Dir {
     /// Gives a synced file its name and syncs the folder. Whatever has that name is replaced: links
     /// are not followed. `Ok(true)` if something was.
     pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
-        let replaced = match renameat_with(&self.0, plain(from)?, &self.0, plain(to)?, RenameFlags::NOREPLACE) {
+        let replaced = match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
             Ok(()) => false,
             Err(Errno::EXIST) => {
-                renameat(&self.0, from, &self.0, to)?;
+                calls::rename(&self.0, from, &self.0, to)?;
                 true
             }
             // Not every file system knows NOREPLACE (NFS).
             Err(Errno::INVAL) => {
-                renameat(&self.0, from, &self.0, to)?;
+                calls::rename(&self.0, from, &self.0, to)?;
                 false
             }
             Err(error) => return Err(error.into()),
@@ -311,17 +327,13 @@ impl Dir {
     pub fn place(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
         self.remove(temporary)?;
         let mut file = self.begin(temporary)?;
-        let written = access.give(&file, access.file_mode()).and_then(|()| file.write_all(bytes));
-        let written = written.and_then(|()| self.rename(temporary, name));
-        if written.is_err() {
-            self.remove(temporary)?;
-        }
-        written
+        let written = access.give(&file, access.file_mode()).and_then(|()| calls::write(&mut file, bytes));
+        self.unless_done(temporary, written.and_then(|()| self.rename(temporary, name)))
     }
 
     /// Renames within the folder unless there is something of that name: `Ok(false)` then.
     pub fn rename_unless_there(&self, from: &str, to: &str) -> io::Result<bool> {
-        match renameat_with(&self.0, plain(from)?, &self.0, plain(to)?, RenameFlags::NOREPLACE) {
+        match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(error) => Err(error.into()),
@@ -330,19 +342,19 @@ impl Dir {
 
     /// Renames within the folder, without a sync: for what may as well not have happened.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(renameat(&self.0, plain(from)?, &self.0, plain(to)?)?)
+        Ok(calls::rename(&self.0, plain(from)?, &self.0, plain(to)?)?)
     }
 
     /// Moves a file to another folder of the same file system and syncs both.
     pub fn move_to(&self, name: &str, other: &Self, to: &str) -> io::Result<()> {
-        renameat(&self.0, plain(name)?, &other.0, plain(to)?)?;
+        calls::rename(&self.0, plain(name)?, &other.0, plain(to)?)?;
         other.sync()?;
         self.sync()
     }
 
     /// Removes a file; `Ok(false)` if there was none.
     pub fn remove(&self, name: &str) -> io::Result<bool> {
-        match unlinkat(&self.0, plain(name)?, AtFlags::empty()) {
+        match calls::unlinkat(&self.0, plain(name)?, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
@@ -361,10 +373,7 @@ impl Dir {
 
     /// Puts renames and removals in it on stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        if crate::sabotage::on("nofsync") {
-            return Ok(());
-        }
-        Ok(fsync(&self.0)?)
+        Ok(calls::fsync(&self.0)?)
     }
 }
 

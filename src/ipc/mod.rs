@@ -4,6 +4,7 @@
 //! shapes of the files (`wire`), reading and writing them safely in folders that somebody else
 //! can write too (`files`), and being told that there may be something new (`watch`).
 
+mod calls;
 pub mod files;
 pub mod watch;
 pub mod wire;

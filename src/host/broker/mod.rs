@@ -351,6 +351,12 @@ impl Broker {
         tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or(Ok(()))
     }
 
+    /// Whether the last ask that was to be saved could not be, or is not known to be.
+    #[must_use]
+    pub fn last_save_failed(&self) -> bool {
+        self.0.store.last_save_failed()
+    }
+
     /// What holds now.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
@@ -28,6 +29,8 @@ const REJECTED: &str = "rejected";
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;
+/// What a probe writes, in bytes. A disk that is full but for a block takes less than most records.
+const PROBE_BYTES: usize = 64 * 1024;
 /// No ask at its limits comes near this.
 const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 
@@ -75,6 +78,7 @@ pub struct Store {
     root: Dir,
     /// Whoever changes what is kept of a group.
     groups: Mutex<()>,
+    last_save_failed: AtomicBool,
     /// Held as long as the store is.
     _lock: File,
 }
@@ -113,7 +117,13 @@ impl Store {
         for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
         }
-        Ok(Self { path: path.to_owned(), root, groups: Mutex::default(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            root,
+            groups: Mutex::default(),
+            last_save_failed: AtomicBool::new(false),
+            _lock: lock,
+        })
     }
 
     /// Where it is: for other rooms' own files beside the asks.
@@ -122,11 +132,18 @@ impl Store {
         &self.path
     }
 
-    /// Whether it can be written: creates, syncs and removes a file.
+    /// Whether it can be written: creates, syncs and removes a file of 64 KiB.
     pub fn probe(&self) -> Result<(), StoreError> {
         let name = format!(".tmp-probe-{}", crate::random::unique());
-        let write = self.root.create(&name, b"askd", Access::PRIVATE).and_then(|()| self.root.remove(&name).map(drop));
+        let write = self.root.create(&name, &vec![b' '; PROBE_BYTES], Access::PRIVATE);
+        let write = write.and_then(|()| self.root.remove(&name).map(drop));
         write.map_err(io_error(format!("cannot write in {}", self.path.display())))
+    }
+
+    /// Whether the last ask that was to be saved could not be, or is not known to be.
+    #[must_use]
+    pub fn last_save_failed(&self) -> bool {
+        self.last_save_failed.load(Ordering::Relaxed)
     }
 
     fn folder(&self, kind: &str, group: &Group) -> io::Result<Dir> {
@@ -145,7 +162,9 @@ impl Store {
             };
             folder.replace(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
         };
-        write().map_err(io_error(format!("cannot store ask {}", ask.id)))
+        let saved = write().map_err(io_error(format!("cannot store ask {}", ask.id)));
+        self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
+        saved
     }
 
     /// Reads an ask, open or kept; `None` if there is none.

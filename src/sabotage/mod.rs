@@ -1,7 +1,19 @@
-//! Broken on purpose: crash points and left-out steps, chosen by environment variables, for the
+//! Broken on purpose: crash points, left-out steps and failing calls, chosen by environment variables, for the
 //! tests that show that a broken promise is noticed. Without the feature `sabotage` all of it
 //! compiles to nothing. Used wherever a promise can be broken; decides nothing itself.
 
+#[cfg(feature = "sabotage")]
+mod calls;
+
+#[cfg(feature = "sabotage")]
+pub(crate) use calls::call;
+
+/// Succeeds, in a build without the feature `sabotage`.
+#[cfg(not(feature = "sabotage"))]
+#[expect(clippy::unnecessary_wraps, reason = "it fails in a build with that feature")]
+pub(crate) const fn call(_kind: &'static str, _name: &str) -> Result<(), rustix::io::Errno> {
+    Ok(())
+}
 /// Whether the named step is to be left out: `ASKD_SABOTAGE=name,name`.
 #[cfg(feature = "sabotage")]
 #[must_use]

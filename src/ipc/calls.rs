@@ -1,0 +1,51 @@
+//! The system calls that change files, in one place, so that a test can make any one of them fail or take long
+//! ([`crate::sabotage::call`]). `files` is its only caller; it decides nothing.
+
+use crate::sabotage;
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+
+type Done<T = ()> = Result<T, Errno>;
+
+pub(super) fn openat2(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode, how: ResolveFlags) -> Done<OwnedFd> {
+    sabotage::call("openat2", name)?;
+    sys::openat2(dir, name, flags, mode, how)
+}
+
+pub(super) fn mkdirat(dir: &OwnedFd, name: &str, mode: Mode) -> Done {
+    sabotage::call("mkdirat", name)?;
+    sys::mkdirat(dir, name, mode)
+}
+
+pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    sabotage::call("write", "")?;
+    file.write_all(bytes)
+}
+
+pub(super) fn fsync(file: impl AsFd) -> Done {
+    sabotage::call("fsync", "")?;
+    if sabotage::on("nofsync") {
+        return Ok(());
+    }
+    sys::fsync(file)
+}
+
+/// Replaces what has the new name.
+pub(super) fn rename(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
+    sabotage::call("renameat2", new)?;
+    sys::renameat(from, name, to, new)
+}
+
+/// Fails where something has the new name.
+pub(super) fn rename_unless_there(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
+    sabotage::call("renameat2", new)?;
+    sys::renameat_with(from, name, to, new, RenameFlags::NOREPLACE)
+}
+
+pub(super) fn unlinkat(dir: &OwnedFd, name: &str, flags: AtFlags) -> Done {
+    sabotage::call("unlinkat", name)?;
+    sys::unlinkat(dir, name, flags)
+}

@@ -1,0 +1,97 @@
+//! Makes system calls on files fail or take long, and writes down which there were.
+//!
+//! - `ASKD_FAIL_CALL=fsync:7:EIO`: the 7th `fsync` of the process fails; `fsync:7-9:EIO`: the 7th to the 9th;
+//!   `fsync:7-:EIO`: the 7th and all after it. Nothing of a call that fails is done.
+//! - `ASKD_SLOW_CALL=fsync:900`: every `fsync` takes 900 ms longer.
+//! - `ASKD_CALLS=<file>`: a line for each call, its kind and the name it is about, so that a test can count them.
+//!
+//! The first two may name a file instead (by its absolute path), which is read at each call: so a test can begin and
+//! end the trouble while the daemon runs. A file that is not there means no trouble.
+
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+static COUNTS: Mutex<Option<HashMap<&'static str, u64>>> = Mutex::new(None);
+
+/// Is asked before each call that changes files: fails if the call is to fail, returns late if it is to be slow.
+pub(crate) fn call(kind: &'static str, name: &str) -> Result<(), Errno> {
+    let number = count(kind);
+    if let Some(file) = std::env::var_os("ASKD_CALLS") {
+        let written = File::options().create(true).append(true).open(file);
+        let written = written.and_then(|mut file| file.write_all(format!("{kind} {number} {name}\n").as_bytes()));
+        assert!(written.is_ok(), "ASKD_CALLS cannot be written: {written:?}");
+    }
+    if let Some(text) = chosen("ASKD_SLOW_CALL") {
+        let (which, millis) = text.split_once(':').unwrap_or_default();
+        let millis = millis.trim_end_matches("ms").parse();
+        let Ok(millis) = millis else { panic!("ASKD_SLOW_CALL={text}: it has to look like fsync:900") };
+        if which == kind {
+            sleep(Duration::from_millis(millis));
+        }
+    }
+    match chosen("ASKD_FAIL_CALL") {
+        Some(text) => match failing(&text, kind, number) {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => {
+                tracing::warn!(call = kind, number, name, "a call fails on purpose");
+                Err(error)
+            }
+            Err(()) => panic!("ASKD_FAIL_CALL={text}: it has to look like fsync:7:EIO"),
+        },
+        None => Ok(()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a slow disk keeps a thread waiting, and so does this")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+fn count(kind: &'static str) -> u64 {
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.get_or_insert_default().entry(kind).or_default();
+    *count += 1;
+    *count
+}
+
+fn chosen(name: &str) -> Option<String> {
+    let text = std::env::var(name).ok()?;
+    let text = if text.starts_with('/') { std::fs::read_to_string(text).ok()? } else { text };
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn failing(text: &str, kind: &str, number: u64) -> Result<Option<Errno>, ()> {
+    let mut parts = text.split(':');
+    let (Some(which), Some(range), Some(error), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(());
+    };
+    let error = match error {
+        "EIO" => Errno::IO,
+        "ENOSPC" => Errno::NOSPC,
+        _ => return Err(()),
+    };
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let last = if last.is_empty() { u64::MAX } else { last.parse().map_err(drop)? };
+    let first: u64 = first.parse().map_err(drop)?;
+    Ok((which == kind && (first..=last).contains(&number)).then_some(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_that_is_named_fails_and_no_other() {
+        let fails = |text, kind, number| failing(text, kind, number).unwrap();
+        assert_eq!(fails("fsync:7:EIO", "fsync", 7), Some(Errno::IO));
+        assert_eq!(fails("fsync:7:EIO", "fsync", 8), None);
+        assert_eq!(fails("fsync:7:EIO", "write", 7), None);
+        assert_eq!(fails("write:7-:ENOSPC", "write", 900), Some(Errno::NOSPC));
+        assert_eq!(fails("write:7-9:ENOSPC", "write", 10), None);
+        assert!(failing("fsync:7", "fsync", 7).is_err() && failing("fsync:7:E", "fsync", 7).is_err());
+    }
+}

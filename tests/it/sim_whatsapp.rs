@@ -542,3 +542,43 @@ async fn shapes_of_other_versions() {
     assert!(business.all("statuses").iter().skip(1).all(|s| s["conversation"]["origin"]["type"] == "service"));
     assert!(!business.got.lock().unwrap().iter().any(|(_, body)| body.contains("user_id")));
 }
+
+#[tokio::test]
+async fn people_need_a_second_to_read_and_statuses_keep_their_time() {
+    let (sim, business) = world(Config { people: vec![Person::new(ADA, "Ada")], ..Config::default() }).await;
+    sim.person_says(ADA, "hello");
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
+    sim.advance(Duration::from_secs(5_000_000));
+    sim.person_says(ADA, "still there");
+    let answer = http.post(url).bearer_auth("sim-token").json(&text(ADA, "Which?")).send().await.unwrap();
+    let date = answer.headers()["date"].to_str().unwrap().to_owned();
+    let question = shown(&sim, "Which?").await;
+    let sent = question.reached(Stage::Sent).unwrap() / 1000;
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&date).unwrap().as_second();
+    assert!((0..=1).contains(&(sent - date)), "the answer is dated by the stand-in's clock: {date} {sent}");
+    sim.person_says(ADA, "2");
+    sim.person_says_at(ADA, "an hour ago", sent - 3600);
+    assert!(sim.status(&question.id, Stage::Sent, None), "told once more");
+    let told = || business.all("statuses").into_iter().filter(|s| s["status"] == "sent").collect::<Vec<_>>();
+    assert!(sim.wait_until(|_| told().len() == 2 && business.all("messages").len() == 4, SOON).await);
+    assert!(told().iter().all(|status| status["timestamp"] == sent.to_string()), "{:?}", told());
+    let at = |text: &str| {
+        let message = business.all("messages").into_iter().find(|m| m["text"]["body"] == text).unwrap();
+        message["timestamp"].as_str().unwrap().parse::<i64>().unwrap()
+    };
+    assert!(at("2") > sent, "in a later second than the question");
+    assert_eq!(at("an hour ago"), sent - 3600);
+}
+
+#[tokio::test]
+async fn a_number_that_is_spelled_otherwise_reaches_the_same_person() {
+    let brazilian = Person { also: vec!["5511987654321".to_owned()], ..Person::new("551187654321", "Bia") };
+    let (sim, business) = world(Config { people: vec![brazilian], ..Config::default() }).await;
+    sim.person_says("551187654321", "oi");
+    let (_, answer) = call(&sim, text("5511987654321", "Which?")).await;
+    assert_eq!(answer["contacts"], json!([{"input": "5511987654321", "wa_id": "551187654321"}]));
+    let question = shown(&sim, "Which?").await;
+    assert!(sim.wait_until(|_| business.stages(&question.id).len() == 2, SOON).await);
+    assert!(business.all("statuses").iter().all(|s| s["recipient_id"] == "551187654321"));
+}

@@ -46,10 +46,12 @@ enum Order {
     },
     Person(Person),
     Template(Template),
+    /// `at`: when the platform received it, in seconds since the Unix epoch; by itself a second after what was read.
     Says {
         who: String,
         text: String,
         quotes: Option<String>,
+        at: Option<i64>,
     },
     Sticker {
         who: String,
@@ -169,7 +171,11 @@ async fn carry_out(hub: &Hub, order: Order) -> Result<Value, String> {
 fn persons(hub: &Hub, order: Order) -> Value {
     let send = |who: &str, sending: &Sending, quotes: Option<String>| json!({"id": hub.person_sends(who, sending, quotes.as_deref())});
     match order {
-        Order::Says { who, text, quotes } => return send(&who, &Sending::Text(text), quotes),
+        Order::Says { who, text, quotes, at } => {
+            let at = at.map(|seconds| seconds * 1000);
+            let id = hub.person_sends_at(&who, &Sending::Text(text), quotes.as_deref(), at);
+            return json!({"id": id});
+        }
         Order::Sticker { who, quotes } => return send(&who, &Sending::Sticker, quotes),
         Order::Voice { who, quotes } => return send(&who, &Sending::Voice, quotes),
         Order::Image { who, caption, quotes } => return send(&who, &Sending::Image(caption), quotes),

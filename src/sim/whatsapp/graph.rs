@@ -10,11 +10,14 @@
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,6 +38,17 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .route("/{version}/{id}", get(object))
         .route("/{version}/{id}/{edge}", get(edge))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
+}
+
+/// Says what the platform's clock shows in every answer, as Meta does.
+pub(super) async fn dated(State(hub): State<Arc<Hub>>, request: HttpRequest, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let seconds = Timestamp::from_second(hub.clock.now().div_euclid(1000)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&seconds).unwrap_or_default();
+    if let Ok(date) = date.parse() {
+        response.headers_mut().insert(header::DATE, date);
+    }
+    response
 }
 
 async fn messages(

@@ -23,6 +23,10 @@ pub struct Person {
     /// The number is kept from the business: webhooks carry no `from` and no `wa_id`.
     #[serde(default)]
     pub number_hidden: bool,
+    /// Other spellings of the number that reach the same person, as in Brazil, Argentina and Mexico: the answer to
+    /// a send names `wa_id` beside them, and webhooks come from `wa_id`.
+    #[serde(default)]
+    pub also: Vec<String>,
 }
 
 impl Person {
@@ -30,7 +34,14 @@ impl Person {
     #[must_use]
     pub fn new(wa_id: &str, name: &str) -> Self {
         let user_id = format!("US.9{wa_id}");
-        Self { wa_id: wa_id.to_owned(), name: name.to_owned(), user_id, username: None, number_hidden: false }
+        Self {
+            wa_id: wa_id.to_owned(),
+            name: name.to_owned(),
+            user_id,
+            username: None,
+            number_hidden: false,
+            also: Vec::new(),
+        }
     }
 
     /// A person who took a username and whose number the business never sees.
@@ -117,8 +128,18 @@ pub struct Message {
     pub reaction: Option<String>,
     /// When it was accepted or written, Unix milliseconds on the stand-in's clock.
     pub at: UnixMs,
+    /// When it first reached each stage; a status that is told later still carries that time.
+    pub reached: Vec<(Stage, UnixMs)>,
     /// Named by business-scoped id in the call.
     pub by_user_id: bool,
+}
+
+impl Message {
+    /// When it reached a stage, if it has.
+    #[must_use]
+    pub fn reached(&self, stage: Stage) -> Option<UnixMs> {
+        self.reached.iter().find(|(reached, _)| *reached == stage).map(|(_, at)| *at)
+    }
 }
 
 /// One call of the API.

@@ -76,7 +76,8 @@ impl Whatsapp {
         let hub = Arc::new(Hub::new(config, http, events));
         tokio::spawn(courier::run(Arc::clone(&hub), coming));
         let ours = control::routes().merge(page::routes()).layer(axum::middleware::from_fn(page::local_only));
-        let app: Router<Arc<Hub>> = graph::routes().merge(ours);
+        let app: Router<Arc<Hub>> =
+            graph::routes().merge(ours).layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), graph::dated));
         let service = app.with_state(Arc::clone(&hub)).into_make_service_with_connect_info::<Line>();
         let lines = Lines { listener, stop: hub.stop.clone() };
         let stop = hub.stop.clone().cancelled_owned();
@@ -243,6 +244,12 @@ impl Whatsapp {
     /// Somebody (a number or business-scoped id; unknown people come to be) writes a text. Its id.
     pub fn person_says(&self, who: &str, text: &str) -> String {
         self.person_sends(who, &Sending::Text(text.to_owned()))
+    }
+
+    /// As `person_says`; the platform received it at that time (seconds since the Unix epoch), which may be long
+    /// before: a webhook that was held back.
+    pub fn person_says_at(&self, who: &str, text: &str, seconds: i64) -> String {
+        self.hub.person_sends_at(who, &Sending::Text(text.to_owned()), None, Some(seconds * 1000))
     }
 
     /// As `person_says`, quoting a message.

@@ -1,13 +1,25 @@
 //! What people do: write, tap, react, switch the phone off, open the chat. Called by the page, the
 //! control API and the handle in `mod`.
 
+use super::clock::UnixMs;
 use super::event::{self, Sending};
 use super::message::{Message, Person, Stage};
-use super::state::{Hub, State};
+use super::state::{Chat, Hub, State};
 
 impl Hub {
     /// Somebody sends something; it waits while the phone is off. The id of the message.
     pub(super) fn person_sends(&self, who: &str, sending: &Sending, quotes: Option<&str>) -> String {
+        self.person_sends_at(who, sending, quotes, None)
+    }
+
+    /// The same, received by the platform at that time, whatever its clock says.
+    pub(super) fn person_sends_at(
+        &self,
+        who: &str,
+        sending: &Sending,
+        quotes: Option<&str>,
+        at: Option<UnixMs>,
+    ) -> String {
         let (id, event) = {
             let mut state = self.lock();
             let wa_id = state.key_or_new(who);
@@ -20,7 +32,7 @@ impl Hub {
             }
             state.keep(message);
             let phone_on = state.chats.get(&wa_id).is_some_and(|c| c.phone_on);
-            let event = if phone_on { self.leave(&mut state, &wa_id, &id, sending) } else { None };
+            let event = if phone_on { self.leave(&mut state, &wa_id, &id, sending, at) } else { None };
             if !phone_on && let Some(chat) = state.chats.get_mut(&wa_id) {
                 chat.unsent.push((id.clone(), sending.clone()));
             }
@@ -61,15 +73,24 @@ impl Hub {
             opaque: None,
             reaction: None,
             at: self.clock.now(),
+            reached: Vec::new(),
             by_user_id: false,
         }
     }
 
     /// The message leaves the phone: it opens the window and becomes a webhook.
-    fn leave(&self, state: &mut State, wa_id: &str, id: &str, sending: &Sending) -> Option<event::Event> {
+    fn leave(
+        &self,
+        state: &mut State,
+        wa_id: &str,
+        id: &str,
+        sending: &Sending,
+        at: Option<UnixMs>,
+    ) -> Option<event::Event> {
         let now = self.clock.now();
+        let at = at.unwrap_or_else(|| now.max(state.chats.get(wa_id).map_or(now, Chat::has_read_until)));
         let sent = state.message_mut(id)?;
-        (sent.stage, sent.at) = (Stage::Sent, now);
+        (sent.stage, sent.at) = (Stage::Sent, at);
         let message = sent.clone();
         let on = match sending {
             Sending::Tap { on, .. } => state.message(on).cloned(),
@@ -94,7 +115,10 @@ impl Hub {
                 }
                 None => Vec::new(),
             };
-            waiting.into_iter().filter_map(|(id, sending)| self.leave(&mut state, &wa_id, &id, &sending)).collect()
+            waiting
+                .into_iter()
+                .filter_map(|(id, sending)| self.leave(&mut state, &wa_id, &id, &sending, None))
+                .collect()
         };
         for event in events {
             self.tell(event);

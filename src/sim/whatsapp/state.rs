@@ -86,6 +86,14 @@ impl Chat {
         }
     }
 
+    /// When somebody can answer what is on the phone: in the second after the platform sent the last of it at the
+    /// earliest, for nobody reads and answers within one.
+    pub(super) fn has_read_until(&self) -> UnixMs {
+        let shown = self.messages.iter().filter(|m| m.outgoing && m.stage.shown());
+        let sent = shown.filter_map(|m| m.reached(Stage::Sent).or(m.reached(Stage::Accepted))).max();
+        sent.map_or(0, |sent| (sent / 1000 + 1) * 1000)
+    }
+
     pub(super) fn window_open(&self, now: UnixMs, window_ms: i64) -> bool {
         self.last_inbound.is_some_and(|at| now < at + window_ms)
     }
@@ -129,7 +137,8 @@ impl State {
         if self.chats.contains_key(&digits) && !who.contains('.') {
             return Some(digits);
         }
-        self.chats.values().find(|c| c.person.user_id == who).map(|c| c.person.wa_id.clone())
+        let is = |chat: &&Chat| chat.person.user_id == who || chat.person.also.contains(&digits);
+        self.chats.values().find(is).map(|c| c.person.wa_id.clone())
     }
 
     /// As `key`; somebody unknown comes to be.
@@ -234,6 +243,7 @@ impl State {
             opaque: out.opaque,
             reaction: None,
             at: now,
+            reached: vec![(Stage::Accepted, now)],
             by_user_id: out.by_user_id,
         };
         self.keep(message.clone());
@@ -317,12 +327,16 @@ impl Hub {
             let told = chats.ladder.told;
             let Some(message) = chats.message_mut(id).filter(|m| m.outgoing) else { return false };
             message.stage = message.stage.max(stage);
+            if message.reached(stage).is_none() {
+                message.reached.push((stage, now));
+            }
+            let at = message.reached(stage).unwrap_or(now);
             if stage == Stage::Failed {
                 message.error = code;
             }
             let message = message.clone();
             let person = chats.chats.get(&message.wa_id).map(|c| c.person.clone());
-            let event = person.map(|p| event::status(&self.config, &p, &message, stage, code, now));
+            let event = person.map(|p| event::status(&self.config, &p, &message, stage, code, at));
             event.filter(|_| told && stage != Stage::Accepted)
         };
         if let Some(event) = event {

@@ -9,9 +9,14 @@ use clap::Args;
 use reqwest::Method;
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Asks that are read at a time.
+const PAGE: usize = 1000;
 
 /// Where the daemon is.
 #[derive(Debug, Args)]
@@ -36,6 +41,26 @@ impl Where {
     }
 }
 
+/// Every ask of a list, page by page. What moves meanwhile may come twice; the later word counts.
+fn listed(at: &Where, query: &str) -> Result<Vec<Value>, Exit> {
+    let (mut asks, mut places) = (Vec::<Value>::new(), HashMap::new());
+    let mut path = format!("/asks?{query}&limit={PAGE}");
+    loop {
+        let page = at.call(Method::GET, &path, None)?;
+        for ask in page["asks"].as_array().into_iter().flatten() {
+            match places.entry(text(ask, "id").to_owned()) {
+                Entry::Occupied(place) => asks[*place.get()] = ask.clone(),
+                Entry::Vacant(place) => {
+                    place.insert(asks.len());
+                    asks.push(ask.clone());
+                }
+            }
+        }
+        let Some(next) = page["next"].as_str() else { return Ok(asks) };
+        path = format!("/asks?{query}&limit={PAGE}&after={next}");
+    }
+}
+
 fn exit(error: &ClientError) -> Exit {
     Exit::new(if matches!(error, ClientError::Settings(_)) { USAGE } else { FAILED }, error)
 }
@@ -54,10 +79,10 @@ pub(super) fn segment(id: &str) -> Result<&str, Exit> {
 pub(super) struct List {
     #[command(flatten)]
     at: Where,
-    /// List what was settled instead, newest first.
+    /// List what was settled instead: first what can still be answered or was not collected, then the newest.
     #[arg(long)]
     settled: bool,
-    /// Write what GET /api/v1/asks answers.
+    /// Write what GET /api/v1/asks answers, all pages as one.
     #[arg(long)]
     json: bool,
 }
@@ -65,12 +90,11 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         let state = if self.settled { "settled" } else { "open" };
-        let found = self.at.call(Method::GET, &format!("/asks?state={state}"), None)?;
+        let asks = listed(&self.at, &format!("state={state}"))?;
         if self.json {
-            say(&pretty(&found))?;
+            say(&pretty(&json!({ "total": asks.len(), "asks": asks })))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let asks = found["asks"].as_array().cloned().unwrap_or_default();
         if asks.is_empty() {
             say(if self.settled { "Nothing was settled." } else { "Nothing waits for an answer." })?;
         }

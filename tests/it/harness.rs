@@ -199,7 +199,7 @@ impl World {
     }
 
     pub(crate) fn open(&self) -> Vec<Value> {
-        let (status, list) = self.call("GET", "/asks?state=open", None);
+        let (status, list) = self.call("GET", "/asks?state=open&limit=1000", None);
         assert_eq!(status, 200, "{list}");
         list["asks"].as_array().unwrap().clone()
     }

@@ -27,6 +27,7 @@ mod finding;
 mod harness;
 mod house;
 mod http;
+mod listing;
 mod liveness;
 mod mcp;
 mod mcp_troubles;

@@ -442,6 +442,12 @@ impl Ask {
         }
     }
 
+    /// When it was settled, if it was.
+    #[must_use]
+    pub fn settled_at(&self) -> Option<Time> {
+        if let Stage::Settled { at, .. } = self.stage { Some(at) } else { None }
+    }
+
     /// The waiter of that request.
     #[must_use]
     pub fn waiter(&self, request_id: &RequestId) -> Option<&Waiter> {

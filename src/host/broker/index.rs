@@ -5,7 +5,10 @@ use super::Job;
 use super::attempts::Attempts;
 use super::chats::Chats;
 use super::collect::Lying;
+use super::listing::Filter;
+use super::pages::{Began, Pages, Place, Position};
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
+use crate::ipc::wire;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Where to look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Index {
     asks: HashMap<AskId, Entry>,
     /// Jobs of asks that something is happening to.
@@ -38,6 +41,7 @@ pub(super) struct Index {
     hash: RandomState,
     chats: Chats,
     attempts: Attempts,
+    pages: Pages,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,20 @@ struct Entry {
     group: Arc<Group>,
     deadline: Time,
     settled: bool,
+    place: Place,
+    /// How it ended.
+    status: Option<&'static str>,
+}
+
+impl Entry {
+    /// Whether the ask may fit, as far as the index can tell.
+    fn fits(&self, filter: &Filter) -> bool {
+        filter.settled.is_none_or(|settled| settled == self.settled)
+            && filter.group.as_ref().is_none_or(|group| *group == *self.group)
+            && filter.outcome.is_none_or(|outcome| self.status == Some(outcome))
+            && filter.since.is_none_or(|since| self.place.at >= since)
+            && filter.until.is_none_or(|until| self.place.at < until)
+    }
 }
 
 #[derive(Debug)]
@@ -53,6 +71,34 @@ struct Counts {
     open: u32,
     /// When asks were accepted within the last hour.
     asked: VecDeque<Time>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        let hash = RandomState::new();
+        Self {
+            asks: HashMap::new(),
+            lanes: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            groups: HashMap::new(),
+            shorts: HashMap::new(),
+            late: HashMap::new(),
+            requests: HashMap::new(),
+            messages: HashMap::new(),
+            keys: HashMap::new(),
+            kept: HashMap::new(),
+            lying: HashMap::new(),
+            chats: Chats::default(),
+            attempts: Attempts::default(),
+            // A number that no other run of the daemon has.
+            pages: Pages::new(hash.hash_one("life")),
+            hash,
+        }
+    }
+}
+
+fn status(ask: &Ask) -> Option<&'static str> {
+    ask.outcome().map(|outcome| wire::status(outcome).0)
 }
 
 impl Index {
@@ -75,7 +121,9 @@ impl Index {
         let group = Arc::clone(&counts.name);
         let deadline = ask.deadline();
         self.deadlines.insert((deadline, ask.id));
-        self.asks.insert(ask.id, Entry { group, deadline, settled });
+        let place = Place::of(ask);
+        self.pages.put(ask.id, None, place);
+        self.asks.insert(ask.id, Entry { group, deadline, settled, place, status: status(ask) });
         self.chats.note(ask);
         self.attempts.note(ask);
         if !settled || ask.is_blocked() {
@@ -132,6 +180,9 @@ impl Index {
         self.deadlines.remove(&(entry.deadline, ask.id));
         entry.deadline = ask.deadline();
         self.deadlines.insert((entry.deadline, ask.id));
+        let place = Place::of(ask);
+        self.pages.put(ask.id, Some(std::mem::replace(&mut entry.place, place)), place);
+        entry.status = status(ask);
         let settled_now = ask.outcome().is_some() && !std::mem::replace(&mut entry.settled, ask.outcome().is_some());
         if settled_now {
             self.close(ask);
@@ -179,6 +230,7 @@ impl Index {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
+        self.pages.drop(ask.id, entry.place);
         self.chats.remove(ask);
         self.lying.remove(&ask.id);
         self.drop_late(ask);
@@ -275,25 +327,33 @@ impl Index {
         (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
     }
 
-    /// Every open ask, in no order.
-    pub(super) fn open(&self) -> Vec<(Arc<Group>, AskId)> {
-        let open = self.asks.iter().filter(|(_, entry)| !entry.settled);
-        open.map(|(id, entry)| (Arc::clone(&entry.group), *id)).collect()
+    /// What holds for a reader of the list who begins now.
+    pub(super) fn begin(&self, filter: &Filter) -> Began {
+        let total = self.asks.values().filter(|entry| entry.fits(filter)).count();
+        self.pages.begin(total)
     }
 
-    /// The newest settled asks, newest first: they are the last to be forgotten. And every block that stands.
-    pub(super) fn settled(&self, most: usize) -> Vec<(Arc<Group>, AskId)> {
-        let blocked: BTreeSet<AskId> = self.attempts.blocked().collect();
-        let newest = self.deadlines.iter().rev().map(|(_, id)| *id);
-        let newest = newest.filter(|id| !blocked.contains(id) && self.asks.get(id).is_some_and(|entry| entry.settled));
-        let listed = blocked.iter().copied().chain(newest.take(most));
-        listed.filter_map(|id| Some((self.group(id)?, id))).collect()
+    /// The asks after `last` that may fit, in the order of the list.
+    pub(super) fn ahead(
+        &self,
+        filter: &Filter,
+        began: Began,
+        last: Option<Position>,
+        most: usize,
+    ) -> Vec<(Arc<Group>, Position)> {
+        let ahead = self.pages.after(began, last).filter_map(|position| {
+            let entry = self.asks.get(&position.id).filter(|entry| entry.fits(filter))?;
+            Some((Arc::clone(&entry.group), position))
+        });
+        ahead.take(most).collect()
     }
 
-    /// The asks that are meant by a text: a short code, else the beginning of an id.
+    /// The asks that are meant by a text: a short code (of an open ask, else of the newest settled one), else the
+    /// beginning of an id.
     pub(super) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
-        if let Some(id) = short.and_then(|short| self.shorts.get(short).or_else(|| self.late.get(short))) {
-            return vec![*id];
+        let open = |short| self.shorts.get(short).or_else(|| self.late.get(short)).copied();
+        if let Some(id) = short.and_then(|short| open(short).or_else(|| self.chats.closed_with(short))) {
+            return vec![id];
         }
         if let Ok(id) = text.parse::<AskId>() {
             return self.asks.contains_key(&id).then_some(id).into_iter().collect();

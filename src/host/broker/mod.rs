@@ -12,8 +12,12 @@ mod busy;
 mod chats;
 mod collect;
 mod index;
+mod listing;
+mod pages;
 mod submit;
 
+pub use listing::{Filter, Page};
+pub use pages::Cursor;
 pub use submit::Submitted;
 
 use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Step, Time};
@@ -38,8 +42,6 @@ use tokio_util::task::TaskTracker;
 const CHANGES: usize = 256;
 /// First and longest pause before something that failed on the disk is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// Settled asks in a list.
-const LISTED_SETTLED: usize = 200;
 
 /// The only room that changes an ask. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -91,15 +93,6 @@ pub enum Failure {
     Refused(Box<Refusal>, Box<Ask>),
     /// It could not be stored; nothing was changed.
     NotStored,
-}
-
-/// Which asks to list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// Not settled.
-    Open,
-    /// Settled, the newest.
-    Settled,
 }
 
 /// What came of naming an ask by the beginning of its id, or its short code.
@@ -383,33 +376,7 @@ impl Broker {
         tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
     }
 
-    /// Asks as they are stored: open ones oldest first, settled ones newest first.
-    pub async fn list(&self, which: Which) -> Vec<Ask> {
-        let ids = match which {
-            Which::Open => self.index().open(),
-            Which::Settled => self.index().settled(LISTED_SETTLED),
-        };
-        let broker = self.clone();
-        let load = move || {
-            let mut asks = Vec::with_capacity(ids.len());
-            for (group, id) in ids {
-                match broker.0.store.load(&group, id) {
-                    Ok(ask) => asks.extend(ask),
-                    // One that cannot be read must not hide the others.
-                    Err(error) => tracing::error!(ask = %id, group = %group, %error, "an ask cannot be read"),
-                }
-            }
-            // One may have been settled since the index was asked.
-            asks.retain(|ask| ask.outcome().is_none() == (which == Which::Open));
-            if which == Which::Open {
-                asks.sort_by_key(|ask| (ask.created_at, ask.id));
-            }
-            asks
-        };
-        tokio::task::spawn_blocking(load).await.unwrap_or_default()
-    }
-
-    /// Which ask is meant by the beginning of an id, or the short code of an open ask.
+    /// Which ask is meant by a short code, or by the beginning of an id.
     #[must_use]
     pub fn named(&self, text: &str) -> Named {
         let short = text.parse::<ShortId>().ok();

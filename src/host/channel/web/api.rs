@@ -2,14 +2,14 @@
 //! an answer is acknowledged once it is on disk.
 
 use super::view::View;
-use super::{Inbox, Problem, problem};
+use super::{Inbox, Problem, listing, problem};
 use crate::ask::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
-use crate::host::broker::{Failure, Named, Which};
+use crate::host::broker::{Failure, Named};
 use crate::host::store::StoreError;
 use crate::ipc::wire::{AnswerValue, Pairs};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
@@ -19,7 +19,6 @@ use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _, stream};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
@@ -33,7 +32,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) fn routes(inbox: Inbox) -> Router {
     let api = Router::new()
-        .route("/asks", get(list))
+        .route("/asks", get(listing::list))
         .route("/asks/{id}", get(show))
         .route("/asks/{id}/answer", post(answer))
         .route("/asks/{id}/dismiss", post(dismiss))
@@ -114,28 +113,6 @@ fn does_not_fit(refusal: &Refusal) -> Problem {
 fn unreadable(error: StoreError) -> Problem {
     tracing::error!(%error, "cannot read stored asks");
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", "The stored asks cannot be read; the log says why.")
-}
-
-#[derive(Deserialize)]
-struct Listing {
-    state: Option<String>,
-}
-
-async fn list(State(inbox): State<Inbox>, Query(listing): Query<Listing>) -> Result<Json<Value>, Problem> {
-    let which: &[Which] = match listing.state.as_deref() {
-        None => &[Which::Open, Which::Settled],
-        Some("open") => &[Which::Open],
-        Some("settled") => &[Which::Settled],
-        Some(other) => {
-            let detail = format!("state={other:?} is neither open nor settled.");
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail));
-        }
-    };
-    let mut views = Vec::new();
-    for which in which {
-        views.extend(inbox.broker.list(*which).await.iter().map(View::of));
-    }
-    Ok(Json(json!({ "asks": views })))
 }
 
 async fn show(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<View>, Problem> {

@@ -4,6 +4,7 @@
 //! cookies, so there is nothing that another page could make a browser send along.
 
 mod api;
+mod listing;
 mod page;
 mod problem;
 mod token;

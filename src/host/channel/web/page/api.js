@@ -108,10 +108,18 @@ const post = async (path, body) =>
 
 const askPath = (id, verb) => `/api/v1/asks/${encodeURIComponent(id)}/${verb}`;
 
-// `{ asks, date }`: `date` is the daemon's clock as its reply states it.
-export async function listAsks() {
-  const { reply, body } = await call('/api/v1/asks');
-  return { asks: body.asks, date: reply.headers.get('date') };
+// Asks that are read at a time: the most that a page may hold.
+const PAGE = 1000;
+
+// The list page by page, each `{ asks, date }`: `date` is the daemon's clock as its reply states it. What moves meanwhile
+// may come twice.
+export async function* listAsks() {
+  const path = `/api/v1/asks?limit=${PAGE}`;
+  for (let next = ''; next !== undefined;) {
+    const { reply, body } = await call(next ? `${path}&after=${encodeURIComponent(next)}` : path);
+    next = body.next;
+    yield { asks: body.asks, date: reply.headers.get('date') };
+  }
 }
 
 export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });

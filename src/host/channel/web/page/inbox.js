@@ -153,9 +153,10 @@ function take(ask) {
   return false;
 }
 
-function takeList(list, newer) {
-  const present = new Set(list.map(({ id }) => id));
-  const news = list.filter((ask) => !newer.has(ask.id) && take(ask));
+const takePage = (page, newer) => page.filter((ask) => !newer.has(ask.id) && take(ask));
+
+// The whole list has been read: what it did not name is gone.
+function dropAbsent(present, newer) {
   for (const [id, ask] of asks) {
     if (present.has(id) || newer.has(id)) continue;
     if (isOpen(ask)) take({ ...ask, state: 'settled', outcome: unknownOutcome() });
@@ -164,7 +165,6 @@ function takeList(list, newer) {
       asks.delete(id);
     } else if (!cards.has(id)) asks.delete(id);
   }
-  return news;
 }
 
 // askd no longer knows an ask that was open here, for example because its state folder was replaced.
@@ -289,13 +289,19 @@ async function readList() {
   const mine = { newer: new Set() };
   listing = mine;
   try {
-    const { asks: list, date } = await listAsks();
-    if (listing !== mine) return;
+    const present = new Set();
+    const news = [];
+    for await (const { asks: page, date } of listAsks()) {
+      if (listing !== mine) return;
+      setClock(date);
+      for (const { id } of page) present.add(id);
+      news.push(...takePage(page, mine.newer));
+      openInbox();
+      show();
+    }
     listing = null;
-    setClock(date);
-    const news = takeList(list, mine.newer);
+    dropAbsent(present, mine.newer);
     loaded = true;
-    openInbox();
     link.settled();
     bringForward(news);
   } catch (failure) {

@@ -1,0 +1,145 @@
+//! Pages of asks, filtered. The index says which asks may fit and in which order; what it does not know
+//! (words, people, channels) is looked for in the records. Who calls it: the HTTP API.
+
+use super::Broker;
+use super::pages::{Began, Cursor, Position};
+use crate::ask::{Ask, Channel, Group, Outcome, Person, Time};
+use crate::ipc::wire;
+use std::sync::Arc;
+
+/// Which asks to list. What is not given fits all.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// `false`: open ones only; `true`: settled ones only.
+    pub settled: Option<bool>,
+    /// Of this group.
+    pub group: Option<Group>,
+    /// With this `status`.
+    pub outcome: Option<&'static str>,
+    /// Settled (open ones: asked) at this time or later.
+    pub since: Option<Time>,
+    /// Before this time.
+    pub until: Option<Time>,
+    /// With these words, in lower case.
+    pub words: Option<String>,
+    /// Shown or answered there: the channel's name.
+    pub channel: Option<String>,
+    /// Answered or dismissed by whom, id or name in lower case.
+    pub person: Option<String>,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page {
+    /// The asks as they are stored.
+    pub asks: Vec<Ask>,
+    /// How many there were when the first page was read.
+    pub total: usize,
+    /// Where the next page begins, unless this is the last.
+    pub next: Option<Cursor>,
+}
+
+impl Filter {
+    /// Whether the records have to be read to tell which asks fit.
+    fn reads_records(&self) -> bool {
+        self.words.is_some() || self.channel.is_some() || self.person.is_some()
+    }
+
+    /// Whether the ask fits as it is in the record.
+    fn fits(&self, ask: &Ask) -> bool {
+        self.settled.is_none_or(|settled| settled == ask.outcome().is_some())
+            && self.words.as_deref().is_none_or(|words| has_words(ask, words))
+            && self.channel.as_deref().is_none_or(|channel| was_on(ask, channel))
+            && self.person.as_deref().is_none_or(|person| said_by(ask).any(|by| is(by, person)))
+    }
+}
+
+/// Who answered or dismissed an ask, in time or late.
+fn said_by(ask: &Ask) -> impl Iterator<Item = Person> {
+    let late = ask.late_outcome().map(|(outcome, _)| outcome);
+    let outcomes = ask.outcome().cloned().into_iter().chain(late);
+    outcomes.filter_map(|outcome| match outcome {
+        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
+        _ => None,
+    })
+}
+
+fn is(by: Person, person: &str) -> bool {
+    by.id.to_lowercase() == person || by.name.is_some_and(|name| name.to_lowercase() == person)
+}
+
+fn was_on(ask: &Ask, channel: &str) -> bool {
+    let shown = ask.rules.routes.iter().take(ask.widgets.len()).map(|route| route.channel);
+    shown.map(Channel::name).any(|name| name == channel) || said_by(ask).any(|by| by.via.name() == channel)
+}
+
+fn has_words(ask: &Ask, words: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(words);
+    let content = &ask.content;
+    content.title.as_deref().is_some_and(has)
+        || content.context.as_deref().is_some_and(has)
+        || ask.short_id.as_str() == words
+        || content.questions.iter().any(|q| has(&q.text) || q.choices.iter().any(|choice| has(&choice.label)))
+        || answers(ask).any(|answer| has(&answer))
+}
+
+fn answers(ask: &Ask) -> impl Iterator<Item = String> {
+    let late = ask.late_outcome().map(|(outcome, _)| outcome);
+    let outcomes = ask.outcome().cloned().into_iter().chain(late);
+    let details = outcomes.flat_map(|outcome| wire::details(&ask.content.questions, &outcome));
+    details.flat_map(|detail| detail.selected.into_iter().chain(detail.text))
+}
+
+impl Broker {
+    /// The asks that fit, from `after` on: the open ones, then those that want attention, then the rest.
+    pub async fn page(&self, filter: Filter, limit: usize, after: Option<Cursor>) -> Page {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after)).await.unwrap_or_else(|panic| {
+            tracing::error!(%panic, "a list could not be made");
+            Page { asks: Vec::new(), total: 0, next: None }
+        })
+    }
+
+    fn read_page(&self, filter: &Filter, limit: usize, after: Option<Cursor>) -> Page {
+        let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
+        let (began, ahead) = {
+            let index = self.index();
+            let began = after.map_or_else(|| index.begin(filter), |cursor| cursor.began);
+            (began, index.ahead(filter, began, after.map(|cursor| cursor.last), most))
+        };
+        if filter.reads_records() {
+            return self.search(filter, limit, began, &ahead, after.is_none());
+        }
+        let page = &ahead[..limit.min(ahead.len())];
+        let asks = page.iter().filter_map(|(group, place)| self.read(group, *place, filter)).collect();
+        let next = page.last().filter(|_| ahead.len() > limit).map(|(_, last)| Cursor { began, last: *last });
+        Page { asks, total: began.total, next }
+    }
+
+    /// A page of what the records tell. The first page counts all that fits, and the others repeat its total.
+    fn search(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        mut began: Began,
+        ahead: &[(Arc<Group>, Position)],
+        counting: bool,
+    ) -> Page {
+        let mut found = ahead.iter().filter_map(|(group, place)| Some((self.read(group, *place, filter)?, *place)));
+        let (asks, places): (Vec<Ask>, Vec<Position>) = found.by_ref().take(limit).unzip();
+        let more = if counting { found.count() } else { found.take(1).count() };
+        if counting {
+            began.total = asks.len() + more;
+        }
+        let next = places.last().filter(|_| more > 0).map(|last| Cursor { began, last: *last });
+        Page { asks, total: began.total, next }
+    }
+
+    /// The ask there, if it fits. One that cannot be read must not hide the others.
+    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Ask> {
+        let loaded = self.0.store.load(group, place.id);
+        let loaded =
+            loaded.inspect_err(|error| tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read"));
+        loaded.ok()?.filter(|ask| filter.fits(ask))
+    }
+}

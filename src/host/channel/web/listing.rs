@@ -1,0 +1,105 @@
+//! `GET /api/v1/asks`: its parameters, strictly, and its pages. Which asks fit is the broker's to say.
+
+use super::view::View;
+use super::{Inbox, Problem};
+use crate::ask::{Time, Via};
+use crate::host::broker::{Cursor, Filter};
+use crate::ipc::wire::time_from;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+/// Asks on a page, if nothing else is asked for, and at most.
+const LIMIT: usize = 200;
+const MAX_LIMIT: usize = 1000;
+/// The names that `outcome` may have.
+const OUTCOMES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
+/// The names that `channel` may have.
+const CHANNELS: [Via; 5] = [Via::Web, Via::Slack, Via::Whatsapp, Via::Cli, Via::Api];
+const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
+
+/// What is asked for.
+#[derive(Debug)]
+struct Listing {
+    filter: Filter,
+    limit: usize,
+    after: Option<Cursor>,
+}
+
+impl Listing {
+    /// Of these parameters; else a sentence that names the one that is wrong.
+    fn of(parameters: &[(String, String)]) -> Result<Self, String> {
+        let mut listing = Self { filter: Filter::default(), limit: LIMIT, after: None };
+        for (position, (name, value)) in parameters.iter().enumerate() {
+            if parameters[..position].iter().any(|(before, _)| before == name) {
+                return Err(format!("{name} is given twice."));
+            }
+            // A form that sends its empty fields means nothing by them.
+            if value.is_empty() && PARAMETERS.split([',', ' ']).any(|known| known == name) {
+                continue;
+            }
+            listing.set(name, value)?;
+        }
+        Ok(listing)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let filter = &mut self.filter;
+        let wrong = |what: &str| format!("{name}={value:?} is {what}.");
+        match name {
+            "state" => {
+                filter.settled = Some(match value {
+                    "open" => false,
+                    "settled" => true,
+                    _ => return Err(wrong("neither open nor settled")),
+                });
+            }
+            "group" => filter.group = Some(value.parse().map_err(|_| wrong("not the name of a group"))?),
+            "q" => filter.words = Some(value.to_lowercase()),
+            "outcome" => {
+                let known = OUTCOMES.into_iter().find(|known| *known == value);
+                filter.outcome = Some(known.ok_or_else(|| wrong(&format!("none of {}", OUTCOMES.join(", "))))?);
+            }
+            "channel" => {
+                let names = CHANNELS.map(Via::name);
+                let known = names.contains(&value).then(|| value.to_owned());
+                filter.channel = Some(known.ok_or_else(|| wrong(&format!("none of {}", names.join(", "))))?);
+            }
+            "person" => filter.person = Some(value.to_lowercase()),
+            "since" => filter.since = Some(time(value).ok_or_else(|| wrong(NO_TIME))?),
+            "until" => filter.until = Some(time(value).ok_or_else(|| wrong(NO_TIME))?),
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                self.limit = limit.ok_or_else(|| wrong(&format!("not a number from 1 to {MAX_LIMIT}")))?;
+            }
+            "after" => {
+                self.after = Some(value.parse().map_err(|_| wrong("not the next of an earlier page"))?);
+            }
+            _ => return Err(format!("There is no parameter {name:?}; there are {PARAMETERS}.")),
+        }
+        Ok(())
+    }
+}
+
+const NO_TIME: &str = "not a time like 2026-11-20T10:00:00Z";
+
+/// A plus sign that was not escaped arrives as a space.
+fn time(value: &str) -> Option<Time> {
+    time_from(&value.replace(' ', "+"))
+}
+
+pub(super) async fn list(
+    State(inbox): State<Inbox>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, Problem> {
+    let Listing { filter, limit, after } =
+        Listing::of(&parameters).map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
+    let page = inbox.broker.page(filter, limit, after).await;
+    let asks: Vec<View> = page.asks.iter().map(View::of).collect();
+    let mut body = json!({ "asks": asks, "total": page.total });
+    if let Some(next) = page.next {
+        body["next"] = json!(next.to_string());
+    }
+    Ok(Json(body))
+}

@@ -1,0 +1,174 @@
+//! Lists of asks: what comes first, pages to the end, filters, and parameters that are wrong.
+
+use crate::harness::{SOON, World, askd, within};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// More finished asks than any page has by default.
+const FINISHED: usize = 206;
+
+/// All pages of a list, by their cursors. Each says how many there are in all.
+fn pages(world: &World, query: &str) -> Vec<Value> {
+    let (mut asks, mut next) = (Vec::new(), None::<String>);
+    loop {
+        let after = next.map(|next| format!("&after={next}")).unwrap_or_default();
+        let (status, page) = world.call("GET", &format!("/asks?{query}{after}"), None);
+        assert_eq!(status, 200, "{query}: {page}");
+        let listed = page["asks"].as_array().unwrap().clone();
+        assert!(!listed.is_empty() || page["next"].is_null(), "{page}");
+        asks.extend(listed);
+        next = page["next"].as_str().map(str::to_owned);
+        if next.is_none() {
+            assert_eq!(page["total"], asks.len(), "{query}");
+            return asks;
+        }
+    }
+}
+
+fn requests(asks: &[Value]) -> Vec<&str> {
+    asks.iter().map(|ask| ask["request_id"].as_str().unwrap()).collect()
+}
+
+fn list(world: &World, arguments: &[&str]) -> String {
+    let mut command = askd();
+    command.arg("list").args(arguments).args(["--url", &world.url(), "--token", &world.token()]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_can_still_be_answered_or_was_not_collected_is_listed_first() {
+    let mut world = World::empty()
+        .config(
+            "[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n\
+             [groups.late]\nroutes = [{ channel = \"web\" }]\nsession = { start = { command = [\"/bin/true\"] } }\n",
+        )
+        .started();
+    let (late, agent) = (world.group("late"), world.group("g"));
+    late.ask("late", &json!({"timeoutMs": 10_000, "questions": [{"question": "Which?", "options": ["React"]}]}));
+    agent.ask_framework("lying");
+    let lying = world.open_of("lying");
+    assert_eq!(world.answer(&lying, &json!({"lying_0": "Vue"})).0, 200);
+    within(SOON, "the timeout", || {
+        world.call("GET", "/asks?state=open", None).1["asks"].as_array()?.is_empty().then_some(())
+    });
+    let names: Vec<String> = (0..FINISHED).map(|number| format!("r{number}")).collect();
+    for name in &names {
+        agent.ask_framework(name);
+    }
+    within(SOON, "all to be open", || (world.open().len() == FINISHED).then_some(()));
+    for ask in world.open() {
+        let name = ask["request_id"].as_str().unwrap();
+        assert_eq!(world.answer(&ask, &json!({format!("{name}_0"): "React"})).0, 200);
+    }
+    for name in &names {
+        agent.take(name);
+    }
+    let collected = || {
+        let settled = pages(&world, "state=settled&limit=1000");
+        (requests(&settled[..2]) == ["lying", "late"] || requests(&settled[..2]) == ["late", "lying"]).then_some(())
+    };
+    within(SOON, "all others to be collected", collected);
+    for round in ["running", "started again"] {
+        if round == "started again" {
+            world.kill();
+            world.start();
+        }
+        let settled = pages(&world, "state=settled&limit=50");
+        let ids: BTreeSet<&str> = settled.iter().map(|ask| ask["id"].as_str().unwrap()).collect();
+        assert_eq!((settled.len(), ids.len()), (FINISHED + 2, FINISHED + 2), "{round}");
+        let first: BTreeSet<&str> = requests(&settled[..2]).into_iter().collect();
+        assert_eq!(first, BTreeSet::from(["late", "lying"]), "{round}");
+        let at: Vec<&str> = settled[2..].iter().map(|ask| ask["outcome"]["at"].as_str().unwrap()).collect();
+        assert!(at.is_sorted_by(|newer, older| newer >= older), "{round}: {at:?}");
+        assert_eq!(pages(&world, "").len(), FINISHED + 2, "{round}: all of them");
+        let json: Value = serde_json::from_str(&list(&world, &["--settled", "--json"])).unwrap();
+        assert_eq!(json["asks"].as_array().unwrap().len(), FINISHED + 2, "{round}: --json");
+        let text = list(&world, &["--settled"]);
+        assert_eq!(text.lines().filter(|line| line.contains("Which")).count(), FINISHED + 2, "{round}: {text}");
+    }
+}
+
+#[test]
+fn lists_are_filtered() {
+    let world = World::new();
+    let (one, two) = (world.group("one"), world.group("two"));
+    one.ask_framework("a");
+    let (_, answered) = world.answer(&world.open_of("a"), &json!({"a_0": "Vue"}));
+    one.ask("b", &json!({"title": "Größe", "questions": [{"question": "How much is the fish?"}]}));
+    let id = world.open_of("b")["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.call("POST", &format!("/asks/{id}/dismiss"), Some(&json!({"by": "cli"}))).0, 200);
+    two.ask("c", &json!({"context": "Fish again", "questions": [{"question": "Which sea?"}]}));
+    world.open_of("c");
+    let at = answered["outcome"]["at"].as_str().unwrap();
+    for (query, expected) in [
+        ("group=one", vec!["b", "a"]),
+        ("group=two", vec!["c"]),
+        ("group=three", vec![]),
+        ("state=open", vec!["c"]),
+        ("q=fish", vec!["c", "b"]),
+        ("q=FISH&state=settled", vec!["b"]),
+        ("q=gr%C3%B6%C3%9Fe", vec!["b"]),
+        ("q=vue", vec!["a"]),
+        ("outcome=answered", vec!["a"]),
+        ("outcome=cancelled", vec!["b"]),
+        ("outcome=timeout", vec![]),
+        ("channel=web", vec!["c", "b", "a"]),
+        ("channel=cli", vec!["b"]),
+        ("channel=slack", vec![]),
+        ("person=Operator", vec!["b", "a"]),
+        ("person=alice", vec![]),
+        (&format!("since={at}"), vec!["c", "b", "a"]),
+        (&format!("until={at}"), vec![]),
+        ("since=2020-01-01T00:00:00%2B01:00&until=2021-01-01T00:00:00Z", vec![]),
+        ("group=one&q=fish&limit=1&state=", vec!["b"]),
+    ] {
+        assert_eq!(requests(&pages(&world, query)), expected, "{query}");
+        let paged = pages(&world, &format!("{}&limit=1", query.replace("&limit=1", "")));
+        assert_eq!(requests(&paged), expected, "{query}, one by one");
+    }
+}
+
+#[test]
+fn a_wrong_parameter_of_a_list_is_named() {
+    let world = World::new();
+    for (query, name) in [
+        ("state=strange", "state"),
+        ("group=../etc", "group"),
+        ("outcome=maybe", "outcome"),
+        ("channel=pigeon", "channel"),
+        ("since=yesterday", "since"),
+        ("until=12", "until"),
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=many", "limit"),
+        ("after=here", "after"),
+        ("sate=open", "sate"),
+        ("state=open&state=settled", "state"),
+    ] {
+        let (status, problem) = world.call("GET", &format!("/asks?{query}"), None);
+        assert_eq!(status, 400, "{query}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(name), "{query}: {problem}");
+    }
+    assert_eq!(world.call("GET", "/asks?limit=1000", None), (200, json!({"asks": [], "total": 0})));
+}
+
+/// D7: a code that `askd list --settled` prints is understood, and what becomes of it says that it is settled.
+#[test]
+fn the_code_of_a_settled_ask_names_the_newest_one() {
+    let mut world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    let code = ask["short_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    for round in ["running", "started again"] {
+        assert_eq!(world.ask(&code)["id"], ask["id"], "{round}");
+        let (status, problem) =
+            world.call("POST", &format!("/asks/{code}/answer"), Some(&json!({"answers": {"r1_0": "React"}})));
+        assert_eq!(status, 409, "{round}: {problem}");
+        world.kill();
+        world.start();
+    }
+}

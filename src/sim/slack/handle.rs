@@ -145,7 +145,8 @@ impl Slack {
         self.shared.state().message(channel, ts).cloned()
     }
 
-    fn select(&self, wanted: impl Fn(&Message) -> bool) -> Vec<Message> {
+    /// All messages that are wanted, oldest first, ephemeral and deleted ones included.
+    pub fn select(&self, wanted: impl Fn(&Message) -> bool) -> Vec<Message> {
         let state = self.shared.state();
         state.messages.iter().filter(|message| wanted(message)).cloned().collect()
     }

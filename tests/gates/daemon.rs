@@ -1,0 +1,106 @@
+//! The real `askd serve` as a process that is killed and started again.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// How long a start may take on a busy machine.
+const START: Duration = Duration::from_secs(60);
+/// The operator's token: set, so that it is known before the first start.
+pub(crate) const TOKEN: &str = "gates-0123456789-0123456789-0123456789";
+
+/// A daemon, its settings and its log. Clients find its address here.
+pub(crate) struct Daemon {
+    config: PathBuf,
+    log: PathBuf,
+    sabotage: Option<String>,
+    url: Mutex<String>,
+    http: reqwest::Client,
+    child: tokio::sync::Mutex<Option<Child>>,
+}
+
+impl Daemon {
+    /// Nothing runs yet. `config` is a file.
+    pub(crate) fn new(config: &Path, log: &Path, sabotage: Option<&str>) -> Result<Self, String> {
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build();
+        Ok(Self {
+            config: config.to_owned(),
+            log: log.to_owned(),
+            sabotage: sabotage.map(str::to_owned),
+            url: Mutex::default(),
+            http: http.map_err(|error| error.to_string())?,
+            child: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Starts it and waits for nothing.
+    pub(crate) async fn spawn(&self) -> Result<(), String> {
+        let log = std::fs::File::options().create(true).append(true).open(&self.log);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_askd"));
+        for (name, _) in std::env::vars() {
+            if name.starts_with("ASKD") || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command.args(["serve", "--config"]).arg(&self.config).stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Some(sabotage) = &self.sabotage {
+            command.env("ASKD_SABOTAGE", sabotage);
+        }
+        let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let child = command.stderr(log).kill_on_drop(true).spawn().map_err(|error| format!("askd: {error}"))?;
+        *self.child.lock().await = Some(child);
+        Ok(())
+    }
+
+    /// Waits until it listens; its address.
+    pub(crate) async fn listening(&self) -> Result<String, String> {
+        let stdout = self.child.lock().await.as_mut().and_then(|child| child.stdout.take()).ok_or("it does not run")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let line = tokio::time::timeout(START, lines.next_line()).await;
+        let line = line.ok().and_then(Result::ok).flatten().unwrap_or_default();
+        let Some(address) = line.split('/').nth(2) else {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(20).collect();
+            return Err(format!("askd does not start: {line:?}\n{}", tail.join("\n")));
+        };
+        let url = format!("http://{address}");
+        self.url.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
+        Ok(url)
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill(&self) {
+        if let Some(mut child) = self.child.lock().await.take() {
+            let _gone = child.kill().await;
+        }
+    }
+
+    /// Where it is, or was last.
+    pub(crate) fn url(&self) -> String {
+        self.url.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A call of the API as the operator; `None` if no whole answer came.
+    pub(crate) async fn call(&self, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+        let url = format!("{}/api/v1{path}", self.url());
+        let request = match body {
+            Some(body) => self.http.post(url).json(body),
+            None => self.http.get(url),
+        };
+        let answer = request.bearer_auth(TOKEN).send().await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, answer.json().await.ok()?))
+    }
+
+    /// Asks that are open.
+    pub(crate) async fn open(&self) -> Vec<Value> {
+        let listed = self.call("/asks?state=open&limit=1000", None).await;
+        listed.and_then(|(_, list)| list["asks"].as_array().cloned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,190 @@
+//! What clients saw, written down as it happened, and the judgement on it. Knows nothing of how the daemon
+//! keeps things: only requests, replies, responses and messages count.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde_json::Value;
+
+/// What came back to somebody who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// This answer is the outcome.
+    Won,
+    /// Some answer is the outcome: a click's 2xx also stands for "too late", as does a 409.
+    Ended,
+    /// Nothing, or not yet: it may count, or not.
+    Unknown,
+}
+
+/// One try of one person to answer.
+#[derive(Debug, Clone)]
+struct Attempt {
+    /// Channel and id, as the response names them.
+    by: (String, String),
+    label: String,
+    began: Instant,
+    reply: Reply,
+    at: Instant,
+}
+
+/// Everything that is known of one request.
+#[derive(Debug, Default)]
+struct Life {
+    attempts: Vec<Attempt>,
+    /// Each response that was read, in order.
+    responses: Vec<Value>,
+    /// One was there although one had been taken.
+    again: usize,
+    torn: usize,
+    cards: usize,
+    open_cards: usize,
+}
+
+/// What clients saw.
+#[derive(Debug, Default)]
+pub(crate) struct History(BTreeMap<String, Life>);
+
+impl History {
+    pub(crate) fn asked(&mut self, request: &str) {
+        self.0.entry(request.to_owned()).or_default();
+    }
+
+    fn life(&mut self, request: &str) -> &mut Life {
+        self.0.entry(request.to_owned()).or_default()
+    }
+
+    /// Somebody answered from `began` until now, and this came back.
+    pub(crate) fn attempt(&mut self, request: &str, by: (&str, &str), label: &str, began: Instant, reply: Reply) {
+        let by = (by.0.to_owned(), by.1.to_owned());
+        self.life(request).attempts.push(Attempt { by, label: label.to_owned(), began, reply, at: Instant::now() });
+    }
+
+    /// The agent read a response.
+    pub(crate) fn response(&mut self, request: &str, bytes: &[u8]) {
+        let life = self.life(request);
+        match serde_json::from_slice::<Value>(bytes) {
+            Ok(response) if response["result"]["status"].is_string() => life.responses.push(response),
+            _ => life.torn += 1,
+        }
+    }
+
+    /// A response was there although the agent had taken one.
+    pub(crate) fn again(&mut self, request: &str) {
+        self.life(request).again += 1;
+    }
+
+    /// A card of it is in a chat.
+    pub(crate) fn card(&mut self, request: &str, open: bool) {
+        let life = self.life(request);
+        life.cards += 1;
+        life.open_cards += usize::from(open);
+    }
+
+    /// How many requests have no response yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.values().filter(|life| life.responses.is_empty()).count()
+    }
+
+    /// The judgement.
+    pub(crate) fn judge(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (request, life) in &self.0 {
+            verdict.asked += 1;
+            verdict.responses += usize::from(!life.responses.is_empty());
+            verdict.cards += life.cards;
+            let replies = |wanted| life.attempts.iter().filter(|attempt| attempt.reply == wanted).count();
+            verdict.won += replies(Reply::Won);
+            verdict.ended += replies(Reply::Ended);
+            judge_one(request, life, &mut verdict);
+        }
+        verdict
+    }
+}
+
+fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
+    if life.torn > 0 {
+        verdict.found("torn", life.torn, &format!("{request}: a response was not whole"));
+    }
+    if life.again > 0 {
+        verdict.found("twice", life.again, &format!("{request}: a response came after one had been taken"));
+    }
+    if life.cards > 1 {
+        verdict.found("second cards", life.cards - 1, &format!("{request}: {} cards", life.cards));
+    }
+    if life.open_cards > 0 {
+        verdict.found("left open", life.open_cards, &format!("{request}: a card is left open"));
+    }
+    let winners: Vec<_> = life.attempts.iter().filter(|attempt| attempt.reply == Reply::Won).collect();
+    if winners.len() > 1 || life.responses.iter().any(|response| response != &life.responses[0]) {
+        let seen: Vec<String> = life.responses.iter().map(Value::to_string).collect();
+        verdict.found("two winners", 1, &format!("{request}: {winners:?}, responses {seen:?}"));
+    }
+    let Some(response) = life.responses.first() else {
+        verdict.found("lost", 1, &format!("{request}: no response"));
+        return;
+    };
+    let result = &response["result"];
+    let by = &result["answered_by"];
+    let label = result["answers"].as_object().and_then(|answers| answers.values().next()).and_then(Value::as_str);
+    let is_it =
+        |attempt: &&Attempt| label == Some(&attempt.label) && by["channel"] == attempt.by.0 && by["id"] == attempt.by.1;
+    let given = life.attempts.iter().filter(is_it).map(|attempt| attempt.began).min();
+    let Some(given) = given else {
+        verdict.found("invented", 1, &format!("{request}: nobody gave {label:?} by {by}"));
+        return;
+    };
+    // From the first reply on that says that it has ended nothing new can be the outcome.
+    let ended = life.attempts.iter().filter(|attempt| attempt.reply != Reply::Unknown).min_by_key(|attempt| attempt.at);
+    if let Some(ended) = ended.filter(|ended| ended.at < given) {
+        let text =
+            format!("{request}: {ended:?} was told that it has ended, the outcome {label:?} was given after that");
+        verdict.found("lost", 1, &text);
+    } else if let Some(other) = winners.iter().find(|winner| !is_it(winner)) {
+        verdict.found("lost", 1, &format!("{request}: {other:?} was told it won, the response says {label:?} by {by}"));
+    }
+}
+
+/// Figures, and what is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    asked: usize,
+    responses: usize,
+    won: usize,
+    ended: usize,
+    cards: usize,
+    bad: BTreeMap<&'static str, usize>,
+    findings: Vec<String>,
+}
+
+impl Verdict {
+    /// Counts something that must not be.
+    pub(crate) fn found(&mut self, what: &'static str, times: usize, text: &str) {
+        *self.bad.entry(what).or_default() += times;
+        self.findings.push(format!("{what}: {text}"));
+    }
+
+    /// How much was found of this.
+    pub(crate) fn bad(&self, what: &str) -> usize {
+        self.bad.get(what).copied().unwrap_or(0)
+    }
+
+    /// What is wrong, a line each.
+    pub(crate) fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
+    /// One line; `counted` are the figures that have to be 0.
+    pub(crate) fn figures(&self, counted: &[&str]) -> String {
+        let mut line = format!(
+            "{} asked, {} responses, {} answers acknowledged, {} clicks and refusals, {} cards;",
+            self.asked, self.responses, self.won, self.ended, self.cards
+        );
+        for (index, what) in counted.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _never_fails = write!(line, "{comma} {what} {}", self.bad(what));
+        }
+        line
+    }
+}

@@ -1,0 +1,155 @@
+//! The gates: the real daemon is killed, or loses its disk, again and again while people answer, and a judge who knows only what
+//! clients saw looks for anything that was promised and not kept. `tests/gates/run` plays them; `docs/reliability.md` has the
+//! figures.
+#![cfg(feature = "host")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "gates say what they find, and live in real time")]
+
+mod daemon;
+mod dice;
+mod files;
+mod history;
+mod power;
+mod slack;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use history::Verdict;
+
+/// One of the gates.
+struct Gate {
+    name: &'static str,
+    /// How often the world dies: in `tests/run`, and with `--long`.
+    rounds: (usize, usize),
+    what: &'static str,
+    /// What has to be 0.
+    counted: &'static [&'static str],
+    /// A promise broken on purpose, and the figures of which at least one may not be 0 then.
+    sabotages: &'static [(&'static str, &'static [&'static str])],
+}
+
+const GATES: [Gate; 2] = [
+    Gate {
+        name: "kills-slack",
+        rounds: (30, 150),
+        what: "kills",
+        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
+        sabotages: &[("ackfirst", &["two winners"])],
+    },
+    Gate {
+        name: "power-cuts",
+        rounds: (8, 30),
+        what: "power cuts",
+        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
+        sabotages: &[("nofsync", &["lost"])],
+    },
+];
+
+/// What was asked for on the command line.
+struct Orders {
+    gates: Vec<String>,
+    long: bool,
+    sabotages: bool,
+    seed: u64,
+}
+
+fn orders() -> Result<Option<Orders>, String> {
+    let mut args = std::env::args().skip(1);
+    // Under plain `cargo test` nothing is asked for, or something of other tests.
+    if args.next().as_deref() != Some("--gates") {
+        return Ok(None);
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_secs());
+    let seed = std::env::var("ASKD_SEED").ok().map(|seed| seed.parse().map_err(|_| format!("ASKD_SEED={seed}")));
+    let mut orders = Orders { gates: Vec::new(), long: false, sabotages: false, seed: seed.unwrap_or(Ok(now))? };
+    for arg in args {
+        match arg.as_str() {
+            "--long" => orders.long = true,
+            "--sabotages" => orders.sabotages = true,
+            name if GATES.iter().any(|gate| gate.name == name) => orders.gates.push(arg),
+            _ => return Err(format!("there is no gate {arg:?}: there are {}", GATES.map(|gate| gate.name).join(", "))),
+        }
+    }
+    Ok(Some(orders))
+}
+
+fn main() -> ExitCode {
+    let orders = match orders() {
+        Ok(Some(orders)) => orders,
+        Ok(None) => {
+            println!("Gates are played by tests/gates/run.");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let wanted = |gate: &&Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
+    let mut passed = true;
+    for gate in GATES.iter().filter(wanted) {
+        if let Some(why) = (gate.name == "power-cuts").then(power::missing).flatten() {
+            println!("SKIPPED {}: {why}", gate.name);
+        } else if orders.sabotages {
+            for (sabotage, figures) in gate.sabotages {
+                passed &= runtime.block_on(broken(gate, &orders, sabotage, figures));
+            }
+        } else {
+            passed &= runtime.block_on(honest(gate, &orders));
+        }
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> Result<Verdict, String> {
+    let rounds = if orders.long { gate.rounds.1 } else { gate.rounds.0 };
+    let rounds = std::env::var("ASKD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
+    let began = Instant::now();
+    let plan = slack::Plan { rounds, seed: orders.seed, sabotage, cuts: gate.name == "power-cuts" };
+    let verdict = slack::play(&plan).await;
+    let with = sabotage.map(|sabotage| format!(" with {sabotage}")).unwrap_or_default();
+    let figures = verdict.as_ref().map_or_else(Clone::clone, |verdict| verdict.figures(gate.counted));
+    println!(
+        "{}{with}: {rounds} {}: {figures} (seed {}, {} s)",
+        gate.name,
+        gate.what,
+        orders.seed,
+        began.elapsed().as_secs()
+    );
+    verdict
+}
+
+/// The daemon as it is: nothing may be found.
+async fn honest(gate: &Gate, orders: &Orders) -> bool {
+    let Ok(verdict) = play(gate, orders, None).await else { return false };
+    for finding in verdict.findings().iter().take(20) {
+        println!("  {finding}");
+    }
+    verdict.findings().is_empty()
+}
+
+/// The daemon broken on purpose: it has to be found.
+async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &[&str]) -> bool {
+    let noticed =
+        play(gate, orders, Some(sabotage)).await.is_ok_and(|verdict| figures.iter().any(|what| verdict.bad(what) > 0));
+    if !noticed {
+        println!("  {sabotage}: nobody noticed");
+    }
+    noticed
+}
+
+/// Keeps the daemon's log of a run in which something was found.
+fn keep(log: &Path) {
+    let kept = std::env::temp_dir().join(format!("askd-gate-{}.log", std::process::id()));
+    if std::fs::copy(log, &kept).is_ok() {
+        println!("  the daemon's log: {}", kept.display());
+    }
+}

@@ -1,0 +1,330 @@
+//! Groups on Slack and one with the inbox alone, agents that ask and take through real files, rivals who click
+//! and call, replies of Slack that are lost. The world dies in the middle of it, as often as is asked for:
+//! `kills-slack` ends the process, `power-cuts` takes the disk away from under it.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use askd::sim::slack::{BOT_TOKEN, Config, Fault, FaultKind, Message, SIGNING_SECRET, Slack, Times};
+use serde_json::{Value, json};
+use tokio::sync::RwLock;
+
+use crate::daemon::{Daemon, TOKEN};
+use crate::dice::Dice;
+use crate::files;
+use crate::history::{History, Reply, Verdict};
+use crate::power::Disk;
+
+/// Group and the channel it asks in; the last one is asked in the inbox only.
+const GROUPS: [(&str, Option<&str>); 3] = [("alpha", Some("C0AGENTS")), ("beta", Some("C0RESEARCH")), ("gamma", None)];
+const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
+const LABELS: [&str; 4] = ["north", "east", "south", "west"];
+/// So many requests of one agent are without a response at most.
+const WIDTH: usize = 5;
+/// How long nothing at all may happen before everything has come to its end, without any more trouble: longer than
+/// any pause between two tries. Of a daemon that is broken on purpose nobody waits so long.
+const STUCK: Duration = Duration::from_secs(60);
+const STUCK_BROKEN: Duration = Duration::from_secs(12);
+
+/// What is to be played.
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) seed: u64,
+    pub(crate) sabotage: Option<&'static str>,
+    /// The power fails instead of the process.
+    pub(crate) cuts: bool,
+}
+
+/// Everything that outlives the daemon.
+struct World {
+    slack: Slack,
+    daemon: Daemon,
+    history: Mutex<History>,
+    data: PathBuf,
+    /// Cards that were seen closed: not worth a look while it runs.
+    closed: Mutex<HashSet<String>>,
+    asking: AtomicBool,
+    over: AtomicBool,
+    /// Held by whoever uses files, taken away while there is no disk.
+    disk: RwLock<Option<Disk>>,
+    durable: bool,
+}
+
+impl World {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Plays it and judges.
+pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let disk = if plan.cuts { Some(Disk::new(folder.path())?) } else { None };
+    let data = disk.as_ref().map_or_else(|| folder.path().join("data"), |disk| disk.mounted().join("data"));
+    let sim = Config { pace: Duration::ZERO, seed: plan.seed, ..Config::default() };
+    let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
+    let config = folder.path().join("askd.toml");
+    files::write(&config, settings(&data, &slack.api_url()).as_bytes()).map_err(|error| error.to_string())?;
+    let daemon = Daemon::new(&config, &folder.path().join("log"), plan.sabotage)?;
+    let world = Arc::new(World {
+        slack,
+        daemon,
+        history: Mutex::default(),
+        data,
+        closed: Mutex::default(),
+        asking: AtomicBool::new(true),
+        over: AtomicBool::new(false),
+        disk: RwLock::new(disk),
+        durable: plan.cuts,
+    });
+    // The share of Slack's replies that are lost after the call has had its effect.
+    let lost = Fault { method: "*".into(), kind: FaultKind::ResetAfter, times: Times::Percent(5) };
+    world.slack.faults().push(lost);
+    let mut dice = Dice::new(plan.seed);
+    let mut everybody = tokio::task::JoinSet::new();
+    for (group, _) in GROUPS {
+        everybody.spawn(agent(Arc::clone(&world), group, dice.split()));
+    }
+    for person in PEOPLE {
+        everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
+    }
+    for door in ["api", "cli"] {
+        everybody.spawn(calls(Arc::clone(&world), door, dice.split()));
+    }
+    for round in 0..plan.rounds {
+        life(&world, &mut dice).await.map_err(|error| format!("round {round}: {error}"))?;
+    }
+    let stuck = if plan.sabotage.is_some() { STUCK_BROKEN } else { STUCK };
+    let drained = drain(&world, stuck).await;
+    world.over.store(true, Ordering::SeqCst);
+    while everybody.join_next().await.is_some() {}
+    let verdict = judge(&world, drained?);
+    if !verdict.findings().is_empty() && plan.sabotage.is_none() {
+        crate::keep(&folder.path().join("log"));
+    }
+    world.daemon.kill().await;
+    drop(world.disk.write().await.take());
+    Ok(verdict)
+}
+
+fn settings(data: &Path, api_url: &str) -> String {
+    let mut text = format!(
+        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[web]\ntoken = \"{TOKEN}\"\n\
+         [asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
+         [slack]\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\napi_url = \"{api_url}\"\n",
+        data.display()
+    );
+    for (group, channel) in GROUPS {
+        let route = channel.map_or_else(
+            || "{ channel = \"web\" }".to_owned(),
+            |chat| format!("{{ channel = \"slack\", chat = \"{chat}\", responders = [\"U0ALICE\", \"U0BOB\"] }}"),
+        );
+        let _never_fails = write!(text, "[groups.{group}]\nroutes = [{route}]\n");
+    }
+    text
+}
+
+/// One start, some life, and its end.
+async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
+    world.daemon.spawn().await?;
+    if dice.chance(20) {
+        // Killed while it starts.
+        tokio::time::sleep(dice.millis(0, 200)).await;
+    } else {
+        listening(world).await?;
+        tokio::time::sleep(dice.millis(30, 1_000)).await;
+    }
+    if !world.durable {
+        world.daemon.kill().await;
+        return Ok(());
+    }
+    let cut = match world.disk.read().await.as_ref() {
+        Some(disk) => disk.cut(),
+        None => Err("there is no disk".to_owned()),
+    };
+    cut?;
+    world.daemon.kill().await;
+    let mut held = world.disk.write().await;
+    held.as_mut().map_or(Ok(()), Disk::again)
+}
+
+async fn listening(world: &World) -> Result<(), String> {
+    let url = world.daemon.listening().await?;
+    world.slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
+    Ok(())
+}
+
+/// No more trouble: everything comes to its end. False: it does not, and nothing moves any more.
+async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
+    world.slack.faults().clear();
+    world.asking.store(false, Ordering::SeqCst);
+    world.daemon.spawn().await?;
+    listening(world).await?;
+    let (mut last, mut moved) = (None, Instant::now());
+    loop {
+        let pending = files::below(&world.data.join("state/pending_questions"));
+        let left = (world.history().waiting(), pending, live(world, None).len());
+        if left == (0, 0, 0) {
+            return Ok(true);
+        }
+        if last != Some(left) {
+            (last, moved) = (Some(left), Instant::now());
+        } else if moved.elapsed() > stuck {
+            return Ok(false);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn judge(world: &World, drained: bool) -> Verdict {
+    let mut history = world.history();
+    for (_, channel) in GROUPS {
+        let Some(channel) = channel else { continue };
+        for card in world.slack.messages(channel) {
+            if let Some(request) = request_of(&card) {
+                history.card(&request, !card.elements().is_empty());
+            }
+        }
+    }
+    let mut verdict = history.judge();
+    if !drained && verdict.findings().is_empty() {
+        verdict.found("left open", 1, "something is still owed, and nothing moves");
+    }
+    verdict
+}
+
+/// The request that a card is about; `None`: it is no card.
+fn request_of(message: &Message) -> Option<String> {
+    let card = message.by_app && message.thread_ts.is_none() && message.only_for.is_none();
+    let text = card.then(|| message.visible_text())?;
+    let (_, rest) = text.split_once("Case ")?;
+    rest.split_once(':').map(|(request, _)| request.to_owned())
+}
+
+/// Cards that can be used, of one channel or of all.
+fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
+    let mut closed = world.closed.lock().unwrap_or_else(PoisonError::into_inner);
+    let candidates = world.slack.select(|message| {
+        !closed.contains(&message.ts)
+            && message.by_app
+            && message.only_for.is_none()
+            && channel.is_none_or(|channel| message.channel == channel)
+    });
+    let (live, done): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|message| !message.elements().is_empty());
+    closed.extend(done.into_iter().map(|message| message.ts));
+    live
+}
+
+/// Whether a response that was read may come again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It was deleted, and that may not have been durable.
+    Perhaps,
+    Surely,
+}
+
+/// Asks and takes, like a client that has nothing but files.
+async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
+    let folder = world.data.join("ipc").join(group);
+    let mut taken: HashMap<String, Taken> = HashMap::new();
+    // Written, but perhaps not on stable storage.
+    let mut unsure: Vec<String> = Vec::new();
+    let mut waiting = HashSet::new();
+    let mut count = 0;
+    while !world.is_over() {
+        {
+            let _disk = world.disk.read().await;
+            take(&world, &folder.join("responses"), &mut waiting, &mut taken);
+            unsure.retain(|request| waiting.contains(request));
+            unsure.retain(|request| !put(&world, &folder.join("tasks"), request));
+            if world.asking.load(Ordering::SeqCst) && waiting.len() < WIDTH {
+                count += 1;
+                let request = format!("{group}-{count}");
+                world.history().asked(&request);
+                waiting.insert(request.clone());
+                if !put(&world, &folder.join("tasks"), &request) {
+                    unsure.push(request);
+                }
+            }
+        }
+        tokio::time::sleep(dice.millis(3, 25)).await;
+    }
+}
+
+/// Writes a request; whether it is there for good.
+fn put(world: &World, tasks: &Path, request: &str) -> bool {
+    let question = json!({"question": format!("Case {request}: which way?"), "options": LABELS, "custom": false});
+    let text = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]}).to_string();
+    files::publish(tasks, &format!("{request}.json"), text.as_bytes(), world.durable).is_ok()
+}
+
+fn take(world: &World, responses: &Path, waiting: &mut HashSet<String>, taken: &mut HashMap<String, Taken>) {
+    for name in files::names(responses) {
+        let Some(request) = name.strip_suffix(".json").filter(|request| !request.starts_with('.')) else { continue };
+        let Ok(bytes) = std::fs::read(responses.join(&name)) else { continue };
+        match taken.get(request) {
+            Some(Taken::Surely) => world.history().again(request),
+            _ => world.history().response(request, &bytes),
+        }
+        if std::fs::remove_file(responses.join(&name)).is_err() {
+            continue;
+        }
+        waiting.remove(request);
+        let surely = !world.durable || files::sync(responses).is_ok();
+        taken.insert(request.to_owned(), if surely { Taken::Surely } else { Taken::Perhaps });
+    }
+}
+
+/// Clicks on whatever can be clicked.
+async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
+    while !world.is_over() {
+        tokio::time::sleep(dice.millis(5, 90)).await;
+        let mut cards = live(&world, None);
+        if cards.is_empty() {
+            continue;
+        }
+        let card = cards.swap_remove(dice.roll(cards.len()));
+        let (Some(request), nth) = (request_of(&card), dice.roll(LABELS.len())) else { continue };
+        let began = Instant::now();
+        let sent = world.slack.click(&card.channel, &card.ts, &format!("pick:0:{nth}"), person).await;
+        // An error: it was closed in the meantime, and nothing was sent.
+        if let Ok(sent) = sent {
+            let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
+            let reply = if ended { Reply::Ended } else { Reply::Unknown };
+            world.history().attempt(&request, ("slack", person), LABELS[nth], began, reply);
+        }
+    }
+}
+
+/// Answers by the API.
+async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
+    while !world.is_over() {
+        tokio::time::sleep(dice.millis(5, 90)).await;
+        let mut open = world.daemon.open().await;
+        // The inbox has no other person: it is answered here more often.
+        open.retain(|ask| ask["group"] == "gamma" || dice.chance(30));
+        if open.is_empty() {
+            continue;
+        }
+        let ask = open.swap_remove(dice.roll(open.len()));
+        let (Some(id), Some(request)) = (ask["id"].as_str(), ask["request_id"].as_str()) else { continue };
+        let label = LABELS[dice.roll(LABELS.len())];
+        let body = json!({"answers": { (format!("Case {request}: which way?")): label }, "by": door});
+        let began = Instant::now();
+        let answer = world.daemon.call(&format!("/asks/{id}/answer"), Some(&body)).await;
+        let reply = match answer.map(|(status, _): (u16, Value)| status) {
+            Some(200) => Reply::Won,
+            Some(409) => Reply::Ended,
+            _ => Reply::Unknown,
+        };
+        world.history().attempt(request, (door, "operator"), label, began, reply);
+    }
+}

@@ -9,6 +9,7 @@ mod names;
 mod question;
 mod rejection;
 mod reply;
+mod shown;
 mod time;
 mod typed;
 pub mod wording;
@@ -23,10 +24,11 @@ pub use lifecycle::{
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
     Choice, Draft, Kind, MAX_CHOICES, MAX_CONTEXT, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
-    MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions,
+    MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions, without_nul,
 };
 pub use rejection::Rejection;
 pub use reply::{Answer, Answers, Given, Refusal, Reply};
+pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
 pub use typed::{Mistyped, chosen};
 

@@ -2,7 +2,7 @@
 //! downstream meets a question that nobody can answer. Limits: section 4 of the specification,
 //! chosen below those of Slack and WhatsApp.
 
-use super::Rejection;
+use super::{Rejection, shown};
 use std::collections::HashMap;
 use std::ops::Deref;
 
@@ -121,7 +121,7 @@ impl Question {
         self.kind == Kind::Text || self.custom
     }
 
-    /// The choice of that label: letter for letter, else without regard to case and outer blanks.
+    /// The choice of that label: letter for letter, else as it looks, without regard to case.
     #[must_use]
     pub fn choice(&self, label: &str) -> Option<usize> {
         let labels: Vec<&str> = self.choices.iter().map(|choice| choice.label.as_str()).collect();
@@ -129,10 +129,15 @@ impl Question {
     }
 }
 
-/// Which of these labels it is: letter for letter, else without regard to case and outer blanks.
+/// Which of these labels it is: letter for letter, else as it looks, without regard to case.
 pub(super) fn label_at<L: AsRef<str>>(labels: &[L], label: &str) -> Option<usize> {
     let exact = labels.iter().position(|known| known.as_ref() == label);
-    exact.or_else(|| labels.iter().position(|known| fold(known.as_ref()) == fold(label)))
+    exact.or_else(|| labels.iter().position(|known| look(known.as_ref()) == look(label)))
+}
+
+/// What people tell labels apart by.
+fn look(label: &str) -> String {
+    shown(label).to_lowercase()
 }
 
 /// What two labels are compared by.
@@ -203,13 +208,6 @@ impl Question {
         optional(&format!("{field}.header"), draft.header.as_deref(), MAX_HEADER)?;
         optional(&format!("{field}.placeholder"), draft.placeholder.as_deref(), MAX_PLACEHOLDER)?;
         let kind = kind(field, draft.kind.as_deref(), draft.multiple, draft.choices.is_empty())?;
-        if kind == Kind::Confirm && draft.custom == Some(true) {
-            return Err(Rejection::Wrong {
-                field: format!("{field}.custom"),
-                why: "a confirm question is answered by one of its two choices only; leave custom out, or use type select"
-                    .to_owned(),
-            });
-        }
         Ok(Self {
             id,
             text: draft.text,
@@ -301,6 +299,38 @@ impl super::Content {
         optional("context", context.as_deref(), MAX_CONTEXT)?;
         Ok(Self { title, context, questions })
     }
+
+    /// What no new request may have, while kept asks of earlier versions may: labels that look alike or like nothing,
+    /// and U+0000 anywhere.
+    pub fn fit_to_show(&self) -> Result<(), Rejection> {
+        without_nul("title", self.title.as_deref())?;
+        without_nul("context", self.context.as_deref())?;
+        for (index, question) in self.questions.iter().enumerate() {
+            let field = |name: &str| format!("questions[{index}].{name}");
+            without_nul(&field("question"), Some(&question.text))?;
+            without_nul(&field("id"), Some(&question.id))?;
+            without_nul(&field("header"), question.header.as_deref())?;
+            without_nul(&field("placeholder"), question.placeholder.as_deref())?;
+            let mut looks = HashMap::new();
+            for (at, choice) in question.choices.iter().enumerate() {
+                let field = format!("questions[{index}].options[{at}]");
+                without_nul(&format!("{field}.label"), Some(&choice.label))?;
+                without_nul(&format!("{field}.description"), choice.description.as_deref())?;
+                said(&format!("{field}.label"), &shown(&choice.label))?;
+                distinct(&mut looks, look(&choice.label), format!("{field}.label"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses the one character that many programs take for the end of a text.
+pub fn without_nul(field: &str, text: Option<&str>) -> Result<(), Rejection> {
+    if text.is_some_and(|text| text.contains('\0')) {
+        let why = "has the character U+0000, which cannot be shown to anybody; leave it out".to_owned();
+        return Err(Rejection::Wrong { field: field.to_owned(), why });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -356,6 +386,27 @@ mod tests {
             Err(Rejection::Duplicate { field: "questions[1].question".into(), first: "questions[0].question".into() })
         );
         assert_eq!(Questions::new("r", vec![]), Err(Rejection::NoQuestions));
+    }
+
+    #[test]
+    fn labels_that_look_alike_are_refused_and_so_is_what_ends_a_text() {
+        let fits = |draft: Draft| {
+            let questions = Questions::new("r", vec![draft]).unwrap();
+            super::super::Content::new(None, None, questions).unwrap().fit_to_show()
+        };
+        let alike = |label: &str| Rejection::Duplicate {
+            field: "questions[0].options[1].label".into(),
+            first: format!("questions[0].options[{label}].label"),
+        };
+        for label in ["Yes\u{200b}", "Y\u{200c}es", "YES\u{202e}", "Y\u{ad}es"] {
+            assert_eq!(fits(draft("q", &["Yes", label])), Err(alike("0")), "{label:?}");
+        }
+        assert_eq!(fits(draft("q", &["a  b", "a b"])), Err(alike("0")));
+        let nothing = Rejection::Empty { field: "questions[0].options[1].label".into() };
+        assert_eq!(fits(draft("q", &["a", "\u{200b}"])), Err(nothing));
+        assert!(fits(draft("q", &["Yes", "Yés"])).is_ok());
+        let nul = fits(draft("q\0", &[])).unwrap_err().to_string();
+        assert!(nul.contains("questions[0].question") && nul.contains("U+0000"), "{nul}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! [`Answers`] can only be built here, so an answer that was not offered cannot be written down.
 
 use super::question::MAX_TEXT;
-use super::{Kind, Outcome, Person, Question, Questions, Time, wording};
+use super::{Kind, Outcome, Person, Question, Questions, Time, without_controls, wording};
 use std::fmt;
 
 /// What a person sent.
@@ -116,6 +116,11 @@ pub enum Refusal {
         /// What is offered.
         labels: Vec<String>,
     },
+    /// Neither a text nor a list of texts.
+    NoText {
+        /// The question's text.
+        question: String,
+    },
     /// Several answers where one is wanted.
     OnlyOne {
         /// The question's text.
@@ -123,6 +128,11 @@ pub enum Refusal {
     },
     /// A choice and a text where only one of them is taken.
     ChoiceOrText {
+        /// The question's text.
+        question: String,
+    },
+    /// A typed answer with U+0000 in it.
+    Unreadable {
         /// The question's text.
         question: String,
     },
@@ -148,8 +158,10 @@ impl Refusal {
             Self::Missing { .. } => "missing",
             Self::NoSuchQuestion { .. } => "no_such_question",
             Self::NotOffered { .. } => "not_offered",
+            Self::NoText { .. } => "no_text",
             Self::OnlyOne { .. } => "only_one",
             Self::ChoiceOrText { .. } => "choice_or_text",
+            Self::Unreadable { .. } => "unreadable",
             Self::TooLong { .. } => "too_long",
         }
     }
@@ -162,6 +174,29 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+impl Reply {
+    /// The same with typed text as it is kept: without what steers a terminal. U+0000 is refused, because what stands
+    /// after it could be lost on the way to the agent.
+    pub fn readable(self, questions: &Questions) -> Result<Self, Refusal> {
+        let readable = |index: usize, given: Given| {
+            if given.text.as_ref().is_some_and(|text| text.contains('\0')) {
+                let question = questions.get(index).map(|question| question.text.clone()).unwrap_or_default();
+                return Err(Refusal::Unreadable { question });
+            }
+            Ok(Given { text: given.text.map(|text| without_controls(&text)), ..given })
+        };
+        Ok(match self {
+            Self::Whole(given) => {
+                let given = given.into_iter().map(|(index, given)| Ok((index, readable(index, given)?)));
+                Self::Whole(given.collect::<Result<_, _>>()?)
+            }
+            Self::Part(index, given) => Self::Part(index, readable(index, given)?),
+            Self::Told { index, given, message } => Self::Told { index, given: readable(index, given)?, message },
+            Self::Dismiss => Self::Dismiss,
+        })
+    }
+}
 
 impl Question {
     /// Labels and typed text, as they come from the API and the command line, to what they mean
@@ -299,6 +334,22 @@ mod tests {
         // Channels hand picks and texts over as they came: what a question does not take is not taken.
         let typed = Given { picks: vec![], text: Some("maybe".to_owned()) };
         assert_eq!(questions(&[("confirm", true)]).answer(&[(0, typed)]).unwrap_err().code(), "not_offered");
+    }
+
+    #[test]
+    fn typed_text_is_kept_without_what_steers_a_terminal_and_a_nul_is_asked_back() {
+        let questions = questions(&[("text", true), ("select", true)]);
+        let typed = |text: &str| Given { text: Some(text.to_owned()), picks: vec![] };
+        for reply in [
+            (|given| Reply::Whole(vec![(1, given)])) as fn(Given) -> Reply,
+            |given| Reply::Part(1, given),
+            |given| Reply::Told { index: 1, given, message: "m".to_owned() },
+        ] {
+            let cleaned = reply(typed("red\u{1b}[31m\r\nblue\u{7}")).readable(&questions);
+            assert_eq!(cleaned, Ok(reply(typed("red[31m\nblue"))));
+            let refused = reply(typed("a\0b")).readable(&questions);
+            assert_eq!(refused, Err(Refusal::Unreadable { question: "q1".to_owned() }));
+        }
     }
 
     #[test]

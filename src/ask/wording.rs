@@ -128,9 +128,15 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::NotOffered { question, given, labels } => {
             format!("{given:?} is not an answer that {question:?} offers. Choose from: {}.", list(labels))
         }
+        Refusal::NoText { question } => {
+            format!("The answer to {question:?} has to be a text, or a list of texts.")
+        }
         Refusal::OnlyOne { question } => format!("{question:?} takes one answer only."),
         Refusal::ChoiceOrText { question } => {
             format!("{question:?} takes a choice or an answer of your own, not both. Leave one of them out.")
+        }
+        Refusal::Unreadable { question } => {
+            format!("The answer to {question:?} has the character U+0000, which cannot be kept. Leave it out.")
         }
         Refusal::TooLong { question, limit, size } => {
             format!("The answer to {question:?} has {size} characters; at most {limit} are possible.")

@@ -1,8 +1,8 @@
 //! `askd answer`: options by label or number; words of one's own only where they are said to be that.
 
-use super::asks::{Where, printable, segment, settled, text};
+use super::asks::{Where, segment, settled, text};
 use super::{Exit, USAGE};
-use crate::ask::{chosen, wording};
+use crate::ask::{chosen, printable, wording};
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Map, Value, json};

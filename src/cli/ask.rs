@@ -1,5 +1,6 @@
 //! `askd ask`: a question from a script or a terminal.
 
+use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
 use crate::agent::{Asking, Process, Taken, Waited, Waiter, find, question};
 use crate::ask::{self, RequestId, TimeoutPolicy, wording};
@@ -229,17 +230,25 @@ impl AskCommand {
             if let (Some(error), Some(object)) = (&response.error, whole.as_object_mut()) {
                 object.insert("error".to_owned(), error.clone().into());
             }
-            say(&serde_json::to_string_pretty(&whole)?)?;
+            say(&escaped(&serde_json::to_string_pretty(&whole)?))?;
         } else if code == 0 {
             for (_, answer) in &response.result.answers.0 {
                 match answer {
-                    AnswerValue::One(answer) => say(answer)?,
-                    AnswerValue::Many(answers) => answers.iter().try_for_each(|answer| say(answer))?,
+                    AnswerValue::One(answer) => say_answer(answer)?,
+                    AnswerValue::Many(answers) => answers.iter().try_for_each(|answer| say_answer(answer))?,
                 }
             }
         }
         Ok(())
     }
+}
+
+/// To the letter for a script; a terminal is not steered by it.
+fn say_answer(answer: &str) -> anyhow::Result<()> {
+    if std::io::stdout().is_terminal() {
+        return answer.lines().try_for_each(|line| say(&ask::printable(line)));
+    }
+    say(answer)
 }
 
 fn choice(option: &str) -> DraftChoice {

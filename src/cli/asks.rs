@@ -1,7 +1,8 @@
 //! `askd list`, `show`, `dismiss`, `cancel`, `reset`: the inbox for a terminal. `answer` has a file of its own.
 
+use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-use crate::ask::{Time, wording};
+use crate::ask::{Time, printable, wording};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError};
 use crate::ipc::wire::time_from;
@@ -125,14 +126,6 @@ fn short(duration: Duration) -> String {
     humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }
 
-/// Control characters could move the cursor and write over other lines, and marks of direction turn
-/// askd's own words around.
-pub(super) fn printable(text: &str) -> String {
-    let turns =
-        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 fn row(ask: &Value, now: Time) -> String {
     let id: String = text(ask, "id").chars().take(8).collect();
     let first = &ask["questions"][0];
@@ -233,7 +226,7 @@ fn indented(value: &str) -> String {
 }
 
 fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    escaped(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 /// Says what became of an ask.

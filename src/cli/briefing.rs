@@ -1,5 +1,6 @@
 //! `askd briefing`: what was answered while no agent waited, for the entry point that starts one.
 
+use super::json::escaped;
 use super::{Exit, FAILED};
 use crate::agent::{Briefing, Briefings, Found, find};
 use clap::Args;
@@ -65,7 +66,8 @@ impl BriefingCommand {
     fn print(&self, briefings: &[Briefing]) -> Result<(), Exit> {
         let text = if self.json {
             let files: Vec<_> = briefings.iter().map(|briefing| &briefing.content).collect();
-            serde_json::to_string_pretty(&files).map_err(|error| Exit::new(FAILED, error))? + "\n"
+            let json = serde_json::to_string_pretty(&files).map_err(|error| Exit::new(FAILED, error))?;
+            escaped(&json) + "\n"
         } else {
             let texts: Vec<_> = briefings.iter().map(|briefing| briefing.file.text.trim_end()).collect();
             if texts.is_empty() { String::new() } else { texts.join("\n\n") + "\n" }

@@ -9,6 +9,7 @@ mod asks;
 mod briefing;
 #[cfg(feature = "host")]
 mod healthz;
+mod json;
 mod mcp;
 #[cfg(feature = "host")]
 mod phone;

@@ -165,6 +165,12 @@ async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: 
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));
     let refused = |detail: &str| Problem::new(StatusCode::FORBIDDEN, "Not from here", detail).into_response();
+    // Whoever reads the other one of two would judge otherwise.
+    let single = [header::HOST, header::ORIGIN, HeaderName::from_static("sec-fetch-site")];
+    if let Some(twice) = single.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+        let detail = format!("The header {twice} is there more than once.");
+        return Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail).into_response();
+    }
     if !host.is_some_and(|host| hosts.allow(host)) {
         return refused(
             "This server is not asked for under that Host. Add it to [http] allowed_hosts, or set public_url.",

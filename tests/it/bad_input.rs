@@ -86,6 +86,11 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         ("negative", json!({"timeoutMs": -1, "questions": [{"question": "q"}]}), &["timeoutMs is -1"]),
         ("fraction", json!({"timeoutMs": 10000.5, "questions": [{"question": "q"}]}), &["floating point"]),
         ("wrong-type", json!({"questions": "none"}), &["invalid type: string", "line 1"]),
+        (
+            "positional",
+            json!({"questions": [["Which?"]]}),
+            &["questions[0]: invalid type: sequence, expected an object"],
+        ),
         ("wrong-inner", json!({"questions": [{"question": 7}]}), &["invalid type: integer"]),
         (
             "policy",
@@ -94,6 +99,18 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         ),
         ("no-stop", json!({"timeoutPolicy": "abort_task", "questions": [{"question": "q"}]}), &["timeoutPolicy", "no"]),
         ("process", json!({"process": "../x", "questions": [{"question": "q"}]}), &["process", "1-64 of"]),
+        (
+            "alike",
+            question(json!({"options": ["Yes", "No", "Yes\u{200b}"]})),
+            &["questions[0].options[2].label is the same as questions[0].options[0].label"],
+        ),
+        ("unseen", question(json!({"options": ["Yes", "\u{200b}"]})), &["questions[0].options[1].label is empty"]),
+        ("nul-question", json!({"questions": [{"question": "a\0b"}]}), &["questions[0].question", "U+0000"]),
+        ("nul-title", json!({"title": "a\0", "questions": [{"question": "q"}]}), &["title", "U+0000"]),
+        ("nul-context", json!({"context": "\0", "questions": [{"question": "q"}]}), &["context", "U+0000"]),
+        ("nul-header", question(json!({"header": "\0"})), &["questions[0].header", "U+0000"]),
+        ("nul-label", question(json!({"options": ["a", "b\0"]})), &["questions[0].options[1].label", "U+0000"]),
+        ("nul-key", json!({"idempotency_key": "\0", "questions": [{"question": "q"}]}), &["idempotency_key", "U+0000"]),
         ("op-code", json!({"opCode": long(129), "questions": [{"question": "q"}]}), &["opCode has 129"]),
     ];
     for (id, fields, _) in &cases {
@@ -188,4 +205,38 @@ fn both_spellings_of_every_field_are_read() {
         world.answer(&ask, &json!({"q": "a"}));
         assert_eq!(agent.wait(id)["result"]["opCode"], "o");
     }
+}
+
+/// Models behind a strict schema fill every field: with `""` where they have nothing to say, and `custom` on a confirm.
+#[test]
+fn what_is_filled_with_nothing_counts_as_left_out() {
+    let world = World::new();
+    let agent = world.group("g");
+    let question = json!({"question": "Go on?", "id": "", "header": "", "type": "confirm", "placeholder": "",
+        "custom": true, "required": true, "multiSelect": false, "options": []});
+    agent.ask(
+        "r1",
+        &json!({"questions": [question], "title": "", "context": "", "timeoutPolicy": "", "session_id": "",
+            "idempotency_key": "", "opCode": "", "process": ""}),
+    );
+    let ask = world.open_of("r1");
+    assert_eq!((&ask["title"], &ask["context"]), (&json!(null), &json!(null)));
+    let asked = &ask["questions"][0];
+    assert_eq!((&asked["id"], &asked["header"], &asked["custom"]), (&json!("r1_0"), &json!(null), &json!(false)));
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "maybe"})).0, 422, "two answers, and no other");
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Yes"})).0, 200);
+    assert_eq!(agent.wait("r1")["result"]["opCode"], json!(null));
+}
+
+#[test]
+fn what_steers_a_terminal_is_not_kept_of_an_answer() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"questions": [{"question": "Why?"}]}));
+    let ask = world.open_of("r1");
+    let (status, problem) = world.answer(&ask, &json!({"Why?": "a\0b"}));
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("\"Why?\" has the character U+0000"), "{problem}");
+    assert_eq!(world.answer(&ask, &json!({"Why?": "red\u{1b}[31m\r\n\u{9b}2Jline two\u{7}"})).0, 200);
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Why?"], "red[31m\n2Jline two");
 }

@@ -267,7 +267,7 @@ fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
     let world = World::new();
     let agent = world.group("g");
     agent.ask("r1", &json!({"title": "T\u{1b}[2J", "context": "line one\nline two",
-        "questions": [{"question": "Which\u{7}?", "options": [{"label": "a\u{202e}b", "description": "d"}], "required": false}]}));
+        "questions": [{"question": "Which\u{7}?", "options": [{"label": "a\u{202e}b", "description": "d\u{9b}"}], "required": false}]}));
     let ask = world.one_open();
     let shown = out(&world.run(&["show", ask["id"].as_str().unwrap()]));
     for words in
@@ -275,9 +275,30 @@ fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
     {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    for output in [shown, out(&world.run(&["list"]))] {
-        assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{output:?}");
+    let whole = out(&world.run(&["list", "--json"]));
+    let parsed: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(parsed["asks"][0]["questions"][0]["options"][0]["label"], "a\u{202e}b", "escaped, and still the same");
+    let outputs =
+        [shown, out(&world.run(&["list"])), whole, out(&world.run(&["show", "--json", ask["id"].as_str().unwrap()]))];
+    for output in outputs {
+        assert!(!output.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']), "{output:?}");
     }
+}
+
+#[test]
+fn an_answer_on_a_terminal_does_not_steer_it_and_a_script_gets_it_to_the_letter() {
+    let world = World::new();
+    let label = "a\u{202e}b";
+    let asked = ["ask", "Which?", "--option", label, "--option", "c"];
+    let pick = |ask: &Value| assert_eq!(world.answer(ask, &json!({"Which?": label})).0, 200);
+    assert_eq!(out(&world.asked(&asked, pick)), format!("{label}\n"));
+    let line = format!("{} ask Which? --option {label} --option c 2>/dev/null", crate::harness::ASKD);
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("ASKD__DATA_DIR", world.data()).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    pick(&world.one_open());
+    let told = out(&child.wait_with_output().unwrap());
+    assert_eq!(told.trim(), "ab", "{told:?}");
 }
 
 #[test]

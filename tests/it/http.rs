@@ -37,6 +37,10 @@ fn nobody_gets_in_without_the_token_or_from_elsewhere() {
         (403, "POST", format!("{good}origin: http://evil.example\r\n")),
         (403, "POST", format!("{good}origin: null\r\n")),
         (403, "POST", format!("{good}sec-fetch-site: cross-site\r\n")),
+        (400, "POST", format!("{good}host: {0}\r\nhost: evil.example\r\n", world.address())),
+        (400, "POST", format!("{good}host: {0}\r\nhost: {0}\r\n", world.address())),
+        (400, "POST", format!("{good}origin: {0}\r\norigin: http://evil.example\r\n", world.url())),
+        (400, "POST", format!("{good}sec-fetch-site: same-origin\r\nsec-fetch-site: cross-site\r\n")),
         (405, "GET", good.clone()),
         (405, "PUT", good.clone()),
         (415, "POST", format!("authorization: Bearer {token}\r\ncontent-type: text/plain\r\n")),
@@ -75,13 +79,24 @@ fn wrong_bodies_and_names_are_told_what_is_wrong() {
         ("[]", 400),
         ("{}", 400),
         (r#"{"answers": 7}"#, 400),
-        (r#"{"answers": {"r1_0": 7}}"#, 400),
+        (r#"[{"r1_0": "React"}, "cli"]"#, 400),
+        (r#"{"answers": [["r1_0", "React"]]}"#, 400),
         (r#"{"answers": {}, "extra": 1}"#, 400),
         (r#"{"answers": {}, "by": "alice"}"#, 400),
         (r#"{"answers": {"r1_0": "React", "Which framework?": "Vue"}}"#, 422),
     ] {
         let (got, text) = world.raw("POST", &path, &good, body);
         assert_eq!(got, status, "{body}: {text}");
+    }
+    for value in ["7", "null", "true", "{}", "[7]", r#"["React", null]"#] {
+        let (got, text) = world.raw("POST", &path, &good, &format!(r#"{{"answers": {{"r1_0": {value}}}}}"#));
+        let problem: Value = serde_json::from_str(&text).unwrap();
+        let told = "The answer to \"Which framework?\" has to be a text, or a list of texts.";
+        assert_eq!((got, &problem["detail"]), (422, &json!(told)), "{value}");
+    }
+    for call in ["dismiss", "cancel", "reset", "shown"] {
+        let (got, text) = world.raw("POST", &format!("/api/v1/asks/{id}/{call}"), &good, r#"["cli"]"#);
+        assert_eq!(got, 400, "{call}: {text}");
     }
     let huge = format!(r#"{{"answers": {{"r1_0": "{}"}}}}"#, "x".repeat(300 * 1024));
     assert_eq!(world.raw("POST", &path, &good, &huge).0, 413);

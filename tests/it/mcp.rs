@@ -300,7 +300,7 @@ fn wrong_arguments_are_told_with_field_and_limit() {
             "Error: questions has 11 entries; at most 10 are possible. Shorten it and ask again.",
         ),
         (json!({"questions": {"question": "Go?"}}), "Error: questions: invalid type: map, expected a sequence."),
-        (json!({"questions": ["Go?"]}), "Error: questions[0]: invalid type: string \"Go?\", expected struct Draft."),
+        (json!({"questions": ["Go?"]}), "Error: questions[0]: invalid type: string \"Go?\", expected an object."),
         (question(json!({"question": "  "})), "Error: questions[0].question is empty; say something in it."),
         (
             question(json!({"question": "x".repeat(3001)})),

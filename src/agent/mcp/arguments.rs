@@ -5,7 +5,7 @@
 use super::settings::Settings;
 use crate::agent::Asking;
 use crate::ask::{Digest, Rejection, RequestId, wording};
-use crate::ipc::wire::{Draft, Request, RequestFile};
+use crate::ipc::wire::{Draft, Request, RequestFile, objects};
 use crate::random;
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -48,8 +48,8 @@ pub(super) struct WaitArguments {
 
 #[derive(Deserialize)]
 struct AskFields {
-    #[serde(default)]
-    questions: Option<Vec<Draft>>,
+    #[serde(default, deserialize_with = "objects")]
+    questions: Vec<Draft>,
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
@@ -97,13 +97,16 @@ impl AskArguments {
         let fields: AskFields = fields(arguments)?;
         let wait = wait(fields.wait_ms)?;
         let mut file = RequestFile {
-            questions: fields.questions.unwrap_or_default(),
+            questions: fields.questions,
             title: fields.title,
             context: fields.context,
             max_retries: fields.max_retries,
             render_timeout: fields.render_timeout,
             timeout_ms: fields.timeout_ms,
-            timeout_policy: fields.timeout_policy.or_else(|| settings.policy.clone()),
+            timeout_policy: fields
+                .timeout_policy
+                .filter(|policy| !policy.is_empty())
+                .or_else(|| settings.policy.clone()),
             session_id: Some(settings.session.clone()),
             ..RequestFile::default()
         };

@@ -103,10 +103,11 @@ impl Ask {
             return Ok(false);
         }
         if self.is_late_open() {
+            let reply = reply.readable(&self.content.questions)?;
             return self.replied_late(source, person, reply, now, effects);
         }
         self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
-        let outcome = match reply {
+        let outcome = match reply.readable(&self.content.questions)? {
             Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
                 let answers = self.content.questions.answer(&given)?;

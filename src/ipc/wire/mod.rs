@@ -2,10 +2,12 @@
 //! fields it does not know, strict about those it does. Sections 4 and 5 of the specification.
 
 mod briefing;
+mod object;
 mod request;
 mod response;
 
 pub use briefing::BriefingFile;
+pub use object::{Object, objects};
 pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Peek, Request, RequestFile, peek, read};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details,

@@ -1,7 +1,9 @@
 //! Request files. Section 4 of the specification.
 
-use super::digest;
-use crate::ask::{self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy};
+use super::{Object, digest, objects};
+use crate::ask::{
+    self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
+};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -17,7 +19,7 @@ pub struct RequestFile {
     pub kind: String,
     #[serde(alias = "requestId")]
     pub request_id: String,
-    #[serde(default, deserialize_with = "null_as_none")]
+    #[serde(default, deserialize_with = "objects")]
     pub questions: Vec<Draft>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -41,8 +43,26 @@ pub struct RequestFile {
     pub process: Option<String>,
 }
 
-fn null_as_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Draft>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+/// What is empty is not given: clients of strict schemas fill every field.
+fn given(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+impl RequestFile {
+    /// The same without what is empty.
+    fn without_empty(self) -> Self {
+        Self {
+            questions: self.questions.into_iter().map(Draft::without_empty).collect(),
+            title: given(self.title),
+            context: given(self.context),
+            timeout_policy: given(self.timeout_policy),
+            session_id: given(self.session_id),
+            idempotency_key: given(self.idempotency_key),
+            op_code: given(self.op_code),
+            process: given(self.process),
+            ..self
+        }
+    }
 }
 
 /// A question as it is written.
@@ -121,6 +141,29 @@ impl<'de> Deserialize<'de> for DraftChoice {
             }
         }
         deserializer.deserialize_any(Either)
+    }
+}
+
+impl Draft {
+    fn without_empty(self) -> Self {
+        let options = self.options.map(|options| options.into_iter().map(DraftChoice::without_empty).collect());
+        Self {
+            id: given(self.id),
+            header: given(self.header),
+            kind: given(self.kind),
+            placeholder: given(self.placeholder),
+            options,
+            ..self
+        }
+    }
+}
+
+impl DraftChoice {
+    fn without_empty(self) -> Self {
+        match self {
+            Self::Described { label, description } => Self::Described { label, description: given(description) },
+            Self::Label(_) => self,
+        }
     }
 }
 
@@ -287,7 +330,7 @@ pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
 /// Bytes to a shape; what is wrong is said with the field it is wrong in.
 fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let read = serde_path_to_error::deserialize(&mut json).map(|Object(read)| read).map_err(|error| {
         let path = error.path().to_string();
         let why = error.into_inner();
         Rejection::Malformed { why: if path == "." { why.to_string() } else { format!("{path}: {why}") } }
@@ -301,6 +344,7 @@ impl Request {
     pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
         let json = |value: &dyn erased::Json| value.bytes();
         let digest = digest([json(&file).as_slice()]);
+        let file = file.without_empty();
         let asked = json(&file.questions);
         for (field, token) in
             [("session_id", &file.session_id), ("idempotency_key", &file.idempotency_key), ("opCode", &file.op_code)]
@@ -313,10 +357,12 @@ impl Request {
         let key = key(&file, &asked);
         let drafts = file.questions.into_iter().map(ask::Draft::from).collect();
         let questions = Questions::new(request_id.as_str(), drafts)?;
+        let content = Content::new(file.title, file.context, questions)?;
+        content.fit_to_show()?;
         let max_retries = within("maxRetries", file.max_retries, 0, 5)?;
         Ok(Self {
             request_id,
-            content: Content::new(file.title, file.context, questions)?,
+            content,
             max_retries: max_retries.map(|retries| u8::try_from(retries).unwrap_or(u8::MAX)),
             render_timeout: within("renderTimeout", file.render_timeout, 10_000, 60_000)?.map(Duration::from_millis),
             timeout: within("timeoutMs", file.timeout_ms, 10_000, 604_800_000)?.map(Duration::from_millis),
@@ -349,7 +395,7 @@ fn token_within(field: &str, token: Option<&str>) -> Result<(), Rejection> {
     if size > MAX_TOKEN {
         return Err(Rejection::TooLong { field: field.to_owned(), limit: MAX_TOKEN, size, unit: "characters" });
     }
-    Ok(())
+    without_nul(field, token)
 }
 
 fn within(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result<Option<u64>, Rejection> {
@@ -434,8 +480,29 @@ mod tests {
         let options =
             r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"q","options":[{"lable":"a"}]}]}"#;
         assert!(field(options).contains("missing field `label`"), "{}", field(options));
+        let listed = r#"{"type":"ask_user:ask","request_id":"r1","questions":[["q"]]}"#;
+        assert!(
+            field(listed).contains("questions[0]: invalid type: sequence, expected an object"),
+            "{}",
+            field(listed)
+        );
+        assert!(field(r#"["ask_user:ask","r1",[{"question":"q"}]]"#).contains("invalid type: sequence"));
         let path = r#"{"type":"ask_user:ask","request_id":"../../x","questions":[{"question":"q"}]}"#;
         assert_eq!(field(path), "request_id");
+    }
+
+    #[test]
+    fn what_is_empty_is_not_given() {
+        let filled = asked(
+            r#"{"type":"ask_user:ask","request_id":"r1","title":"","context":"","timeoutPolicy":"","session_id":"",
+            "idempotency_key":"","opCode":"","process":"","maxRetries":null,
+            "questions":[{"question":"Go?","id":"","header":"","type":"","placeholder":"",
+            "options":[{"label":"yes","description":""}]}]}"#,
+        )
+        .unwrap();
+        let bare = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?","options":["yes"]}]}"#;
+        let bare = asked(bare).unwrap();
+        assert_eq!(Request { digest: bare.digest, ..filled }, bare);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::marker::PhantomData;
 
 /// A response file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,8 +44,8 @@ pub struct ResponseResult {
 }
 
 /// Question texts and their answers, in the order of the questions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pairs(pub Vec<(String, AnswerValue)>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pairs<V = AnswerValue>(pub Vec<(String, V)>);
 
 /// One label or text, or a list of them for `multi-select`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,15 +96,15 @@ impl Serialize for Pairs {
     }
 }
 
-impl<'de> Deserialize<'de> for Pairs {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Pairs;
+        struct InOrder<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for InOrder<V> {
+            type Value = Pairs<V>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of answers")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
                 let mut pairs = Vec::new();
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
@@ -111,7 +112,7 @@ impl<'de> Deserialize<'de> for Pairs {
                 Ok(Pairs(pairs))
             }
         }
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(InOrder(PhantomData))
     }
 }
 
@@ -238,7 +239,7 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
 #[must_use]
 pub fn unanswered(request_id: &str, op_code: Option<String>, status: &str, reason: &str) -> ResponseResult {
     ResponseResult {
-        answers: Pairs::default(),
+        answers: Pairs(Vec::new()),
         status: status.to_owned(),
         reason: reason.to_owned(),
         answered: false,

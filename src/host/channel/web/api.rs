@@ -6,7 +6,7 @@ use super::{Inbox, Problem, listing, problem};
 use crate::ask::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
 use crate::host::broker::{Failure, Named};
 use crate::host::store::StoreError;
-use crate::ipc::wire::{AnswerValue, Pairs};
+use crate::ipc::wire::{Object, Pairs};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -19,6 +19,7 @@ use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _, stream};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
+use serde_json::Value;
 use std::convert::Infallible;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
@@ -142,8 +143,8 @@ impl Door {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnswerBody {
-    /// By question id or text.
-    answers: Pairs,
+    /// By question id or text. Of any type: what does not fit is told with the question.
+    answers: Pairs<Value>,
     #[serde(default)]
     by: Door,
 }
@@ -151,9 +152,9 @@ struct AnswerBody {
 async fn answer(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
-    body: Result<Json<AnswerBody>, JsonRejection>,
+    body: Result<Json<Object<AnswerBody>>, JsonRejection>,
 ) -> Result<Json<View>, Problem> {
-    let Json(body) = body?;
+    let Json(Object(body)) = body?;
     let ask = inbox.ask(&name).await?;
     let given = understand(&ask, body.answers.0).map_err(|refusal| does_not_fit(&refusal));
     // What does not fit an ask that is settled anyway is told the more important thing.
@@ -163,7 +164,7 @@ async fn answer(
     inbox.happen(&ask.id.to_string(), event).await
 }
 
-fn understand(ask: &Ask, answers: Vec<(String, AnswerValue)>) -> Result<Vec<(usize, Given)>, Refusal> {
+fn understand(ask: &Ask, answers: Vec<(String, Value)>) -> Result<Vec<(usize, Given)>, Refusal> {
     let questions = &ask.content.questions;
     let mut given: Vec<(usize, Given)> = Vec::new();
     for (name, value) in answers {
@@ -171,13 +172,22 @@ fn understand(ask: &Ask, answers: Vec<(String, AnswerValue)>) -> Result<Vec<(usi
         if given.iter().any(|(known, _)| *known == index) {
             return Err(Refusal::OnlyOne { question: questions[index].text.clone() });
         }
-        let values = match value {
-            AnswerValue::One(value) => vec![value],
-            AnswerValue::Many(values) => values,
-        };
+        let values = texts(value).ok_or_else(|| Refusal::NoText { question: questions[index].text.clone() })?;
         given.push((index, questions[index].understand(&values)?));
     }
     Ok(given)
+}
+
+/// A text, or a list of texts.
+fn texts(value: Value) -> Option<Vec<String>> {
+    let text = |value| match value {
+        Value::String(text) => Some(text),
+        _ => None,
+    };
+    match value {
+        Value::Array(values) => values.into_iter().map(text).collect(),
+        value => text(value).map(|text| vec![text]),
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -199,7 +209,7 @@ impl<S: Send + Sync> FromRequest<S> for Optional {
         if body.is_empty() {
             return Ok(Self(DoorBody::default()));
         }
-        let Json(body) = Json::from_request(Request::from_parts(head, body.into()), state).await?;
+        let Json(Object(body)) = Json::from_request(Request::from_parts(head, body.into()), state).await?;
         Ok(Self(body))
     }
 }

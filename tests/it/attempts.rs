@@ -98,14 +98,85 @@ fn five_times_it_is_asked_and_the_sixth_is_blocked_until_somebody_allows_it() {
 }
 
 #[test]
+fn stock_wording_about_another_thing_is_another_question() {
+    let world = World::empty().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
+    let agent = world.group("g");
+    let about = |above: Value| {
+        let mut request = json!({"questions": [named("Approve this diff?")]});
+        request.as_object_mut().unwrap().extend(above.as_object().unwrap().clone());
+        request
+    };
+    let first = about(json!({"title": "Release", "context": "- a\n+ b"}));
+    dismissed(&world, &agent, 1..=2, &first);
+    agent.ask("first", &first);
+    assert_eq!(status(&agent.wait("first")), "blocked");
+    let block = world.one_block();
+    assert_eq!((&block["title"], &block["context"]), (&json!("Release"), &json!("- a\n+ b")), "people see about what");
+    let others = [
+        json!({}),
+        json!({"title": "Release"}),
+        json!({"context": "- a\n+ b"}),
+        json!({"title": "Release", "context": "- a\n+ c"}),
+    ];
+    for (at, above) in others.into_iter().enumerate() {
+        agent.ask(&format!("other{at}"), &about(above));
+        let open = world.open_of(&format!("other{at}"));
+        assert_eq!(world.post(&open, "dismiss").0, 200);
+    }
+    // Allowed again is what was blocked, and nothing else.
+    let plain = about(json!({}));
+    dismissed(&world, &agent, 10..=10, &plain);
+    assert_eq!(world.post(&block, "reset").0, 200);
+    agent.ask("allowed", &first);
+    world.open_of("allowed");
+    agent.ask("plain", &plain);
+    assert_eq!(status(&agent.wait("plain")), "blocked");
+}
+
+/// The first version counted a question whatever stood above it, and its blocks and Allow again hold so.
+#[test]
+fn blocks_and_allow_again_of_before_hold_under_every_title_and_context() {
+    let mut world = World::empty().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
+    let agent = world.group("g");
+    dismissed(&world, &agent, 1..=2, &deploy());
+    agent.ask("r3", &deploy());
+    assert_eq!(status(&agent.wait("r3")), "blocked");
+    let block = world.one_block();
+    assert!(world.terminate().success());
+    let id = block["id"].as_str().unwrap();
+    let paths = ["pending_questions", "settled"].map(|folder| world.data().join(format!("state/{folder}/g/{id}.json")));
+    let path = paths.iter().find(|path| path.exists()).unwrap();
+    let mut record: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(record["block"].as_object_mut().unwrap().remove("any_context"), Some(json!(false)));
+    std::fs::write(path, record.to_string()).unwrap();
+    world.start();
+
+    let mut titled = deploy();
+    titled["title"] = json!("Another title");
+    agent.ask("r4", &titled);
+    assert_eq!(agent.wait("r4")["error"], TOO_OFTEN.replace("(5)", "(2)"));
+    assert_eq!(world.one_block()["id"], block["id"], "it is the same card");
+    assert_eq!(world.post(&block, "reset").0, 200);
+    dismissed(&world, &agent, 5..=6, &titled);
+    agent.ask("r7", &titled);
+    assert_eq!(status(&agent.wait("r7")), "blocked", "now on its own account");
+    agent.ask("r8", &deploy());
+    assert_eq!(world.post(&world.open_of("r8"), "dismiss").0, 200);
+    world.kill();
+    world.start();
+    dismissed(&world, &agent, 9..=9, &deploy());
+    agent.ask("r10", &deploy());
+    assert_eq!(status(&agent.wait("r10")), "blocked", "twice since it was allowed again, before a restart and after");
+}
+
+#[test]
 fn with_one_question_over_the_limit_nothing_is_asked_and_only_that_one_is_named() {
     let world = World::empty().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
     let agent = world.group("g");
     let asks = |names: &[&str]| json!({"questions": names.iter().map(|name| named(name)).collect::<Vec<_>>()});
     dismissed(&world, &agent, 1..=2, &asks(&["A?", "B?"]));
-    // What a person sees counts: not the id, not the title, not the company of other questions.
+    // What a person sees of a question counts: not its id, not the company of other questions.
     let mut mixed = asks(&["New?", "B?", "A?"]);
-    mixed["title"] = json!("Once more");
     mixed["questions"][1]["id"] = json!("another-id");
     agent.ask("mixed", &mixed);
     let expected = "Maximum retry attempts (2) exceeded for: 'B?', 'A?'. Please wait for user guidance or manually mark \

@@ -22,6 +22,8 @@ pub struct Block {
     pub told: u32,
     /// Whether the cards are being rewritten.
     pub telling: bool,
+    /// An earlier version made it: it holds for its questions under every title and context.
+    pub any_context: bool,
     /// How the block ended, once it has.
     pub lifted: Option<Lifted>,
 }
@@ -41,7 +43,7 @@ impl Ask {
     #[must_use]
     pub fn block(new: Accepted, limit: u8, times: u32, now: Time) -> super::Step {
         let mut ask = Self::new(new, now);
-        ask.block = Some(Block { times, told: times, telling: false, lifted: None });
+        ask.block = Some(Block { times, told: times, telling: false, any_context: false, lifted: None });
         ask.stage = Stage::Settled { outcome: Outcome::Blocked { limit }, at: now, shown_at: None };
         let mut effects = vec![Effect::Note(Fact::Asked), Effect::Note(Fact::Settled)];
         for waiter in &mut ask.waiters {

@@ -24,7 +24,10 @@ pub(super) struct Attempts {
 /// Of one group.
 #[derive(Debug, Default)]
 struct Counted {
+    /// By [`subject`], and by [`alone`] for the blocks of before.
     questions: HashMap<Digest, Asked>,
+    /// When Allow again was pressed. What an earlier version kept names a question [`alone`].
+    allowed: HashMap<Digest, Time>,
     /// Blocks that stand, by the ask and the questions it is about.
     blocked: BTreeMap<AskId, Vec<Digest>>,
 }
@@ -39,8 +42,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn count(&self) -> u32 {
-        let since = self.since.as_ref().map(|(at, _)| *at);
+    /// How often it was asked since the last answer or Allow again, and since `allowed`.
+    fn count(&self, allowed: Option<Time>) -> u32 {
+        let since = self.since.as_ref().map(|(at, _)| *at).max(allowed);
         let count = self.asks.values().filter(|asked| since.is_none_or(|since| **asked > since)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
@@ -52,17 +56,42 @@ impl Asked {
     }
 }
 
-/// The same for every question that a person would see as the same, whatever it is called.
-fn content(question: &Question) -> Digest {
+/// A question with the title and context it stands under: stock wording about another thing is another question.
+fn subject(content: &Content, question: &Question) -> Digest {
+    let alone = alone(question).to_string();
+    let above = [content.title.as_ref(), content.context.as_ref()].into_iter().flat_map(given);
+    digest([b"subject".as_slice(), alone.as_bytes()].into_iter().chain(above))
+}
+
+/// What blocks and Allow again of an earlier version are about: the question under every title and context. The
+/// same for every question that a person would see as the same, whatever its id.
+fn alone(question: &Question) -> Digest {
     let choices = question.choices.iter().flat_map(|choice| [Some(&choice.label), choice.description.as_ref()]);
     let texts = [Some(&question.text), question.header.as_ref(), question.placeholder.as_ref()];
-    // What is missing differs from what is empty.
-    let parts = texts.into_iter().chain(choices).flat_map(|text| match text {
-        Some(text) => [b"1".as_slice(), text.as_bytes()],
-        None => [b"0".as_slice(), b""],
-    });
+    let parts = texts.into_iter().chain(choices).flat_map(given);
     let flags = [u8::from(question.custom), u8::from(question.required)];
     digest([question.kind.name().as_bytes(), &flags].into_iter().chain(parts))
+}
+
+/// What is missing differs from what is empty.
+fn given(text: Option<&String>) -> [&[u8]; 2] {
+    match text {
+        Some(text) => [b"1", text.as_bytes()],
+        None => [b"0", b""],
+    }
+}
+
+/// What an ask is about, question by question.
+fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
+    content.questions.iter().map(|question| subject(content, question))
+}
+
+/// What a block, or Allow again on this ask, holds for.
+fn held(ask: &Ask) -> Vec<Digest> {
+    match &ask.block {
+        Some(block) if block.any_context => ask.content.questions.iter().map(alone).collect(),
+        _ => subjects(&ask.content).collect(),
+    }
 }
 
 /// In which way an ask counts.
@@ -74,23 +103,22 @@ impl Attempts {
     /// Takes in what an ask has become.
     pub(super) fn note(&mut self, ask: &Ask) {
         let counted = self.groups.entry(ask.group.clone()).or_default();
-        let questions: Vec<Digest> = ask.content.questions.iter().map(content).collect();
         let answered = match &ask.stage {
             Stage::Settled { outcome: Outcome::Answered { .. }, at, .. } => Some(*at),
             _ => ask.late_outcome().map(|(_, at)| at),
         };
-        for question in &questions {
+        for question in subjects(&ask.content).chain(ask.content.questions.iter().map(alone)) {
             if counts(ask) {
-                counted.questions.entry(*question).or_default().asks.insert(ask.id, ask.created_at);
-            } else if let Some(asked) = counted.questions.get_mut(question) {
+                counted.questions.entry(question).or_default().asks.insert(ask.id, ask.created_at);
+            } else if let Some(asked) = counted.questions.get_mut(&question) {
                 asked.asks.remove(&ask.id);
             }
             if let Some(at) = answered {
-                counted.questions.entry(*question).or_default().starts_anew(at, None);
+                counted.questions.entry(question).or_default().starts_anew(at, None);
             }
         }
         if ask.is_blocked() {
-            counted.blocked.insert(ask.id, questions);
+            counted.blocked.insert(ask.id, held(ask));
         } else {
             counted.blocked.remove(&ask.id);
         }
@@ -100,7 +128,7 @@ impl Attempts {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(counted) = self.groups.get_mut(&ask.group) else { return };
         counted.blocked.remove(&ask.id);
-        for question in ask.content.questions.iter().map(content) {
+        for question in subjects(&ask.content).chain(ask.content.questions.iter().map(alone)) {
             let Some(asked) = counted.questions.get_mut(&question) else { continue };
             asked.asks.remove(&ask.id);
             if asked.asks.is_empty() {
@@ -112,6 +140,8 @@ impl Attempts {
     /// A question may be asked again.
     fn allow(&mut self, group: &Group, allowed: Allowed) {
         let counted = self.groups.entry(group.clone()).or_default();
+        let last = counted.allowed.entry(allowed.question).or_insert(allowed.at);
+        *last = allowed.at.max(*last);
         counted.questions.entry(allowed.question).or_default().starts_anew(allowed.at, Some(allowed.by));
     }
 
@@ -122,30 +152,38 @@ impl Attempts {
         }
     }
 
-    fn count(&self, group: &Group, question: &Digest) -> u32 {
-        self.groups.get(group).and_then(|group| group.questions.get(question)).map_or(0, Asked::count)
-    }
-
     /// What of these questions was asked as often as it may be, and how often that was at most.
-    fn over(&self, group: &Group, questions: &[Question], limit: u8) -> Option<(Vec<usize>, u32)> {
-        let counts: Vec<u32> = questions.iter().map(|question| self.count(group, &content(question))).collect();
-        let over: Vec<usize> = (0..counts.len()).filter(|at| counts[*at] >= u32::from(limit)).collect();
-        let most = counts.into_iter().max().unwrap_or(0);
+    fn over(&self, group: &Group, content: &Content, limit: u8) -> Option<(Vec<usize>, u32)> {
+        let counted = self.groups.get(group)?;
+        let (mut over, mut most) = (Vec::new(), 0);
+        for (at, question) in content.questions.iter().enumerate() {
+            let (subject, alone) = (subject(content, question), alone(question));
+            let count =
+                counted.questions.get(&subject).map_or(0, |asked| asked.count(counted.allowed.get(&alone).copied()));
+            let blocked_before = counted.blocked.values().any(|about| about.contains(&alone));
+            if count >= u32::from(limit) || blocked_before {
+                over.push(at);
+            }
+            most = most.max(count);
+        }
         (!over.is_empty()).then_some((over, most))
     }
 
     /// The block that stands and is about these questions, in whatever order.
-    fn standing(&self, group: &Group, questions: &[Question]) -> Option<AskId> {
-        let wanted: Vec<Digest> = questions.iter().map(content).collect();
-        let same = |about: &Vec<Digest>| about.len() == wanted.len() && wanted.iter().all(|one| about.contains(one));
+    fn standing(&self, group: &Group, content: &Content) -> Option<AskId> {
+        let about = |held: &Vec<Digest>| {
+            let held_for = |question| held.contains(&subject(content, question)) || held.contains(&alone(question));
+            held.len() == content.questions.len() && content.questions.iter().all(held_for)
+        };
         let blocked = &self.groups.get(group)?.blocked;
-        blocked.iter().find(|(_, about)| same(about)).map(|(id, _)| *id)
+        blocked.iter().find(|(_, held)| about(held)).map(|(id, _)| *id)
     }
 
     /// Blocks of which no question is over the limit any more, and who allowed that.
     fn ended(&self, group: &Group, limit: u8) -> Vec<(AskId, Option<Person>)> {
         let Some(counted) = self.groups.get(group) else { return Vec::new() };
-        let free = |about: &Vec<Digest>| about.iter().all(|one| self.count(group, one) < u32::from(limit));
+        let count = |one: &Digest| counted.questions.get(one).map_or(0, |asked| asked.count(None));
+        let free = |about: &Vec<Digest>| about.iter().all(|one| count(one) < u32::from(limit));
         let by = |about: &Vec<Digest>| {
             let asked = about.iter().filter_map(|one| counted.questions.get(one)?.since.clone());
             asked.max_by_key(|(at, _)| *at).and_then(|(_, by)| by)
@@ -173,19 +211,18 @@ impl Broker {
         waiter: &Waiter,
     ) -> Option<Submitted> {
         let limit = settings.max_attempts;
-        let (over, most) = self.index().attempts().over(group, &request.content.questions, limit)?;
-        let questions = request.content.questions.only(&over)?;
+        let (over, most) = self.index().attempts().over(group, &request.content, limit)?;
+        let content = Content { questions: request.content.questions.only(&over)?, ..request.content.clone() };
         tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; nobody is asked");
-        let standing = self.index().attempts().standing(group, &questions);
+        let standing = self.index().attempts().standing(group, &content);
         if let Some(id) = standing {
             match self.happen(id, Event::Repeated(Box::new(waiter.clone()))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
                 Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
                 // Allowed again in the meantime: look once more.
-                _ => return self.index().attempts().over(group, &questions, limit).map(|_| Submitted::NotStored),
+                _ => return self.index().attempts().over(group, &content, limit).map(|_| Submitted::NotStored),
             }
         }
-        let content = Content { title: None, context: None, questions };
         let rules = rules_of(settings);
         let make = |id, short_id, now| {
             let accepted = Accepted {
@@ -251,9 +288,8 @@ impl Inner {
         });
         let Some(by) = by else { return Ok(()) };
         let ask = &step.ask;
-        let allowed = ask.content.questions.iter();
-        let allowed: Vec<Allowed> =
-            allowed.map(|question| Allowed { question: content(question), at: now, by: by.clone() }).collect();
+        let allow = |question| Allowed { question, at: now, by: by.clone() };
+        let allowed: Vec<Allowed> = held(ask).into_iter().map(allow).collect();
         if !on("allowlost") {
             self.store.allow(&ask.group, &allowed, now - ask.rules.keep)?;
         }
@@ -277,8 +313,8 @@ mod tests {
 
     #[test]
     fn a_question_is_the_same_if_a_person_sees_the_same() {
-        let plain = content(&question(|_| {}));
-        assert_eq!(plain, content(&question(|draft| draft.id = Some("other".to_owned()))), "its id is not seen");
+        let plain = alone(&question(|_| {}));
+        assert_eq!(plain, alone(&question(|draft| draft.id = Some("other".to_owned()))), "its id is not seen");
         let others = [
             question(|draft| draft.text = "q?".to_owned()),
             question(|draft| draft.header = Some("h".to_owned())),
@@ -291,8 +327,14 @@ mod tests {
             question(|draft| draft.required = Some(false)),
             question(|draft| draft.multiple = true),
         ];
-        let mut all: Vec<Digest> = others.iter().map(content).collect();
+        let mut all: Vec<Digest> = others.iter().map(alone).collect();
         all.push(plain);
+        let texts = [None, Some(String::new()), Some("t".to_owned())];
+        let pairs = texts.iter().flat_map(|title| texts.iter().map(move |context| (title.clone(), context.clone())));
+        all.extend(pairs.flat_map(|(title, context)| {
+            let questions = Questions::new("r", vec![Draft { text: "q".to_owned(), ..Draft::default() }]).unwrap();
+            subjects(&Content { title, context, questions }).collect::<Vec<_>>()
+        }));
         let count = all.len();
         all.sort_by_key(ToString::to_string);
         all.dedup();

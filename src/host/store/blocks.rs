@@ -11,6 +11,8 @@ pub(super) struct BlockRecord {
     times: u32,
     told: u32,
     telling: bool,
+    #[serde(default = "of_before")]
+    any_context: bool,
     lifted: Option<LiftedRecord>,
 }
 
@@ -20,11 +22,17 @@ struct LiftedRecord {
     at: String,
 }
 
+/// The first version wrote no `any_context`, and its blocks held whatever stood above the question.
+const fn of_before() -> bool {
+    true
+}
+
 impl BlockRecord {
     pub(super) fn of(block: &Block) -> Self {
         let lifted =
             |lifted: &Lifted| LiftedRecord { by: lifted.by.as_ref().map(PersonRecord::of), at: text(lifted.at) };
-        Self { times: block.times, told: block.told, telling: block.telling, lifted: block.lifted.as_ref().map(lifted) }
+        let Block { times, told, telling, any_context, .. } = *block;
+        Self { times, told, telling, any_context, lifted: block.lifted.as_ref().map(lifted) }
     }
 
     /// A block belongs to an ask that is blocked, and to no other.
@@ -41,6 +49,7 @@ impl BlockRecord {
             Ok::<_, BadRecord>(Lifted { by, at: time(&lifted.at, "block")? })
         };
         let lifted = self.lifted.map(lifted).transpose()?;
-        Ok(Block { times: self.times, told: self.told, telling: self.telling, lifted })
+        let Self { times, told, telling, any_context, .. } = self;
+        Ok(Block { times, told, telling, any_context, lifted })
     }
 }

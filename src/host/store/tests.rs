@@ -70,10 +70,10 @@ fn what_is_saved_is_read_back_the_same_at_every_stage() {
     let done = settled(ask(2, "g"));
     let mut blocked = ask(4, "g");
     blocked.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None };
-    blocked.block = Some(Block { times: 7, told: 6, telling: true, lifted: None });
+    blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
     let mut lifted = blocked.clone();
     let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };
-    lifted.block = Some(Block { times: 7, told: 7, telling: false, lifted: Some(end) });
+    lifted.block = Some(Block { times: 7, told: 7, telling: false, any_context: false, lifted: Some(end) });
     for ask in [&blocked, &lifted, &open, &done] {
         store.save(ask).unwrap();
         assert_eq!(store.load(&ask.group, ask.id).unwrap().as_ref(), Some(ask));

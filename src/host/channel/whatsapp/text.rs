@@ -67,6 +67,7 @@ pub(super) fn blocked(ask: &Ask) -> Vec<String> {
     let Some(block) = &ask.block else { return Vec::new() };
     let several = ask.content.questions.len() > 1;
     let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
+    head.extend(ask.content.title.iter().map(|title| tame(title)));
     head.extend(ask.content.questions.iter().map(|question| {
         let bullet = if several { "• " } else { "" };
         format!("{bullet}{}", tame(&question.text))

@@ -169,7 +169,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     // A question that was asked too often, as long as it is blocked and after that.
     let mut often = ask.clone();
     often.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None };
-    often.block = Some(Block { times: 6, told: 6, telling: false, lifted: None });
+    often.block = Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: None });
     assert_eq!(
         blocked(&often),
         ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
@@ -181,7 +181,8 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
     assert!(texts.last().unwrap().contains("reply allow k7"));
     let by = Some(Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) });
-    often.block = Some(Block { times: 6, told: 6, telling: false, lifted: Some(Lifted { by, at: now }) });
+    often.block =
+        Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: Some(Lifted { by, at: now }) });
     assert_eq!(closing(&often, Told::Theirs, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
     after_the_timeout(ask, now);
 }

@@ -4,6 +4,7 @@
 use super::super::text;
 use super::blocks::{actions, block_id, button, context, section, sections};
 use super::closed::{date, who};
+use super::open::titled;
 use super::{COMFORTABLE, MAX_BLOCKS, Message, total};
 use crate::ask::{Ask, Lifted, wording};
 use serde_json::Value;
@@ -52,5 +53,6 @@ fn questions(ask: &Ask) -> Vec<Value> {
         each.collect()
     };
     let whole = told(usize::MAX);
-    if whole.len() + 4 < MAX_BLOCKS && total(&whole) <= COMFORTABLE { whole } else { told(SHORT) }
+    let questions = if whole.len() + 4 < MAX_BLOCKS && total(&whole) <= COMFORTABLE { whole } else { told(SHORT) };
+    ask.content.title.iter().flat_map(|title| titled(title)).chain(questions).collect()
 }

@@ -470,7 +470,7 @@ fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
 fn often(content: Content, lifted: Option<crate::ask::Lifted>) -> Ask {
     let mut ask = ask(content);
     ask.stage = Stage::Settled { outcome: crate::ask::Outcome::Blocked { limit: 5 }, at: NOW, shown_at: None };
-    ask.block = Some(crate::ask::Block { times: 17, told: 17, telling: false, lifted });
+    ask.block = Some(crate::ask::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
     ask
 }
 

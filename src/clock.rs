@@ -1,79 +1,277 @@
-//! The one place where the clock is read. Everything else is handed a [`Clock`], so that tests move
-//! time by hand instead of waiting for it.
+//! The one place where clocks are read and waited for. Everything else is handed a [`Clock`], so that tests move time
+//! by hand instead of waiting for it.
+//!
+//! There are two clocks. The time of day is what people and files are told; it can be set, forward or back. The
+//! monotonic clock only goes on, also while the computer sleeps (`CLOCK_BOOTTIME`); it measures how long something
+//! took and how long is left. Where the two drift apart by more than [`JUMP`], the time of day was set: a deadline
+//! that was counted by it has to move along, which [`Clock::reading`] tells by how much.
 
 use crate::ask::Time;
+use rustix::time::{ClockId, clock_gettime};
+use std::ops::{Add, Sub};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
-/// Tells the time and waits for it.
+/// A time of day that has moved by no more than this against the monotonic clock was not set.
+pub const JUMP: Duration = Duration::from_secs(5);
+/// Tokio's timers stand still while the computer sleeps: a longer wait looks at the clock this often.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Both clocks are read at one moment if reading them took no longer.
+const AT_ONCE: Duration = Duration::from_millis(5);
+
+/// A moment on the monotonic clock. It means nothing to another process or after a restart of the computer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// How long after `earlier` this is; zero if it is not after it.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Self;
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration))
+    }
+}
+
+/// What both clocks show at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Face {
+    now: Time,
+    moment: Moment,
+}
+
+/// The time of day, and how far it was set since the clock was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The time of day.
+    pub now: Time,
+    /// By how many milliseconds it was set in all: forward, or back if negative.
+    pub set_by: i64,
+}
+
+/// Tells the time and waits for it. Clones share what they have noticed.
 #[derive(Debug, Clone)]
-pub struct Clock(Source);
+pub struct Clock {
+    source: Source,
+    noticed: Arc<Mutex<Noticed>>,
+}
 
 #[derive(Debug, Clone)]
 enum Source {
     System,
-    Hand(watch::Receiver<Time>),
+    Hand(watch::Receiver<Face>),
+    /// Tokio's clock, which tests pause.
+    #[cfg(all(test, feature = "host"))]
+    Tokio(tokio::time::Instant),
+}
+
+#[derive(Debug)]
+struct Noticed {
+    /// The time of day less the monotonic clock, in milliseconds, when it was last set.
+    apart: i64,
+    set_by: i64,
 }
 
 /// Moves a clock that only moves by hand.
 #[derive(Debug)]
-pub struct Hand(watch::Sender<Time>);
+pub struct Hand(watch::Sender<Face>);
 
 impl Hand {
     /// Lets time pass at once.
     pub fn advance(&self, by: Duration) {
-        self.0.send_modify(|now| *now = *now + by);
+        self.0.send_modify(|face| *face = Face { now: face.now + by, moment: face.moment + by });
     }
 
-    /// Sets the clock, as people and networks do: also back.
+    /// Sets the time of day, as people and networks do: also back. No time passes.
     pub fn set(&self, now: Time) {
-        self.0.send_replace(now);
+        self.0.send_modify(|face| face.now = now);
     }
 }
 
+impl Face {
+    fn apart(self) -> i64 {
+        self.now.as_millis().saturating_sub(i64::try_from(self.moment.0.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+    fn of_the_system() -> Self {
+        let mut before = boottime();
+        loop {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let moment = boottime();
+            // A process that was stopped in between would take its pause for a clock that was set.
+            if moment.since(before) <= AT_ONCE {
+                return Self { now: Time::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)), moment };
+            }
+            before = moment;
+        }
+    }
+}
+
+fn boottime() -> Moment {
+    let time = clock_gettime(ClockId::Boottime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Moment(Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanos))
+}
+
 impl Clock {
-    /// The computer's clock.
+    fn of(source: Source) -> Self {
+        let apart = source.face().apart();
+        Self { source, noticed: Arc::new(Mutex::new(Noticed { apart, set_by: 0 })) }
+    }
+
+    /// The computer's clocks.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System)
+        Self::of(Source::System)
     }
 
     /// A clock that stands still until its hand is moved.
     #[must_use]
     pub fn by_hand(start: Time) -> (Self, Hand) {
-        let (sender, receiver) = watch::channel(start);
-        (Self(Source::Hand(receiver)), Hand(sender))
+        // The computer has been on for a day: there are moments before the start.
+        let (sender, receiver) = watch::channel(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
+        (Self::of(Source::Hand(receiver)), Hand(sender))
     }
 
-    /// The time.
+    /// Tokio's clock: in a test that pauses it, waiting takes no time.
+    #[cfg(all(test, feature = "host"))]
+    pub(crate) fn of_tokio() -> Self {
+        Self::of(Source::Tokio(tokio::time::Instant::now()))
+    }
+
+    /// The time of day.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
     pub fn now(&self) -> Time {
-        match &self.0 {
-            Source::System => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Time::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        self.reading().now
+    }
+
+    /// The time of day, and how far it was set until now.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        let face = self.source.face();
+        let by = face.apart().saturating_sub(noticed.apart);
+        if Duration::from_millis(by.unsigned_abs()) > JUMP {
+            noticed.apart = face.apart();
+            noticed.set_by = noticed.set_by.saturating_add(by);
+            tracing::warn!(seconds = by / 1000, "the clock was set; what is left of each deadline stays as it was");
+        }
+        Reading { now: face.now, set_by: noticed.set_by }
+    }
+
+    /// The monotonic clock.
+    #[must_use]
+    pub fn monotonic(&self) -> Moment {
+        if let Source::System = self.source { boottime() } else { self.source.face().moment }
+    }
+
+    /// Waits until that moment has come.
+    pub async fn sleep_to(&self, moment: Moment) {
+        if let Source::Hand(clock) = &self.source {
+            if clock.clone().wait_for(|face| face.moment >= moment).await.is_err() {
+                // The hand is gone: this clock never moves again.
+                std::future::pending::<()>().await;
             }
-            Source::Hand(time) => *time.borrow(),
+            return;
+        }
+        loop {
+            let left = moment.since(self.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LOOK_EVERY)).await;
         }
     }
 
-    /// Waits until `time` has come.
+    /// Waits for as long as it is until `time`, wherever the time of day is set meanwhile.
     pub async fn sleep_until(&self, time: Time) {
-        match &self.0 {
-            Source::System => tokio::time::sleep(time.since(self.now())).await,
-            Source::Hand(clock) => {
-                let mut clock = clock.clone();
-                if clock.wait_for(|now| *now >= time).await.is_err() {
-                    // The hand is gone: this clock never moves again.
-                    std::future::pending::<()>().await;
-                }
-            }
-        }
+        self.sleep(time.since(self.now())).await;
     }
 
     /// Waits for `duration`.
     pub async fn sleep(&self, duration: Duration) {
-        self.sleep_until(self.now() + duration).await;
+        self.sleep_to(self.monotonic() + duration).await;
+    }
+
+    /// Does something for no longer than `limit`; `None` if it was not done by then.
+    pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.sleep(limit) => None,
+        }
+    }
+}
+
+impl Source {
+    fn face(&self) -> Face {
+        match self {
+            Self::System => Face::of_the_system(),
+            Self::Hand(face) => *face.borrow(),
+            #[cfg(all(test, feature = "host"))]
+            Self::Tokio(origin) => {
+                let passed = origin.elapsed();
+                Face { now: Time::from_millis(1_790_000_000_000) + passed, moment: Moment(passed) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Time = Time::from_millis(1_790_000_000_000);
+
+    #[test]
+    fn a_clock_that_is_set_is_told_apart_from_time_that_passes() {
+        let (clock, hand) = Clock::by_hand(START);
+        let began = clock.monotonic();
+        hand.advance(Duration::from_secs(7200));
+        assert_eq!(clock.reading(), Reading { now: START + Duration::from_secs(7200), set_by: 0 });
+        hand.set(START);
+        assert_eq!(clock.clone().reading(), Reading { now: START, set_by: -7_200_000 });
+        hand.set(START + JUMP);
+        assert_eq!(clock.reading().set_by, -7_200_000, "what is small is not counted");
+        hand.set(START + JUMP + Duration::from_millis(1));
+        assert_eq!(clock.reading().set_by, -7_194_999, "until it has come to more");
+        assert_eq!(clock.monotonic().since(began), Duration::from_secs(7200));
+    }
+
+    #[tokio::test]
+    async fn waiting_goes_by_the_clock_that_nobody_sets() {
+        let (clock, hand) = Clock::by_hand(START);
+        let waiting = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep_until(START + Duration::from_secs(60)).await }
+        });
+        tokio::task::yield_now().await;
+        hand.set(START + Duration::from_secs(3600));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        hand.advance(Duration::from_secs(60));
+        waiting.await.unwrap();
+        assert!(clock.timeout(Duration::from_secs(1), std::future::ready(())).await.is_some());
+    }
+
+    #[test]
+    fn the_clocks_of_the_system_go_on() {
+        let clock = Clock::system();
+        let (now, moment) = (clock.now(), clock.monotonic());
+        assert!(clock.now() >= now && clock.monotonic() >= moment && clock.reading().set_by == 0);
     }
 }

@@ -11,11 +11,14 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
 const HELD: u8 = 75;
+/// How long the disk may take for what is under way when everything else has stopped.
+const DISK: Duration = Duration::from_secs(1);
 
 /// Run the daemon: watch the groups' folders, show questions, deliver answers.
 ///
@@ -36,7 +39,10 @@ impl Serve {
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
-        runtime.block_on(self.serve(settings))
+        let ended = runtime.block_on(self.serve(settings));
+        // A disk that hangs keeps nothing from stopping: what it still writes is found by the next start.
+        runtime.shutdown_timeout(DISK);
+        ended
     }
 
     async fn serve(&self, settings: Settings) -> Result<ExitCode, Exit> {

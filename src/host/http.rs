@@ -2,6 +2,7 @@
 //! behind the routes belongs to the channels.
 
 use crate::host::channel::web::Problem;
+use crate::host::ctx::{Ctx, IN_HAND};
 use crate::host::settings::{Http, url_host};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
@@ -73,36 +73,29 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until `stop`, and finishes what is in flight. What is `open` needs no guard of names, which a tunnel, a
+/// Serves until the daemon stops, and finishes what is in flight. What is `open` needs no guard of names, which a tunnel, a
 /// proxy or a probe would only trip over: webhooks are signed by whoever sends them, and health is no secret.
-pub async fn serve(
-    listener: TcpListener,
-    http: &Http,
-    routes: Router,
-    open: Router,
-    stop: CancellationToken,
-) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
     connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    while let Some((stream, place)) = next(&listener, &places, &stop).await {
+    while let Some((stream, place)) = next(&listener, &places, ctx).await {
         // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
         drop(stream.set_nodelay(true));
         let service = TowerToHyperService::new(app.clone());
         let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
+        ctx.serve(async move {
             // A connection that ends badly concerns nobody but whoever held it.
             let _ended = serving.await;
             drop(place);
         });
     }
     drop(listener);
-    tokio::select! {
-        () = graceful.shutdown() => {}
-        () = tokio::time::sleep(GRACE) => tracing::warn!("connections that did not end were cut off"),
+    if ctx.clock().timeout(IN_HAND, graceful.shutdown()).await.is_none() {
+        tracing::warn!("connections that did not end were cut off");
     }
     Ok(())
 }
@@ -112,17 +105,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at a time; more wait. Each open page of the inbox holds one.
 const MAX_CONNECTIONS: usize = 256;
-/// How long requests in flight have when the daemon stops.
-const GRACE: Duration = Duration::from_secs(5);
 /// Pause when no connection can be accepted (no file handles left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The next connection, and its place among those that are served; `None` when it is time to stop.
-async fn next(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-    stop: &CancellationToken,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+async fn next(listener: &TcpListener, places: &Arc<Semaphore>, ctx: &Ctx) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let accept = async {
         let place = Arc::clone(places).acquire_owned().await.ok()?;
         loop {
@@ -130,14 +117,14 @@ async fn next(
                 Ok((stream, _)) => return Some((stream, place)),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    ctx.clock().sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     };
     tokio::select! {
         accepted = accept => accepted,
-        () = stop.cancelled() => None,
+        () = ctx.stopping() => None,
     }
 }
 

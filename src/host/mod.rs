@@ -7,6 +7,7 @@ pub mod audit;
 pub mod broker;
 pub mod channel;
 pub mod client;
+mod ctx;
 mod delivery;
 pub mod demo;
 pub mod folders;
@@ -26,6 +27,7 @@ use channel::Channels;
 use channel::slack::Slack;
 use channel::web::{Inbox, token};
 use channel::whatsapp::Whatsapp;
+use ctx::Ctx;
 use folders::Folders;
 use intake::Intake;
 use secrecy::SecretString;
@@ -73,7 +75,7 @@ pub struct Daemon {
     settings: Arc<Settings>,
     broker: Broker,
     folders: Folders,
-    clock: Clock,
+    ctx: Ctx,
     token: SecretString,
     slack: Option<Slack>,
     whatsapp: Option<Whatsapp>,
@@ -86,7 +88,7 @@ impl Daemon {
     /// Takes the state folder (before the port, so that a second daemon says what is the matter), the
     /// address, and every stored ask.
     pub async fn open(settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
-        let state = settings.state_dir();
+        let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
         let store = Store::open(&state)?;
         let at = |path: &Path| format!("cannot use {}", path.display());
         let folders =
@@ -102,14 +104,14 @@ impl Daemon {
             Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
             None => None,
         };
-        let slack = settings.slack.clone().map(|slack| Slack::new(slack, clock.clone())).transpose();
+        let slack = settings.slack.clone().map(|slack| Slack::new(slack, ctx.clone())).transpose();
         let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
-        let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, clock.clone()));
+        let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, ctx.clone()));
         let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
         let settings = Arc::new(settings);
         let channels = Channels::new(slack.clone(), whatsapp.clone());
-        let broker = Broker::start(store, folders.clone(), audit, channels, clock.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, clock, token, slack, whatsapp, listener, webhooks, address })
+        let broker = Broker::start(store, folders.clone(), audit, channels, ctx.clone(), Arc::clone(&settings))?;
+        Ok(Self { settings, broker, folders, ctx, token, slack, whatsapp, listener, webhooks, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -130,11 +132,11 @@ impl Daemon {
         &self.broker
     }
 
-    /// Runs until `stop`, finishes what is in flight, and loses nothing.
+    /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
-        let inbox = Inbox::new(self.broker.clone(), self.token, stop.clone());
-        let routes = inbox.routes();
-        let health = health(self.broker.clone(), stop.clone());
+        let ctx = self.ctx;
+        let routes = Inbox::new(self.broker.clone(), self.token, ctx.clone()).routes();
+        let health = health(self.broker.clone(), ctx.clone());
         let mut webhooks = Router::new();
         if let Some(slack) = &self.slack {
             slack.start(&self.broker);
@@ -143,36 +145,33 @@ impl Daemon {
         if let Some(whatsapp) = &self.whatsapp {
             webhooks = webhooks.merge(whatsapp.routes());
         }
-        let intake = Intake::new(self.broker.clone(), self.folders, self.clock);
-        let looking = tokio::spawn(intake.run(stop.clone()));
+        ctx.finish(Intake::new(self.broker.clone(), self.folders, ctx.clone()).run());
+        let told = ctx.clone();
+        ctx.spawn(async move {
+            stop.cancelled().await;
+            told.begin_stop();
+        });
         let http = &self.settings.http;
         let served = match self.webhooks {
-            None => http::serve(self.listener, http, routes, health.merge(webhooks), stop.clone()).await,
+            None => http::serve(self.listener, http, routes, health.merge(webhooks), &ctx).await,
             Some(apart) => {
-                let inbox = http::serve(self.listener, http, routes, health.clone(), stop.clone());
-                let webhooks = http::serve(apart, http, Router::new(), health.merge(webhooks), stop.clone());
+                let inbox = http::serve(self.listener, http, routes, health.clone(), &ctx);
+                let webhooks = http::serve(apart, http, Router::new(), health.merge(webhooks), &ctx);
                 tokio::try_join!(inbox, webhooks).map(drop)
             }
         };
-        // If serving failed, everything else stops too.
-        stop.cancel();
-        if let Err(panic) = looking.await {
-            tracing::error!(%panic, "the intake ended badly");
-        }
-        self.broker.stop().await;
-        if let Some(slack) = &self.slack {
-            slack.stop().await;
-        }
+        // Told to, or because serving failed.
+        ctx.stop().await;
         served.map_err(DaemonError::io("http"))
     }
 }
 
 /// `/healthz`: the process runs. `/readyz`: asks and answers can be taken. Neither needs a token or a name.
-fn health(broker: Broker, stop: CancellationToken) -> Router {
+fn health(broker: Broker, ctx: Ctx) -> Router {
     let ready = move || {
-        let (broker, stop) = (broker.clone(), stop.clone());
+        let (broker, ctx) = (broker.clone(), ctx.clone());
         async move {
-            if stop.is_cancelled() {
+            if ctx.is_stopping() {
                 return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
             }
             match broker.probe().await {

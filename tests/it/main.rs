@@ -47,6 +47,7 @@ mod slack_forms;
 mod slack_refusals;
 mod slack_round;
 mod slack_world;
+mod stopping;
 mod timing;
 mod troubles;
 mod whatsapp_closing;

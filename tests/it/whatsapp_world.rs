@@ -75,6 +75,19 @@ impl World {
         self.daemon.wait().unwrap();
     }
 
+    /// SIGTERM, and the exit code.
+    pub(crate) async fn terminate(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.daemon.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let mut status = None;
+        until("the daemon to end", || {
+            status = self.daemon.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        status.and_then(|status| status.code())
+    }
+
     pub(crate) fn begin(&mut self) {
         self.begin_with(&[]);
     }

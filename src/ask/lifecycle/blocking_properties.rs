@@ -1,7 +1,7 @@
 //! The promises of a blocked ask, held against random lives: its callers are told at once, its card says the
 //! right number, only those who may can end it, and then nothing of it is left.
 
-use super::properties::{START, TICKS_TO_THE_END, accepted, channel, event, request_id, waiter};
+use super::properties::{START, TICKS_TO_THE_END, accepted, channel, event, request_id, restarted, waiter};
 use super::*;
 use crate::ask::{Channel, Via};
 use proptest::prelude::*;
@@ -143,7 +143,8 @@ proptest! {
         prop_assert_eq!(told, waiting, "exactly one response for each caller, at once");
 
         // A restart: what is owed goes on, and in the end the cards that are up say the number.
-        let owed = ask.resume();
+        let mut ask = ask;
+        let owed = restarted(&mut ask, now);
         let ask = carry(ask, owed, now);
         let block = ask.block.clone().unwrap();
         let posts = |route: usize| channels[route] != Channel::Web;

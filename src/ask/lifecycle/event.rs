@@ -63,6 +63,9 @@ pub enum Event {
         /// The try it belongs to.
         attempt: u8,
     },
+    /// The daemon has started again: what it was posting when it ended has to be looked for, and was no try if it is not
+    /// there.
+    Interrupted,
     /// What a look into the channel's history found.
     Looked {
         /// The route.

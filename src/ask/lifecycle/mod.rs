@@ -203,6 +203,8 @@ pub enum Phase {
         looks: u8,
         /// When the second look is due, or the one under way is given up.
         look_at: Time,
+        /// The daemon ended while it was being posted: if it is not there, that was no try.
+        interrupted: bool,
     },
     /// The channel has it.
     Up {
@@ -327,6 +329,7 @@ impl Ask {
             Event::Turn { route } => self.turn(route, now, &mut effects),
             Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
             Event::Progress { route, attempt } => self.progress(route, attempt, now),
+            Event::Interrupted => self.interrupted(now, &mut effects),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
@@ -396,10 +399,11 @@ impl Ask {
         for (route, widget) in self.widgets.iter().enumerate() {
             match widget.phase {
                 Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
-                Phase::Sent { .. } | Phase::Unknown { .. } => effects.push(Effect::Look { route }),
+                Phase::Unknown { .. } => effects.push(Effect::Look { route }),
                 Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
                 Phase::Up { .. } if over => effects.push(Effect::Close { route }),
-                Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+                // What was being sent is for `Event::Interrupted`.
+                Phase::Sent { .. } | Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
         }
         if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {

@@ -162,8 +162,8 @@ impl Ask {
             Fate::Taken | Fate::Displayed if this_part => {
                 let since = match widget.phase {
                     Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
-                    // The try before was up after all: there is no need for another.
-                    Phase::Queued { .. } if attempt < widget.attempt => Some(now),
+                    // The try before, or the same one before a restart, was up after all: there is no need for another.
+                    Phase::Queued { .. } if attempt < widget.attempt || widget.parts.repeated => Some(now),
                     // It was given up too early: people see it, and have to be told how it ends.
                     Phase::Failed { .. } => Some(now),
                     _ => None,
@@ -237,10 +237,13 @@ impl Ask {
     }
 
     /// Nobody knows whether it is up, nor ever will: it is sent once more, marked as a repetition.
-    pub(super) fn lost(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn lost(&mut self, route: usize, interrupted: bool, now: Time, effects: &mut Vec<Effect>) {
         // Where there is a history, a second card was looked for too.
         let no_history = self.rules.routes[route].channel == Channel::Whatsapp;
-        if std::mem::replace(&mut self.widgets[route].parts.repeated, true) && no_history {
+        if interrupted {
+            self.widgets[route].parts.repeated = true;
+            self.post_again(route, now, effects);
+        } else if std::mem::replace(&mut self.widgets[route].parts.repeated, true) && no_history {
             self.give_up(route, None, now, effects);
         } else {
             self.try_again(route, None, now, effects);

@@ -325,6 +325,16 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
 pub(super) const TICKS_TO_THE_END: usize = 100;
 
+/// What a start of the daemon finds to do.
+pub(super) fn restarted(ask: &mut Ask, now: Time) -> Vec<Effect> {
+    let mut owed = ask.resume();
+    if let Ok(Some(step)) = ask.clone().step(Event::Interrupted, now) {
+        *ask = step.ask;
+        owed.extend(step.effects);
+    }
+    owed
+}
+
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
     let mut seen = Seen::default();
@@ -408,7 +418,7 @@ proptest! {
                 ask = step.ask;
             }
         }
-        let mut owed = ask.resume();
+        let mut owed = restarted(&mut ask, now);
         for _ in 0..2 * TICKS_TO_THE_END {
             let mut next = Vec::new();
             let events = owed.drain(..).filter_map(|effect| match effect {
@@ -518,6 +528,46 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     let found = again.ask.step(Event::Looked { route: 0, found: Found::Widget("m1".to_owned()) }, after(23));
     let found = found.unwrap().unwrap().ask;
     assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
+}
+
+/// What a stop or a crash cuts off was no try: with no retry left it is posted once more, as the same try.
+#[test]
+fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
+    for (channel, found) in [
+        (Channel::Slack, Found::Absent),
+        (Channel::Slack, Found::CannotKnow),
+        (Channel::Whatsapp, Found::Absent),
+        (Channel::Whatsapp, Found::CannotKnow),
+    ] {
+        let mut ask = begin(&[channel], 1, 0).ask;
+        let mut now = START;
+        // However often it happens, and however long after its time the daemon starts again.
+        for _ in 0..3 {
+            ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+            assert!(ask.was_interrupted());
+            now = now + Duration::from_secs(40);
+            let step = ask.step(Event::Interrupted, now).unwrap().unwrap();
+            assert_eq!(step.effects, [Effect::Look { route: 0 }]);
+            let looked = Event::Looked { route: 0, found: found.clone() };
+            let mut step = step.ask.step(looked.clone(), now).unwrap().unwrap();
+            if matches!(step.ask.widgets[0].phase, Phase::Unknown { .. }) {
+                now = now + Duration::from_secs(10);
+                let second = step.ask.step(Event::Tick, now).unwrap().unwrap();
+                assert!(second.effects.contains(&Effect::Look { route: 0 }));
+                step = second.ask.step(looked, now).unwrap().unwrap();
+            }
+            assert_eq!(step.effects, [Effect::Queue { route: 0, not_before: now }], "{channel:?} {found:?}");
+            assert_eq!(step.ask.widgets[0].attempt, 1);
+            ask = step.ask;
+        }
+        // It had left after all: a status tells before it is sent again.
+        if channel == Channel::Whatsapp && found == Found::CannotKnow {
+            let (message, fate) = ("q".to_owned(), Fate::Taken);
+            let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate };
+            let up = ask.step(fate, now).unwrap().unwrap().ask;
+            assert!(matches!(up.widgets[0].phase, Phase::Up { .. }));
+        }
+    }
 }
 
 #[test]

@@ -129,32 +129,52 @@ impl Ask {
     }
 
     fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
-        self.widgets[route].phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR };
+        self.widgets[route].phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
         effects.push(Effect::Look { route });
+    }
+
+    /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
+    #[must_use]
+    pub fn was_interrupted(&self) -> bool {
+        self.widgets.iter().any(|widget| matches!(widget.phase, Phase::Sent { .. }))
+    }
+
+    pub(super) fn interrupted(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        for (route, widget) in self.widgets.iter_mut().enumerate() {
+            if let Phase::Sent { at, .. } = widget.phase {
+                widget.phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: true };
+                effects.push(Effect::Look { route });
+            }
+        }
+        !effects.is_empty()
+    }
+
+    /// Posts once more what the end of the daemon has cut off: that was no try.
+    pub(super) fn post_again(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
+        if self.is_over() {
+            return self.over(route, now, effects);
+        }
+        self.widgets[route].phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
+        effects.push(Effect::Queue { route, not_before: now });
     }
 
     pub(super) fn looked(&mut self, route: usize, found: Found, now: Time, effects: &mut Vec<Effect>) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        let (Phase::Unknown { at, .. } | Phase::Sent { at, .. }) = widget.phase else { return false };
+        let Phase::Unknown { at, looks, interrupted, .. } = widget.phase else { return false };
         match found {
             Found::Widget(message) => {
                 self.up(route, at, vec![message], effects);
                 self.prove(route, now, effects);
             }
-            Found::CannotKnow => self.lost(route, now, effects),
-            // Not a history that may lag behind, but our own word that it never left.
-            Found::Absent if self.rules.routes[route].channel == Channel::Whatsapp => {
-                self.try_again(route, None, now, effects);
+            Found::CannotKnow => self.lost(route, interrupted, now, effects),
+            // A history may lag behind. On WhatsApp it is our own word that it never left.
+            Found::Absent if looks == 0 && self.rules.routes[route].channel != Channel::Whatsapp => {
+                widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
             }
-            Found::Absent => match widget.phase {
-                // After a restart a sent widget is looked for without having been reported lost.
-                Phase::Sent { .. } | Phase::Unknown { looks: 0, .. } => {
-                    widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN };
-                }
-                // What a history did not show twice, seconds apart, is not there.
-                Phase::Unknown { looks: 2.., .. } => self.try_again(route, None, now, effects),
-                _ => return false,
-            },
+            // The second look is not due yet.
+            Found::Absent if looks == 1 => return false,
+            Found::Absent if interrupted => self.post_again(route, now, effects),
+            Found::Absent => self.try_again(route, None, now, effects),
         }
         true
     }
@@ -312,11 +332,13 @@ impl Ask {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
                     self.unknown(route, at, now, effects);
                 }
-                Phase::Unknown { at, looks: 1, look_at } if look_at <= now => {
-                    self.widgets[route].phase = Phase::Unknown { at, looks: 2, look_at: now + LOOK_FOR };
+                Phase::Unknown { at, looks: 1, look_at, interrupted } if look_at <= now => {
+                    self.widgets[route].phase = Phase::Unknown { at, looks: 2, look_at: now + LOOK_FOR, interrupted };
                     effects.push(Effect::Look { route });
                 }
-                Phase::Unknown { look_at, .. } if look_at <= now => self.lost(route, now, effects),
+                Phase::Unknown { look_at, interrupted, .. } if look_at <= now => {
+                    self.lost(route, interrupted, now, effects);
+                }
                 Phase::Held { until, .. } if until <= now => {
                     self.give_up(route, Some(wording::HELD_TOO_LONG.to_owned()), now, effects);
                 }

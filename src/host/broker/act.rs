@@ -51,7 +51,7 @@ impl Broker {
         work: impl Fn(&Self, &Ask) -> io::Result<()> + Send + Sync + 'static,
     ) {
         let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
@@ -75,7 +75,7 @@ impl Broker {
     /// A hint for waiters, worth one try: without it they wait by their own reckoning.
     fn write_status(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn_blocking(move || {
+        self.0.ctx.finish_blocking(move || {
             let mut written = delivery::status(&broker.0.folders, &ask);
             // Settled in the meantime: whoever publishes the response may have looked before this was written.
             if broker.index().is_settled(ask.id) {
@@ -90,29 +90,25 @@ impl Broker {
         });
     }
 
-    /// Lines up for the channel. What has not had its turn when the daemon stops lines up again.
+    /// Lines up for the channel. What has not had its turn when the daemon stops lines up again at the next start.
     fn queue(&self, ask: &Arc<Ask>, route: usize, not_before: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
-            let turn = async {
-                broker.0.clock.sleep_until(not_before).await;
-                if let Some(place) = ask.rules.routes.get(route) {
-                    broker.0.channels.turn(place).await;
-                }
-            };
-            tokio::select! {
-                () = turn => broker.tell(ask.id, Event::Turn { route }),
-                () = broker.0.stop.cancelled() => {}
+        self.0.ctx.spawn(async move {
+            broker.clock().sleep_until(not_before).await;
+            if let Some(place) = ask.rules.routes.get(route) {
+                broker.0.channels.turn(place).await;
             }
+            broker.tell(ask.id, Event::Turn { route });
         });
     }
 
     fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             crash_point("post.before");
             let progress = || broker.tell(ask.id, Event::Progress { route, attempt });
-            let posted = broker.0.channels.post(&ask, route, attempt, progress).await;
+            // Not begun when the daemon stops: the next start posts it as the same try.
+            let Some(posted) = broker.0.channels.post(&ask, route, attempt, progress).await else { return };
             crash_point("post.after");
             if let Posted::Never(why) = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
@@ -123,7 +119,7 @@ impl Broker {
 
     fn look(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             let found = broker.0.channels.find(&ask, route).await;
             broker.tell(ask.id, Event::Looked { route, found });
         });
@@ -132,14 +128,11 @@ impl Broker {
     /// Worth one try: it is only a nudge.
     fn remind(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let Some(place) = ask.rules.routes.get(route) else { return };
-            tokio::select! {
-                () = broker.0.channels.turn(place) => {}
-                () = broker.0.stop.cancelled() => return,
-            }
+            let turn = broker.0.ctx.unless_cut(broker.0.channels.turn(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
-            if !broker.index().is_settled(ask.id) {
+            if turn.is_some() && !broker.index().is_settled(ask.id) {
                 broker.0.channels.remind(&ask, route).await;
             }
         });
@@ -149,7 +142,7 @@ impl Broker {
     fn recount(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         let times = ask.block.as_ref().map_or(0, |block| block.times);
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let mut pause = RETRY.0;
                 while matches!(widget.phase, Phase::Up { .. }) && broker.blocked().contains(&ask.id) {
@@ -173,7 +166,7 @@ impl Broker {
     /// What is held goes on when the person has written.
     fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             if broker.0.channels.opened(&ask, route, until).await {
                 broker.tell(ask.id, Event::Opened { route });
             }
@@ -183,7 +176,7 @@ impl Broker {
     /// Tries until the widget is closed, or never can be.
     fn close(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, mut ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
                 match broker.0.channels.close(&ask, route).await {

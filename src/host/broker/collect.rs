@@ -67,7 +67,7 @@ impl Broker {
             return;
         }
         let broker = self.clone();
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             let mut groups: HashMap<Arc<Group>, Vec<(AskId, Lying)>> = HashMap::new();
             for (group, id, lying) in broker.index().lying() {
                 groups.entry(group).or_default().push((id, lying));
@@ -76,7 +76,7 @@ impl Broker {
                 // A group whose folders are slow keeps no other waiting.
                 let Some(alone) = broker.0.looking.begin((*group).clone()) else { continue };
                 let looking = broker.clone();
-                broker.0.tasks.spawn(async move {
+                broker.0.ctx.spawn(async move {
                     looking.look_after_group(&group, asks).await;
                     drop(alone);
                 });
@@ -125,7 +125,7 @@ impl Broker {
 
     /// Whether it is worth asking more closely.
     fn may_be_dead(&self, group: &Group, process: Option<&str>, probe: bool) -> bool {
-        let now = self.0.clock.now();
+        let now = self.clock().now();
         process.map_or(probe, |process| self.0.sessions.lives.of(group, process, now) == Life::Dead)
     }
 
@@ -134,7 +134,9 @@ impl Broker {
         let ask = self.show(id).await.ok()??;
         let settings = self.settings();
         let group = settings.group(&ask.group)?;
-        self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.0.clock.now()).await
+        // A probe that hangs keeps nothing from stopping: then it cannot be told either.
+        let judging = self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.clock().now());
+        self.0.ctx.unless_cut(Box::pin(judging)).await?
     }
 
     pub(super) fn act_after(&self, ask: &Arc<Ask>, effect: Effect) {
@@ -165,7 +167,7 @@ impl Broker {
             }
             Effect::Tidy => {
                 let (broker, ask) = (self.clone(), Arc::clone(ask));
-                self.0.tasks.spawn_blocking(move || broker.0.tidy(&ask, false));
+                self.0.ctx.finish_blocking(move || broker.0.tidy(&ask, false));
             }
             Effect::Start => self.start_agent(ask),
             Effect::Stop => self.stop_session(ask),
@@ -183,7 +185,7 @@ impl Broker {
         event: impl Fn(T) -> Event + Send + Sync + 'static,
     ) {
         let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
@@ -226,7 +228,7 @@ impl Broker {
         if !moved && responses.look(&taken)?.is_some() {
             // Somebody is taking it: only if they are gone it is ours again.
             let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
-            let life = process.map(|process| self.0.sessions.lives.of(&ask.group, process, self.0.clock.now()));
+            let life = process.map(|process| self.0.sessions.lives.of(&ask.group, process, self.clock().now()));
             if matches!(life, Some(Life::Alive | Life::NotYet)) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -277,14 +279,10 @@ impl Broker {
     /// Which run of its container the agent is now, for later.
     fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             let settings = broker.settings();
             let Some(group) = settings.group(&ask.group) else { return };
-            let run = tokio::select! {
-                run = broker.0.sessions.run_of(group) => run,
-                () = broker.0.stop.cancelled() => None,
-            };
-            if let Some(run) = run {
+            if let Some(run) = broker.0.sessions.run_of(group).await {
                 broker.tell(ask.id, Event::Identified { request_id, run });
             }
         });
@@ -294,12 +292,9 @@ impl Broker {
         // After a restart what is owed and what is due can be the same start.
         let Some(alone) = self.0.starting.begin(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
-            let tried = tokio::select! {
-                tried = broker.try_start(&ask) => tried,
-                // What is not known to have started is started again: at least once.
-                () = broker.0.stop.cancelled() => return,
-            };
+        self.0.ctx.finish(async move {
+            // What is not known to have started is started again: at least once.
+            let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
             let mut pause = RETRY.0;
             while let Err(Failure::NotStored) = broker.happen(ask.id, Event::Tried(tried.clone())).await {
@@ -338,16 +333,12 @@ impl Broker {
     /// Tries until the session is stopped.
     fn stop_session(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
             loop {
                 let settings = broker.settings();
                 let Some(group) = settings.group(&ask.group) else { break };
-                let stopped = tokio::select! {
-                    stopped = broker.0.sessions.stop(&ask, group) => stopped,
-                    () = broker.0.stop.cancelled() => return,
-                };
-                match stopped {
+                match broker.0.sessions.stop(&ask, group).await {
                     Ok(()) => break,
                     Err(why) => tracing::error!(
                         ask = %ask.id, group = %ask.group, why,

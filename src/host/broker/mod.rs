@@ -24,6 +24,7 @@ use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, Sho
 use crate::clock::Clock;
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
+use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
@@ -35,8 +36,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
@@ -65,7 +64,7 @@ struct Inner {
     folders: Folders,
     audit: Audit,
     channels: Channels,
-    clock: Clock,
+    ctx: Ctx,
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
     /// Somebody is looking after what lies in the groups' folders.
@@ -80,8 +79,6 @@ struct Inner {
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
     moved: Notify,
-    tasks: TaskTracker,
-    stop: CancellationToken,
 }
 
 /// Why an event was not taken.
@@ -125,7 +122,7 @@ impl Broker {
         folders: Folders,
         audit: Audit,
         channels: Channels,
-        clock: Clock,
+        ctx: Ctx,
         settings: Arc<Settings>,
     ) -> Result<Self, StoreError> {
         let Scan { pending, settled, corrupt } = store.scan()?;
@@ -145,8 +142,8 @@ impl Broker {
             folders,
             audit,
             channels,
-            clock,
-            sessions: Sessions::new(),
+            sessions: Sessions::new(ctx.clone()),
+            ctx,
             settings: RwLock::new(settings),
             collecting: AtomicBool::new(false),
             looking: Busy::default(),
@@ -155,8 +152,6 @@ impl Broker {
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
         }));
         let mut known = Lines::default();
         broker.0.channels.attach(&broker);
@@ -170,7 +165,7 @@ impl Broker {
         }
         broker.end_all_blocks();
         let timer = broker.clone();
-        broker.0.tasks.spawn(async move { timer.keep_time().await });
+        broker.0.ctx.spawn(async move { timer.keep_time().await });
         Ok(broker)
     }
 
@@ -180,7 +175,10 @@ impl Broker {
             return;
         }
         let effects = ask.resume();
-        let now = self.0.clock.now();
+        if ask.was_interrupted() {
+            self.tell(ask.id, Event::Interrupted);
+        }
+        let now = self.clock().now();
         self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
         for effect in &effects {
             match effect {
@@ -207,7 +205,7 @@ impl Broker {
     fn enqueue(&self, id: AskId, job: Job) {
         if self.index().join_lane(id, job) {
             let broker = self.clone();
-            self.0.tasks.spawn(async move { broker.run_lane(id).await });
+            self.0.ctx.finish(async move { broker.run_lane(id).await });
         }
     }
 
@@ -243,7 +241,7 @@ impl Broker {
                 tracing::error!(ask = %id, error, "an event could not be stored; trying again");
                 // Outside the lane: a person who answers meanwhile is told at once that it is not stored.
                 let broker = self.clone();
-                self.0.tasks.spawn(async move {
+                self.0.ctx.finish(async move {
                     if broker.pause(&mut pause).await {
                         broker.enqueue(id, Job { event, done: None, pause });
                     }
@@ -258,10 +256,7 @@ impl Broker {
     async fn pause(&self, pause: &mut Duration) -> bool {
         let wait = *pause;
         *pause = (wait * 4).min(RETRY.1);
-        tokio::select! {
-            () = tokio::time::sleep(wait) => true,
-            () = self.0.stop.cancelled() => false,
-        }
+        self.0.ctx.pause(wait).await
     }
 
     /// Lets time pass for every ask whose deadline has come.
@@ -269,11 +264,10 @@ impl Broker {
         loop {
             let next = self.index().next_deadline();
             tokio::select! {
-                () = self.0.clock.sleep_until(next) => {}
+                () = self.clock().sleep_until(next) => {}
                 () = self.0.moved.notified() => {}
-                () = self.0.stop.cancelled() => return,
             }
-            let due = self.index().take_due(self.0.clock.now());
+            let due = self.index().take_due(self.clock().now());
             for id in due {
                 if on("notick") {
                     continue;
@@ -285,6 +279,10 @@ impl Broker {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.0.index()
+    }
+
+    fn clock(&self) -> &Clock {
+        self.0.ctx.clock()
     }
 
     /// Signs of life, for whoever lists the folders they lie in.
@@ -387,14 +385,6 @@ impl Broker {
             _ => Named::Several(found),
         }
     }
-
-    /// Finishes what is in flight. Whatever is not finished is taken up at the next start.
-    pub async fn stop(&self) {
-        self.0.stop.cancel();
-        self.0.channels.stop().await;
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-    }
 }
 
 /// What came of an event.
@@ -420,7 +410,7 @@ impl Inner {
             Ok(None) => return Applied::Unknown,
             Err(error) => return Applied::NotStored(error.to_string()),
         };
-        let now = self.clock.now();
+        let now = self.ctx.clock().now();
         let replying = match &event {
             Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
             _ => None,

@@ -105,7 +105,7 @@ impl Broker {
 
     /// Whether waiting longer does not help to tell if somebody still wants what lies there since then.
     fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
-        let now = self.0.clock.now();
+        let now = self.clock().now();
         let silent = |process: &str| self.lives().of(&ask.group, process, now) == Life::Dead;
         // A probe that cannot tell may be away for long: who is there had as long as anybody has.
         let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
@@ -118,7 +118,7 @@ impl Broker {
         if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
             return None;
         }
-        let now = self.0.clock.now();
+        let now = self.clock().now();
         if !ask.keeps_outcome(now) {
             return None;
         }
@@ -174,7 +174,7 @@ impl Broker {
         }
         let settings = self.settings();
         let group = settings.group(&ask.group)?;
-        let waiter = match waiter(request, group, self.0.clock.now()) {
+        let waiter = match waiter(request, group, self.clock().now()) {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
@@ -190,7 +190,7 @@ impl Broker {
         let settings = self.settings();
         let unknown = || Rejection::UnknownGroup { group: group.to_string() };
         let settings = settings.group(group).ok_or_else(unknown)?;
-        let now = self.0.clock.now();
+        let now = self.clock().now();
         let waiter = waiter(request, settings, now)?;
         self.0.channels.fit(&settings.routes, group, &request.content)?;
         let (open, asked) = self.index().load(group, now);
@@ -219,7 +219,7 @@ impl Broker {
     async fn blocks(&self, group: &Group, request: &Request) -> Option<Submitted> {
         let settings = self.settings();
         let settings = settings.group(group)?;
-        let waiter = waiter(request, settings, self.0.clock.now()).ok()?;
+        let waiter = waiter(request, settings, self.clock().now()).ok()?;
         self.block(group, request, settings, &waiter).await
     }
 
@@ -248,7 +248,7 @@ impl Broker {
 
     /// Stores a new ask, and does what it asks for.
     pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
-        let now = self.0.clock.now();
+        let now = self.clock().now();
         let id = random::ask_id();
         let step = {
             let mut index = self.index();

@@ -52,13 +52,6 @@ impl Channels {
         }
     }
 
-    /// Begins nothing more.
-    pub async fn stop(&self) {
-        if let Some(whatsapp) = &self.whatsapp {
-            whatsapp.stop().await;
-        }
-    }
-
     /// Whether this content can be shown on each of these routes.
     pub fn fit(&self, routes: &[Route], group: &Group, content: &Content) -> Result<(), Rejection> {
         routes.iter().try_for_each(|route| match route.channel {
@@ -86,12 +79,19 @@ impl Channels {
         }
     }
 
-    /// Posts the ask on its route. Calls `progress` for each message that the channel took before the last one.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: impl Fn() + Send + Sync) -> Posted {
+    /// Posts the ask on its route. Calls `progress` for each message that the channel took before the last one. `None`:
+    /// the daemon stops before all of it has left.
+    pub async fn post(
+        &self,
+        ask: &Ask,
+        route: usize,
+        attempt: u8,
+        progress: impl Fn() + Send + Sync,
+    ) -> Option<Posted> {
         match self.of(ask.rules.routes.get(route)) {
-            Some(Posting::Slack(slack)) => slack.post(ask, route, attempt, progress).await,
+            Some(Posting::Slack(slack)) => Some(slack.post(ask, route, attempt, progress).await),
             Some(Posting::Whatsapp(whatsapp)) => whatsapp.post(ask, route, attempt).await,
-            None => Posted::Never(not_set_up(ask, route)),
+            None => Some(Posted::Never(not_set_up(ask, route))),
         }
     }
 

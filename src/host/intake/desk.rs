@@ -3,8 +3,8 @@
 
 use super::Hints;
 use crate::ask::{Group, Rejection, RequestId, wording};
-use crate::clock::Clock;
 use crate::host::broker::{Broker, Submitted};
+use crate::host::ctx::Ctx;
 use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::ipc::files::{Dir, ReadError, Stamp};
@@ -38,7 +38,7 @@ pub(super) struct Desk {
     group: Group,
     broker: Broker,
     folders: Folders,
-    clock: Clock,
+    ctx: Ctx,
     hints: Arc<Hints>,
     /// Held while looking. What is known of files that stay.
     seen: Mutex<HashMap<String, Seen>>,
@@ -98,8 +98,8 @@ enum Claimed {
 }
 
 impl Desk {
-    pub(super) fn new(group: Group, broker: Broker, folders: Folders, clock: Clock, hints: Arc<Hints>) -> Self {
-        Self { group, broker, folders, clock, hints, seen: Mutex::default(), again: AtomicBool::new(false) }
+    pub(super) fn new(group: Group, broker: Broker, folders: Folders, ctx: Ctx, hints: Arc<Hints>) -> Self {
+        Self { group, broker, folders, ctx, hints, seen: Mutex::default(), again: AtomicBool::new(false) }
     }
 
     /// Looks at the folder; if somebody is looking already, they look once more.
@@ -131,7 +131,7 @@ impl Desk {
                     if taken == Taken::Later
                         && let Some(seen) = known.get_mut(&candidate.name)
                     {
-                        seen.hold = Some(self.clock.now() + HOLD);
+                        seen.hold = Some(self.ctx.clock().now() + HOLD);
                     }
                 }
             }
@@ -177,7 +177,7 @@ impl Desk {
                 signs.push((process.to_owned(), stamp));
             }
         }
-        for process in self.broker.lives().note(&self.group, signs, self.clock.now()) {
+        for process in self.broker.lives().note(&self.group, signs, self.ctx.clock().now()) {
             // A folder of that name, say: it is in nobody's way.
             let _untidy = tasks.remove(&alive_name(&process));
         }
@@ -187,7 +187,7 @@ impl Desk {
     /// Whether a file is a request of ours that can be taken now.
     fn judge(&self, tasks: &Dir, name: &str, known: &mut HashMap<String, Seen>) -> io::Result<Judged> {
         let Some(stamp) = tasks.look(name)? else { return Ok(Judged::Leave) };
-        let now = self.clock.now();
+        let now = self.ctx.clock().now();
         let seen =
             known.entry(name.to_owned()).or_insert(Seen { stamp, since: now, done: false, said: false, hold: None });
         if seen.stamp != stamp {
@@ -314,7 +314,7 @@ impl Desk {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
             Submitted::NotStored => Taken::Later,
             Submitted::NotYet => {
-                self.hints.add_soon(self.group.clone(), SOON);
+                self.hints.add_soon(&self.ctx, self.group.clone(), SOON);
                 Taken::Soon
             }
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
@@ -348,7 +348,7 @@ impl Desk {
                 delivery::write_at_once(&desk.folders, &desk.group, &response)?;
             }
             let Some(bytes) = bytes else { return Ok(()) };
-            let name = format!("{:013}-{}.json", desk.clock.now().as_millis(), random::unique());
+            let name = format!("{:013}-{}.json", desk.ctx.clock().now().as_millis(), random::unique());
             desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)
         };
         match tokio::task::spawn_blocking(tell).await {

@@ -8,8 +8,8 @@
 mod desk;
 
 use crate::ask::Group;
-use crate::clock::Clock;
 use crate::host::broker::Broker;
+use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::settings::Settings;
 use crate::ipc::files::Stamp;
@@ -22,8 +22,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// How often every folder is looked at, whatever the events say.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -48,10 +46,10 @@ impl Hints {
     }
 
     /// Says after a while that there is something to look at.
-    fn add_soon(self: &Arc<Self>, group: Group, after: Duration) {
-        let hints = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
+    fn add_soon(self: &Arc<Self>, ctx: &Ctx, group: Group, after: Duration) {
+        let (hints, clock) = (Arc::clone(self), ctx.clock().clone());
+        ctx.spawn(async move {
+            clock.sleep(after).await;
             hints.add(|places| places.groups.extend(std::iter::once(group)));
         });
     }
@@ -66,7 +64,7 @@ impl Hints {
 pub struct Intake {
     broker: Broker,
     folders: Folders,
-    clock: Clock,
+    ctx: Ctx,
     hints: Arc<Hints>,
     watch: Watch,
     desks: HashMap<Group, Arc<Desk>>,
@@ -75,13 +73,12 @@ pub struct Intake {
     /// What is wrong with a group's folders, as last said: said again when it changes.
     troubles: HashMap<Group, String>,
     ignored: HashSet<String>,
-    tasks: TaskTracker,
 }
 
 impl Intake {
     /// Starts watching; looking begins with [`Self::run`].
     #[must_use]
-    pub fn new(broker: Broker, folders: Folders, clock: Clock) -> Self {
+    pub fn new(broker: Broker, folders: Folders, ctx: Ctx) -> Self {
         let hints = Arc::new(Hints::default());
         let (root, told) = (folders.root().to_owned(), Arc::clone(&hints));
         let mut watch = Watch::new(move |hint| match hint {
@@ -92,21 +89,21 @@ impl Intake {
         Self {
             broker,
             folders,
-            clock,
+            ctx,
             hints,
             watch,
             desks: HashMap::new(),
             watched: HashMap::new(),
             troubles: HashMap::new(),
             ignored: HashSet::new(),
-            tasks: TaskTracker::new(),
         }
     }
 
-    /// Looks until it is told to stop, and finishes what it has begun.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Looks until the daemon stops. What a look has claimed by then is finished, or found by the next start.
+    pub async fn run(mut self) {
         let mut prepared = None;
-        let mut next_look = self.clock.now();
+        let clock = self.ctx.clock().clone();
+        let mut next_look = clock.monotonic();
         loop {
             let settings = self.broker.settings();
             if !prepared.as_ref().is_some_and(|known| Arc::ptr_eq(known, &settings)) {
@@ -117,10 +114,10 @@ impl Intake {
             let mut groups = places.groups;
             // The sabotage trusts events alone, once the groups of the start are found.
             let trusting = on("noscan") && !self.desks.is_empty();
-            if places.everywhere || (self.clock.now() >= next_look && !trusting) {
+            if places.everywhere || (clock.monotonic() >= next_look && !trusting) {
                 self.find_groups();
                 groups.extend(self.desks.keys().cloned());
-                next_look = self.clock.now() + LOOK_EVERY;
+                next_look = clock.monotonic() + LOOK_EVERY;
                 self.broker.nudge();
                 self.broker.look_after();
             }
@@ -129,18 +126,16 @@ impl Intake {
                     if on("onedesk") {
                         Arc::clone(desk).look().await;
                     } else {
-                        self.tasks.spawn(Arc::clone(desk).look());
+                        self.ctx.finish(Arc::clone(desk).look());
                     }
                 }
             }
             tokio::select! {
                 () = self.hints.new.notified() => {}
-                () = self.clock.sleep_until(next_look) => {}
-                () = stop.cancelled() => break,
+                () = clock.sleep_to(next_look) => {}
+                () = self.ctx.stopping() => return,
             }
         }
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 
     /// Makes the folders of configured groups, and the host's own.
@@ -215,8 +210,8 @@ impl Intake {
             tracing::info!(group = %group, tasks = %tasks.display(), "Group found");
         }
         if !self.desks.contains_key(&group) {
-            let (broker, folders, clock) = (self.broker.clone(), self.folders.clone(), self.clock.clone());
-            let desk = Desk::new(group.clone(), broker, folders, clock, Arc::clone(&self.hints));
+            let (broker, folders, ctx) = (self.broker.clone(), self.folders.clone(), self.ctx.clone());
+            let desk = Desk::new(group.clone(), broker, folders, ctx, Arc::clone(&self.hints));
             self.desks.insert(group, Arc::new(desk));
         }
     }

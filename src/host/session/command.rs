@@ -1,6 +1,7 @@
 //! A session by commands of the operator: `argv`, never a shell, with a small environment. It takes what it has
 //! to know as JSON on its standard input. Who calls it: [`super::Sessions`].
 
+use crate::host::ctx::Ctx;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -27,12 +28,13 @@ pub(super) enum Ran {
 pub(super) enum Overlong {
     /// It goes on.
     GoesOn,
-    /// It is ended, with what it has started: it is run again, and would become many.
+    /// It is ended, with what it has started, also when the daemon stops: it is run again, and would become many.
     Ends,
 }
 
 /// Runs a command for at most `patience`, with `input` on its standard input.
 pub(super) async fn run(
+    ctx: &Ctx,
     argv: &[String],
     variables: &[(&str, &str)],
     input: &[u8],
@@ -50,7 +52,7 @@ pub(super) async fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // It is the operator's, not ours: it goes on when the daemon stops.
+        // A start is the operator's, not ours: it goes on when the daemon stops. For the others see `Ends`.
         .kill_on_drop(false)
         .process_group(0);
     let mut child = match command.spawn() {
@@ -60,21 +62,31 @@ pub(super) async fn run(
     if let Some(mut stdin) = child.stdin.take() {
         let input = input.to_vec();
         // Who does not read its input has not failed by that.
-        tokio::spawn(async move {
+        ctx.spawn(async move {
             let _unread = stdin.write_all(&input).await;
         });
     }
-    match tokio::time::timeout(patience, child.wait()).await {
-        Ok(Ok(status)) => Ran::Ended(status),
-        Ok(Err(error)) => Ran::Not(format!("{program}: {error}")),
-        Err(_) => {
-            let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-            if let (Overlong::Ends, Some(group)) = (overlong, group) {
-                let _ended = kill_process_group(group, Signal::KILL);
-            }
-            // Waited for, so that nothing of it is left when it ends.
-            tokio::spawn(async move { child.wait().await });
-            Ran::Runs
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let mut ends = Ends(group.filter(|_| overlong == Overlong::Ends));
+    if let Some(ended) = ctx.clock().timeout(patience, child.wait()).await {
+        ends.0 = None;
+        return ended.map_or_else(|error| Ran::Not(format!("{program}: {error}")), Ran::Ended);
+    }
+    drop(ends);
+    // Waited for, so that nothing of it is left when it ends.
+    ctx.spawn(async move {
+        let _ended = child.wait().await;
+    });
+    Ran::Runs
+}
+
+/// Ends a command with all that it has started, when it took too long or the daemon stops.
+struct Ends(Option<Pid>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ended = kill_process_group(group, Signal::KILL);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! settings. What the Engine tells about a container is never logged: its environment holds secrets.
 
 use crate::ask::Time;
+use crate::clock::Clock;
 use crate::ipc::wire::time_from;
 use bollard::errors::Error as BollardError;
 use bollard::models::ContainerInspectResponse;
@@ -29,6 +30,7 @@ const SOCKET: &str = "/var/run/docker.sock";
 pub struct Engine {
     /// Where it listens, or why that cannot be used.
     socket: Result<PathBuf, String>,
+    clock: Clock,
 }
 
 /// What the Engine says of a container.
@@ -56,20 +58,14 @@ pub enum EngineError {
     Refused(String),
 }
 
-impl Default for Engine {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Engine {
     /// The Engine of the environment (`DOCKER_HOST`, else its usual socket). Connects to nothing yet.
     #[must_use]
-    pub fn new() -> Self {
-        Self::of(std::env::var("DOCKER_HOST").ok().as_deref())
+    pub fn new(clock: Clock) -> Self {
+        Self::of(std::env::var("DOCKER_HOST").ok().as_deref(), clock)
     }
 
-    fn of(host: Option<&str>) -> Self {
+    fn of(host: Option<&str>, clock: Clock) -> Self {
         let host = host.map(str::trim).filter(|host| !host.is_empty());
         let socket = match host {
             None => Ok(PathBuf::from(SOCKET)),
@@ -81,7 +77,7 @@ impl Engine {
                     .to_owned()),
             },
         };
-        Self { socket }
+        Self { socket, clock }
     }
 
     /// How a container is.
@@ -130,9 +126,9 @@ impl Engine {
         what: &str,
         call: impl Future<Output = Result<T, BollardError>>,
     ) -> Result<T, EngineError> {
-        match tokio::time::timeout(limit, call).await {
-            Ok(done) => done.map_err(|error| self.explain(&error, container, what)),
-            Err(_) => Err(EngineError::Away(format!(
+        match self.clock.timeout(limit, Box::pin(call)).await {
+            Some(done) => done.map_err(|error| self.explain(&error, container, what)),
+            None => Err(EngineError::Away(format!(
                 "the Docker Engine did not answer within {} s when told to {what} {container:?}; see whether \
                  `docker ps` answers",
                 limit.as_secs()
@@ -268,7 +264,7 @@ mod tests {
         }
 
         fn engine(&self) -> Engine {
-            Engine::of(Some(&format!("unix://{}", self.dir.path().join("docker.sock").display())))
+            Engine::of(Some(&format!("unix://{}", self.dir.path().join("docker.sock").display())), Clock::of_tokio())
         }
 
         fn calls(&self) -> Vec<String> {
@@ -387,7 +383,7 @@ mod tests {
     async fn a_socket_that_does_not_work_is_told_with_what_mends_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("docker.sock");
-        let engine = Engine::of(Some(&format!("unix://{}", path.display())));
+        let engine = Engine::of(Some(&format!("unix://{}", path.display())), Clock::of_tokio());
         let away = async || match engine.look("agent").await.unwrap_err() {
             EngineError::Away(text) => text,
             other => panic!("{other}"),
@@ -428,11 +424,14 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_unix_socket_is_taken_from_the_environment() {
-        assert_eq!(Engine::of(None).socket, Ok(PathBuf::from(SOCKET)));
-        assert_eq!(Engine::of(Some(" ")).socket, Ok(PathBuf::from(SOCKET)));
-        assert_eq!(Engine::of(Some("unix:///run/podman.sock")).socket, Ok(PathBuf::from("/run/podman.sock")));
+        assert_eq!(Engine::of(None, Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
+        assert_eq!(Engine::of(Some(" "), Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
+        assert_eq!(
+            Engine::of(Some("unix:///run/podman.sock"), Clock::of_tokio()).socket,
+            Ok(PathBuf::from("/run/podman.sock"))
+        );
         for bad in ["tcp://user:marked@10.0.0.1:2376", "ssh://host", "unix://relative", "/bare"] {
-            let error = Engine::of(Some(bad)).look("agent").await.unwrap_err();
+            let error = Engine::of(Some(bad), Clock::of_tokio()).look("agent").await.unwrap_err();
             assert!(matches!(&error, EngineError::Away(text) if text.contains("DOCKER_HOST")), "{error}");
             assert!(!error.to_string().contains("marked"));
         }

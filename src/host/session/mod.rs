@@ -8,6 +8,7 @@ mod lives;
 pub(crate) use lives::{DEAD_AFTER, Life, Lives};
 
 use crate::ask::{Ask, Time, Tried, Waiter};
+use crate::host::ctx::Ctx;
 use crate::host::settings::{GroupSettings, Means};
 use command::{Overlong, Ran, STARTED_AFTER, run};
 use docker::{Container, Engine, EngineError};
@@ -21,14 +22,15 @@ const STOPPED_FOR: &str = "ask_user_timeout";
 /// The runs of all agents.
 #[derive(Debug)]
 pub(crate) struct Sessions {
+    ctx: Ctx,
     engine: Engine,
     /// Signs of life.
     pub(crate) lives: Lives,
 }
 
 impl Sessions {
-    pub(crate) fn new() -> Self {
-        Self { engine: Engine::new(), lives: Lives::default() }
+    pub(crate) fn new(ctx: Ctx) -> Self {
+        Self { engine: Engine::new(ctx.clock().clone()), ctx, lives: Lives::default() }
     }
 
     /// Which run of its container a group's agent is now; `None`: nobody can tell.
@@ -79,7 +81,7 @@ impl Sessions {
                     Probed::Unknown
                 }
             },
-            Some(Means::Command(argv)) => match run(argv, &[], b"", (PATIENCE, Overlong::Ends)).await {
+            Some(Means::Command(argv)) => match run(&self.ctx, argv, &[], b"", (PATIENCE, Overlong::Ends)).await {
                 Ran::Ended(status) if status.success() => Probed::Alive,
                 Ran::Ended(_) => Probed::Dead,
                 Ran::Runs => {
@@ -102,7 +104,7 @@ impl Sessions {
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str())];
-                match run(argv, &variables, briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
+                match run(&self.ctx, argv, &variables, briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
                     Ran::Runs => Tried::Started { accepted: true },
                     Ran::Ended(status) if status.success() => Tried::Started { accepted: true },
                     Ran::Ended(status) => Tried::Failed(format!("the start command ended with {status}")),
@@ -152,7 +154,7 @@ impl Sessions {
                 let variables =
                     [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str()), ("ASKD_REASON", STOPPED_FOR)];
                 let input = serde_json::json!({"ask_id": id, "group": ask.group.as_str(), "reason": STOPPED_FOR});
-                match run(argv, &variables, input.to_string().as_bytes(), (PATIENCE, Overlong::Ends)).await {
+                match run(&self.ctx, argv, &variables, input.to_string().as_bytes(), (PATIENCE, Overlong::Ends)).await {
                     Ran::Ended(status) if status.success() => Ok(()),
                     Ran::Ended(status) => Err(format!("the stop command ended with {status}")),
                     Ran::Runs => Err(format!("the stop command did not end within {} s", PATIENCE.as_secs())),

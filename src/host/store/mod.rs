@@ -8,6 +8,7 @@ mod after;
 mod blocks;
 mod groups;
 mod person;
+mod phase;
 mod record;
 
 pub use groups::Allowed;

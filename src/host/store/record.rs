@@ -6,9 +6,10 @@
 use super::after::{self, AfterRecord, SessionRecord};
 use super::blocks::BlockRecord;
 pub(super) use super::person::PersonRecord;
+use super::phase::PhaseRecord;
 use crate::ask::{
-    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Phase, Questions, Remark, Responders,
-    Route, Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Questions, Remark, Responders, Route,
+    Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
 };
 use crate::ipc::wire::{time_from, time_text as text};
 use serde::{Deserialize, Serialize};
@@ -187,18 +188,6 @@ struct PartsRecord {
     seen: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
-enum PhaseRecord {
-    Queued { not_before: String, until: String },
-    Sent { at: String, render_by: String },
-    Unknown { at: String, looks: u8, look_at: String },
-    Up { at: String, proven: bool, fall_back_at: Option<String> },
-    Held { at: String, until: String, fall_back_at: Option<String> },
-    Failed { never: Option<String> },
-    Closed,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -491,54 +480,18 @@ impl WaiterRecord {
 
 impl WidgetRecord {
     fn of(widget: &Widget) -> Self {
-        let phase = match &widget.phase {
-            Phase::Queued { not_before, until } => {
-                PhaseRecord::Queued { not_before: text(*not_before), until: text(*until) }
-            }
-            Phase::Sent { at, render_by } => PhaseRecord::Sent { at: text(*at), render_by: text(*render_by) },
-            Phase::Unknown { at, looks, look_at } => {
-                PhaseRecord::Unknown { at: text(*at), looks: *looks, look_at: text(*look_at) }
-            }
-            Phase::Up { at, proven, fall_back_at } => {
-                PhaseRecord::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
-            }
-            Phase::Held { at, until, fall_back_at } => {
-                PhaseRecord::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
-            }
-            Phase::Failed { never } => PhaseRecord::Failed { never: never.clone() },
-            Phase::Closed => PhaseRecord::Closed,
-        };
         Self {
             attempt: widget.attempt,
             messages: widget.messages.clone(),
             parts: PartsRecord::of(&widget.parts),
             said: widget.said.map(after::remark_of),
-            phase,
+            phase: PhaseRecord::of(&widget.phase),
         }
     }
 
     fn widget(self) -> Result<Widget, BadRecord> {
-        let at = |text: &str| time(text, "widgets");
-        let phase = match self.phase {
-            PhaseRecord::Queued { not_before, until } => {
-                Phase::Queued { not_before: at(&not_before)?, until: at(&until)? }
-            }
-            PhaseRecord::Sent { at: sent, render_by } => Phase::Sent { at: at(&sent)?, render_by: at(&render_by)? },
-            PhaseRecord::Unknown { at: sent, looks, look_at } => {
-                Phase::Unknown { at: at(&sent)?, looks, look_at: at(&look_at)? }
-            }
-            PhaseRecord::Up { at: up, proven, fall_back_at } => {
-                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
-                Phase::Up { at: at(&up)?, proven, fall_back_at }
-            }
-            PhaseRecord::Held { at: held, until, fall_back_at } => {
-                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
-                Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
-            }
-            PhaseRecord::Failed { never } => Phase::Failed { never },
-            PhaseRecord::Closed => Phase::Closed,
-        };
         let said: Option<Remark> = self.said.as_deref().map(after::remark).transpose()?;
+        let phase = self.phase.phase()?;
         Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts(), said })
     }
 }

@@ -81,7 +81,7 @@ impl Client {
         let token = SlackApiToken::new(token.expose_secret().to_owned().into());
         let session = self.slack.open_session(&token);
         let call = session.http_session_api.http_post(method, body, None);
-        self.judge(method, chat, tokio::time::timeout(CALL, call).await)
+        self.judge(method, chat, self.pace.clock().timeout(CALL, call).await)
     }
 
     /// Calls a method that reads.
@@ -98,19 +98,14 @@ impl Client {
         let arguments: Vec<(&str, Option<&String>)> =
             arguments.iter().map(|(name, value)| (*name, Some(value))).collect();
         let call = session.http_session_api.http_get(method, &arguments, None);
-        self.judge(method, chat, tokio::time::timeout(CALL, call).await)
+        self.judge(method, chat, self.pace.clock().timeout(CALL, call).await)
     }
 
-    fn judge<R>(
-        &self,
-        method: &str,
-        chat: &str,
-        called: Result<Result<R, SlackClientError>, tokio::time::error::Elapsed>,
-    ) -> Result<R, CallError> {
+    fn judge<R>(&self, method: &str, chat: &str, called: Option<Result<R, SlackClientError>>) -> Result<R, CallError> {
         let failed = match called {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => failure(error),
-            Err(_) => CallError::Unknown(format!("no answer within {} s", CALL.as_secs())),
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) => failure(error),
+            None => CallError::Unknown(format!("no answer within {} s", CALL.as_secs())),
         };
         if let CallError::Limited(wait) = failed {
             self.pace.limit(method, chat, wait);

@@ -180,12 +180,12 @@ impl Desk {
             Deed::Allow => Event::Allow { source, person },
         };
         let happening = self.broker.happen(ask.id, event);
-        match tokio::time::timeout(STORE_WITHIN, happening).await {
-            Ok(Ok(_)) => {
+        match self.slack.clock().timeout(STORE_WITHIN, happening).await {
+            Some(Ok(_)) => {
                 self.remember(key);
                 Taken::Done
             }
-            Ok(Err(Failure::Refused(refusal, _))) => {
+            Some(Err(Failure::Refused(refusal, _))) => {
                 // A second copy of what was taken is no late answer.
                 let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
                 if !(late && self.seen(key)) {
@@ -194,8 +194,8 @@ impl Desk {
                 }
                 Taken::Done
             }
-            Ok(Err(Failure::Unknown)) => self.forgotten(&who, ask.id),
-            Ok(Err(Failure::NotStored)) | Err(_) => {
+            Some(Err(Failure::Unknown)) => self.forgotten(&who, ask.id),
+            Some(Err(Failure::NotStored)) | None => {
                 tracing::error!(ask = %ask.id, "an answer from Slack could not be stored in time; the person was told to try again");
                 Taken::NotStored
             }

@@ -15,9 +15,10 @@ mod text;
 mod verified;
 mod webhooks;
 
-use crate::ask::{Content, Group, Rejection, wording};
+use crate::ask::{Content, Group, Rejection, Time, wording};
 use crate::clock::Clock;
 use crate::host::broker::Broker;
+use crate::host::ctx::Ctx;
 use crate::host::settings::{SlackDoor, SlackSettings};
 use axum::Router;
 use client::{CallError, Client};
@@ -29,8 +30,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// How long a click may wait until it is known whose team we are.
 const TEAM_WITHIN: Duration = Duration::from_secs(2);
@@ -48,10 +47,9 @@ struct Inner {
     settings: SlackSettings,
     client: Client,
     pace: Arc<Pace>,
-    clock: Clock,
+    ctx: Ctx,
+    started: Time,
     me: OnceCell<Me>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
 }
 
 /// Who the bot is.
@@ -68,11 +66,11 @@ struct Me {
 
 impl Slack {
     /// Not connected to anything yet; that may come and go.
-    pub fn new(settings: SlackSettings, clock: Clock) -> io::Result<Self> {
-        let pace = Arc::new(Pace::new(settings.pace));
+    pub fn new(settings: SlackSettings, ctx: Ctx) -> io::Result<Self> {
+        let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
         let client = Client::new(&settings, Arc::clone(&pace))?;
-        let (me, tasks, stop) = (OnceCell::new(), TaskTracker::new(), CancellationToken::new());
-        Ok(Self(Arc::new(Inner { settings, client, pace, clock, me, tasks, stop })))
+        let (me, started) = (OnceCell::new(), ctx.clock().now());
+        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, me })))
     }
 
     /// Whether a card of this content is within Slack's limits.
@@ -80,13 +78,13 @@ impl Slack {
         render::fits(group, content)
     }
 
-    /// Finds out who we are and, with an app token, connects. Goes on in the background until [`Self::stop`].
+    /// Finds out who we are and, with an app token, connects. Goes on in the background until the daemon stops.
     pub fn start(&self, broker: &Broker) {
         let slack = self.clone();
-        self.0.tasks.spawn(async move { slack.introduce().await });
+        self.0.ctx.spawn(async move { slack.introduce().await });
         if let SlackDoor::Socket(token) = &self.0.settings.door {
             let (desk, token) = (Desk::new(self.clone(), broker.clone()), token.clone());
-            self.0.tasks.spawn(async move { socket::run(&desk, &token).await });
+            self.0.ctx.serve(async move { socket::run(&desk, &token).await });
         }
     }
 
@@ -97,30 +95,19 @@ impl Slack {
         webhooks.then(|| webhooks::routes(Desk::new(self.clone(), broker.clone())))
     }
 
-    /// Finishes what is in flight.
-    pub async fn stop(&self) {
-        self.0.stop.cancel();
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-    }
-
     fn door(&self) -> &SlackDoor {
         &self.0.settings.door
     }
 
     fn clock(&self) -> &Clock {
-        &self.0.clock
+        self.0.ctx.clock()
     }
 
     /// Asks Slack who we are until it says so; what is wrong is said to the operator, once for each reason.
     async fn introduce(&self) {
         let (mut pause, mut said) = (Duration::from_secs(1), None);
         loop {
-            let known = tokio::select! {
-                known = self.me() => known,
-                () = self.0.stop.cancelled() => return,
-            };
-            match known {
+            match self.me().await {
                 Ok(me) => {
                     tracing::info!(team = me.team, team_id = me.team_id, bot = me.user, "Slack knows us");
                     return;
@@ -135,10 +122,8 @@ impl Slack {
                 }
                 Err(_) => {}
             }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(ASK_AGAIN),
-                () = self.0.stop.cancelled() => return,
-            }
+            self.clock().sleep(pause).await;
+            pause = (pause * 2).min(ASK_AGAIN);
         }
     }
 
@@ -153,7 +138,7 @@ impl Slack {
         if !self.0.settings.team_ids.is_empty() {
             return Some(self.0.settings.team_ids.clone());
         }
-        let me = tokio::time::timeout(TEAM_WITHIN, self.me()).await.ok()?.ok()?;
+        let me = self.clock().timeout(TEAM_WITHIN, self.me()).await?.ok()?;
         let organisation = me.enterprise_id.clone().filter(|_| me.is_enterprise_install);
         Some(std::iter::once(me.team_id.clone()).chain(organisation).collect())
     }
@@ -167,7 +152,7 @@ impl Slack {
         if let Some(thread) = thread {
             body["thread_ts"] = json!(thread);
         }
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             for attempt in 0..NOTE_TRIES {
                 let noted = slack.0.client.post::<serde_json::Value>(
                     &slack.0.settings.bot_token,
@@ -184,9 +169,8 @@ impl Slack {
                         return;
                     }
                 };
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
-                    () = slack.0.stop.cancelled() => return,
+                if !slack.0.ctx.pause(wait).await {
+                    return;
                 }
             }
         });

@@ -1,14 +1,13 @@
 //! When something may be sent: one post per `pace` and chat, one call at a time for each method and
 //! chat, and nothing before a `Retry-After` has passed.
 //!
-//! Real time, not the daemon's clock: it is Slack's patience that is kept here. In memory only, since a
-//! restart takes longer than a pace, and a limit that is forgotten is told again.
+//! By the monotonic clock: it is Slack's patience that is kept here. In memory only, since a restart takes longer than a pace, and a limit that is forgotten is told again.
 
+use crate::clock::{Clock, Moment};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedMutexGuard};
-use tokio::time::Instant;
 
 /// What posts are limited by.
 pub(super) const POST: &str = "chat.postMessage";
@@ -26,10 +25,11 @@ type Line = Arc<tokio::sync::Mutex<()>>;
 /// When something may be sent.
 #[derive(Debug)]
 pub(super) struct Pace {
+    clock: Clock,
     every: Duration,
     chats: Mutex<HashMap<String, Arc<Chat>>>,
     calls: Mutex<HashMap<Kind, Line>>,
-    limits: Mutex<HashMap<Kind, Instant>>,
+    limits: Mutex<HashMap<Kind, Moment>>,
 }
 
 #[derive(Debug)]
@@ -37,9 +37,9 @@ struct Chat {
     /// Who waits for this chat waits here, in order.
     queue: tokio::sync::Mutex<()>,
     /// When the next post may go out: a pace after the last one.
-    next: Mutex<Instant>,
+    next: Mutex<Moment>,
     /// Until when a post is taken to be on its way.
-    busy: Mutex<Instant>,
+    busy: Mutex<Moment>,
     idle: Notify,
 }
 
@@ -59,14 +59,18 @@ fn limited(method: &str, chat: &str) -> Kind {
 }
 
 impl Pace {
-    pub(super) fn new(every: Duration) -> Self {
-        Self { every, chats: Mutex::default(), calls: Mutex::default(), limits: Mutex::default() }
+    pub(super) fn new(every: Duration, clock: Clock) -> Self {
+        Self { clock, every, chats: Mutex::default(), calls: Mutex::default(), limits: Mutex::default() }
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn chat(&self, name: &str) -> Arc<Chat> {
         let mut chats = locked(&self.chats);
         let chat = chats.entry(name.to_owned()).or_insert_with(|| {
-            let now = Instant::now();
+            let now = self.clock.monotonic();
             let (next, busy) = (Mutex::new(now), Mutex::new(now));
             Arc::new(Chat { queue: tokio::sync::Mutex::default(), next, busy, idle: Notify::new() })
         });
@@ -78,16 +82,16 @@ impl Pace {
         let chat = self.chat(name);
         let _first = chat.queue.lock().await;
         loop {
-            let now = Instant::now();
+            let now = self.clock.monotonic();
             let busy = *locked(&chat.busy);
             let free = (*locked(&chat.next)).max(self.free_at(POST, name).unwrap_or(now));
             if busy > now {
                 tokio::select! {
                     () = chat.idle.notified() => {}
-                    () = tokio::time::sleep_until(busy) => {}
+                    () = self.clock.sleep_to(busy) => {}
                 }
             } else if free > now {
-                tokio::time::sleep_until(free).await;
+                self.clock.sleep_to(free).await;
             } else {
                 *locked(&chat.busy) = now + LEASE;
                 return;
@@ -97,14 +101,14 @@ impl Pace {
 
     /// A post is on its way; it takes no longer than this.
     pub(super) fn posting(&self, name: &str, at_most: Duration) {
-        *locked(&self.chat(name).busy) = Instant::now() + at_most;
+        *locked(&self.chat(name).busy) = self.clock.monotonic() + at_most;
     }
 
     /// A post has come back: the next one goes out a pace after it, so that Slack sees them a pace apart
     /// however long each took.
     pub(super) fn posted(&self, name: &str) {
         let chat = self.chat(name);
-        let now = Instant::now();
+        let now = self.clock.monotonic();
         *locked(&chat.next) = now + self.every;
         *locked(&chat.busy) = now;
         chat.idle.notify_one();
@@ -112,7 +116,7 @@ impl Pace {
 
     /// Waits until the same sender may post again, and keeps the others waiting; an error if that is
     /// not before `until`.
-    pub(super) async fn after(&self, name: &str, until: Instant) -> Result<(), ()> {
+    pub(super) async fn after(&self, name: &str, until: Moment) -> Result<(), ()> {
         let chat = self.chat(name);
         let next = *locked(&chat.next);
         let free = next.max(self.free_at(POST, name).unwrap_or(next));
@@ -120,7 +124,7 @@ impl Pace {
             return Err(());
         }
         *locked(&chat.busy) = free + LEASE;
-        tokio::time::sleep_until(free).await;
+        self.clock.sleep_to(free).await;
         Ok(())
     }
 
@@ -131,8 +135,7 @@ impl Pace {
             let mut calls = locked(&self.calls);
             Arc::clone(calls.entry((method.to_owned(), chat.to_owned())).or_default())
         };
-        let alone = tokio::time::timeout(IN_LINE, line.lock_owned()).await;
-        let alone = alone.map_err(|_| Duration::from_secs(1))?;
+        let alone = self.clock.timeout(IN_LINE, line.lock_owned()).await.ok_or(Duration::from_secs(1))?;
         match self.left(method, chat) {
             Some(left) => Err(left),
             None => Ok(Call { _alone: alone }),
@@ -141,17 +144,17 @@ impl Pace {
 
     /// How long such a call has to wait for Slack's sake.
     pub(super) fn left(&self, method: &str, chat: &str) -> Option<Duration> {
-        let left = self.free_at(method, chat)?.saturating_duration_since(Instant::now());
+        let left = self.free_at(method, chat)?.since(self.clock.monotonic());
         (!left.is_zero()).then_some(left)
     }
 
-    fn free_at(&self, method: &str, chat: &str) -> Option<Instant> {
+    fn free_at(&self, method: &str, chat: &str) -> Option<Moment> {
         locked(&self.limits).get(&limited(method, chat)).copied()
     }
 
     /// Slack wants no such call before that time has passed.
     pub(super) fn limit(&self, method: &str, chat: &str, wait: Duration) {
-        let until = Instant::now() + wait;
+        let until = self.clock.monotonic() + wait;
         let mut limits = locked(&self.limits);
         let limit = limits.entry(limited(method, chat)).or_insert(until);
         *limit = until.max(*limit);
@@ -164,38 +167,46 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn posts_to_one_chat_are_a_pace_apart_and_chats_do_not_wait_for_each_other() {
-        let pace = Pace::new(Duration::from_secs(1));
-        let start = Instant::now();
+        let pace = Pace::new(Duration::from_secs(1), Clock::of_tokio());
+        let start = pace.clock.monotonic();
         pace.turn("C1").await;
         pace.turn("C2").await;
-        assert_eq!(start.elapsed().as_millis(), 0);
+        assert_eq!(pace.clock.monotonic().since(start).as_millis(), 0);
         pace.posting("C1", Duration::from_secs(10));
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        pace.clock.sleep(Duration::from_millis(400)).await;
         pace.posted("C1");
         pace.turn("C1").await;
-        assert!((1400..1410).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+        assert!(
+            (1400..1410).contains(&pace.clock.monotonic().since(start).as_millis()),
+            "{:?}",
+            pace.clock.monotonic().since(start)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_nobody_took_is_the_next_one_s() {
-        let pace = Pace::new(Duration::ZERO);
-        let start = Instant::now();
+        let pace = Pace::new(Duration::ZERO, Clock::of_tokio());
+        let start = pace.clock.monotonic();
         pace.turn("C1").await;
         pace.turn("C1").await;
-        assert!((250..260).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+        assert!(
+            (250..260).contains(&pace.clock.monotonic().since(start).as_millis()),
+            "{:?}",
+            pace.clock.monotonic().since(start)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_limit_holds_for_its_method_and_chat() {
-        let pace = Pace::new(Duration::ZERO);
+        let pace = Pace::new(Duration::ZERO, Clock::of_tokio());
         pace.limit(POST, "C1", Duration::from_secs(7));
         assert!(pace.call(POST, "C1").await.is_err());
         assert!(pace.call(POST, "C2").await.is_ok() && pace.call("chat.update", "C1").await.is_ok());
         pace.limit("chat.update", "C1", Duration::from_secs(3));
         assert!(pace.call("chat.update", "C2").await.is_err(), "edits are limited as a whole");
-        let start = Instant::now();
+        let start = pace.clock.monotonic();
         pace.turn("C1").await;
-        assert!(start.elapsed() >= Duration::from_secs(7));
+        assert!(pace.clock.monotonic().since(start) >= Duration::from_secs(7));
         assert!(pace.call(POST, "C1").await.is_ok());
     }
 }

@@ -9,7 +9,6 @@ use crate::host::channel::Closed;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Pauses between two looks into a history that cannot be read.
 const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
@@ -33,7 +32,7 @@ impl Slack {
         let Some(place) = ask.rules.routes.get(route) else { return Posted::Never("no such route".to_owned()) };
         let render = || match render::blocked(ask, attempt) {
             Some(blocked) => vec![blocked],
-            None => render::card(&render::Sight::of(ask, attempt, self.0.clock.now())),
+            None => render::card(&render::Sight::of(ask, attempt, self.clock().now())),
         };
         let mut messages = render();
         if messages.len() > 1 {
@@ -64,15 +63,14 @@ impl Slack {
         let chat = &ask.rules.routes[route].chat;
         let again = Posted::NotPosted { retry_after_millis: None };
         // What is not sent by then is looked for before it is there; each text that Slack took moves it.
-        let patience = |left: Duration| Instant::now() + left.saturating_sub(Duration::from_secs(1));
+        let patience = |left: Duration| self.clock().monotonic() + left.saturating_sub(Duration::from_secs(1));
         let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.phase) {
-            Some(Phase::Sent { render_by, .. }) => render_by.since(self.0.clock.now()),
+            Some(Phase::Sent { render_by, .. }) => render_by.since(self.clock().now()),
             _ => ask.rules.render_timeout,
         });
-        let shown = match attempt {
-            1 => Shown::default(),
-            _ => self.shown(ask, chat).await.map_err(|_| again.clone())?,
-        };
+        // A daemon before this one may have begun to post it.
+        let first = attempt == 1 && ask.created_at >= self.0.started;
+        let shown = if first { Shown::default() } else { self.shown(ask, chat).await.map_err(|_| again.clone())? };
         for (part, text) in texts.iter().enumerate().filter(|(part, _)| !shown.texts.contains(part)) {
             let said = json!({"ask": ask.id.to_string(), "part": part.to_string()});
             loop {
@@ -113,7 +111,7 @@ impl Slack {
     /// Looks whether the card is there, as long as it takes to read the history.
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         let Some(place) = ask.rules.routes.get(route) else { return Found::CannotKnow };
-        let until = Instant::now() + LOOK_FOR;
+        let until = self.clock().monotonic() + LOOK_FOR;
         let mut pause = LOOK_PAUSE.0;
         loop {
             let wait = match self.shown(ask, &place.chat).await {
@@ -126,13 +124,11 @@ impl Slack {
                 Err(CallError::Limited(wait)) => wait,
                 Err(CallError::NotSent | CallError::Unknown(_)) => pause,
             };
-            if Instant::now() + wait > until {
+            if self.clock().monotonic() + wait > until {
                 return Found::CannotKnow;
             }
-            tokio::select! {
-                () = tokio::time::sleep(wait) => pause = (pause * 2).min(LOOK_PAUSE.1),
-                () = self.0.stop.cancelled() => return Found::CannotKnow,
-            }
+            self.clock().sleep(wait).await;
+            pause = (pause * 2).min(LOOK_PAUSE.1);
         }
     }
 
@@ -169,10 +165,7 @@ impl Slack {
         let Some(message) = render::blocked(ask, attempt) else { return Closed::Done };
         let rewritten = self.rewrite(ask, route, &message).await;
         // An agent may ask in a loop: the next number is shown a pace later.
-        tokio::select! {
-            () = tokio::time::sleep(self.0.settings.pace) => {}
-            () = self.0.stop.cancelled() => {}
-        }
+        self.clock().sleep(self.0.settings.pace).await;
         rewritten
     }
 

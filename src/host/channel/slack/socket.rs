@@ -5,6 +5,7 @@ use super::client::CallError;
 use super::desk::{Desk, Taken};
 use super::payload::{Callback, Interaction};
 use crate::ask::wording;
+use crate::clock::Clock;
 use futures_util::{SinkExt as _, StreamExt as _};
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
@@ -29,6 +29,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(45);
 /// How often we ping.
 const PING: Duration = Duration::from_secs(15);
+/// How long what is in hand may take when the connection is to end, and saying goodbye after that.
+const FINISH: Duration = Duration::from_secs(3);
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes of a message; a form at its limits is far smaller.
 const LARGEST: usize = 1024 * 1024;
 /// Messages that wait to be stored; what comes beyond is not acknowledged.
@@ -51,17 +54,20 @@ struct Envelope {
     payload: Value,
 }
 
-/// Keeps a connection until the daemon stops.
+/// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
 pub(super) async fn run(desk: &Desk, token: &SecretString) {
-    let stop = &desk.slack().0.stop;
+    let (ctx, clock) = (&desk.slack().0.ctx, desk.slack().clock());
     let mut pause = PAUSE.0;
-    loop {
-        let began = Instant::now();
-        let ended = tokio::select! {
-            ended = one(desk, token) => ended,
-            () = stop.cancelled() => return,
+    while !ctx.is_stopping() {
+        let began = clock.monotonic();
+        let ended = match tokio::select! {
+            connected = connect(desk, token) => connected,
+            () = ctx.stopping() => return,
+        } {
+            Ok(socket) => Ok(talk(desk, socket).await),
+            Err(error) => Err(error),
         };
-        let held = began.elapsed();
+        let held = clock.monotonic().since(began);
         if held >= GOOD {
             pause = PAUSE.0;
         }
@@ -82,39 +88,38 @@ pub(super) async fn run(desk: &Desk, token: &SecretString) {
             }
         };
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = stop.cancelled() => return,
+            () = clock.sleep(wait) => {}
+            () = ctx.stopping() => return,
         }
         pause = (pause * 2).min(PAUSE.1);
     }
 }
 
-/// One connection, from its beginning to its end; the reason why it ended.
-async fn one(desk: &Desk, token: &SecretString) -> Result<String, CallError> {
+async fn connect(desk: &Desk, token: &SecretString) -> Result<Socket, CallError> {
     let opened: Opened = desk.slack().0.client.post(token, "apps.connections.open", "", &json!({})).await?;
     let unknown = |what: &str| CallError::Unknown(what.to_owned());
     let limits = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
-    let connecting = connect_async_with_config(opened.url, Some(limits), true);
-    let connected = tokio::time::timeout(CONNECT, connecting).await.map_err(|_| unknown("connecting took too long"))?;
+    let connecting = Box::pin(connect_async_with_config(opened.url, Some(limits), true));
+    let connected = desk.slack().clock().timeout(CONNECT, connecting).await;
+    let connected = connected.ok_or_else(|| unknown("connecting took too long"))?;
     let (socket, _) = connected.map_err(|_| unknown("the WebSocket was not accepted"))?;
     tracing::info!("connected to Slack (Socket Mode)");
-    Ok(talk(desk, socket).await)
+    Ok(socket)
 }
 
-/// Reads until the connection ends. Acknowledgements come back from the desk in any order.
+/// Reads until the connection ends, and says why it did. Acknowledgements come back from the desk in any order.
 async fn talk(desk: &Desk, mut socket: Socket) -> String {
+    let (ctx, clock) = (&desk.slack().0.ctx, desk.slack().clock());
     let (acks, mut stored) = mpsc::channel::<String>(IN_HAND);
-    let mut ping = tokio::time::interval(PING);
-    let mut heard = Instant::now();
-    loop {
+    let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
+    let reason = loop {
         tokio::select! {
             message = socket.next() => {
-                heard = Instant::now();
+                heard = clock.monotonic();
                 match message {
                     Some(Ok(Message::Text(text))) => {
                         if let Some(reason) = hear(desk, &text, &acks) {
-                            finish(&mut socket, acks, stored).await;
-                            return reason;
+                            break reason;
                         }
                     }
                     Some(Ok(Message::Close(_))) | None => return "closed".to_owned(),
@@ -127,24 +132,28 @@ async fn talk(desk: &Desk, mut socket: Socket) -> String {
                     return "broken".to_owned();
                 }
             }
-            _ = ping.tick() => {
-                if heard.elapsed() > SILENCE {
+            () = clock.sleep_to(pinged + PING) => {
+                pinged = clock.monotonic();
+                if pinged.since(heard) > SILENCE {
                     return "silent".to_owned();
                 }
                 if socket.send(Message::Ping("askd".into())).await.is_err() {
                     return "broken".to_owned();
                 }
             }
+            () = ctx.stopping() => break "askd stops".to_owned(),
         }
-    }
+    };
+    finish(clock, &mut socket, acks, stored).await;
+    reason
 }
 
 async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     socket.send(Message::text(json!({"envelope_id": id}).to_string())).await
 }
 
-/// Slack wants to close: what is being stored is still acknowledged.
-async fn finish(socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
+/// The connection is to end: what is being stored is still acknowledged.
+async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
     drop(acks);
     let rest = async {
         while let Some(id) = stored.recv().await {
@@ -154,8 +163,8 @@ async fn finish(socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mps
         }
     };
     // Whether that worked or not, the connection is over; an answer that was not acknowledged is stored all the same.
-    let _over = tokio::time::timeout(Duration::from_secs(3), rest).await;
-    let _gone = socket.close(None).await;
+    let _over = clock.timeout(FINISH, rest).await;
+    let _gone = clock.timeout(GOODBYE, socket.close(None)).await;
 }
 
 /// Takes one message in; the reason if it ends the connection.
@@ -173,7 +182,7 @@ fn hear(desk: &Desk, text: &str, acks: &mpsc::Sender<String>) -> Option<String> 
         return None;
     };
     let taking = desk.clone();
-    desk.slack().0.tasks.spawn(async move {
+    desk.slack().0.ctx.serve(async move {
         let taken = match envelope.kind.as_str() {
             "interactive" => match serde_json::from_value::<Interaction>(envelope.payload) {
                 Ok(interaction) => taking.interaction(interaction).await,

@@ -40,10 +40,10 @@ impl FromRequest<Desk> for Verified {
         if length.is_some_and(|length| length > LARGEST) {
             return Err(refuse("too large", StatusCode::PAYLOAD_TOO_LARGE));
         }
-        let body = match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(_)) => return Err(refuse("too large, or cut off", StatusCode::PAYLOAD_TOO_LARGE)),
-            Err(_) => return Err(refuse("too slow", StatusCode::REQUEST_TIMEOUT)),
+        let body = match desk.slack().clock().timeout(SLOWEST, to_bytes(body, LARGEST)).await {
+            Some(Ok(body)) => body,
+            Some(Err(_)) => return Err(refuse("too large, or cut off", StatusCode::PAYLOAD_TOO_LARGE)),
+            None => return Err(refuse("too slow", StatusCode::REQUEST_TIMEOUT)),
         };
         let verifier = Verifier::new(&secret.expose_secret().to_owned().into());
         let genuine =

@@ -257,7 +257,7 @@ async fn shown(
 }
 
 async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    let stop = inbox.stop.clone();
+    let ctx = inbox.ctx.clone();
     let changes = BroadcastStream::new(inbox.broker.changes());
     let resync = || SseEvent::default().event("resync").data("{}");
     let stream = changes.filter_map(move |change| {
@@ -276,5 +276,5 @@ async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<Sse
     let first = stream::once(std::future::ready(Ok(SseEvent::default().event("resync").data("{}"))));
     // A stream that never ends would keep the daemon from stopping.
     let stream = first.chain(stream);
-    Sse::new(stream.take_until(stop.cancelled_owned())).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    Sse::new(stream.take_until(async move { ctx.stopping().await })).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }

@@ -14,24 +14,24 @@ pub use problem::Problem;
 pub use token::{TOKEN_FILE, token};
 
 use crate::host::broker::Broker;
+use crate::host::ctx::Ctx;
 use axum::Router;
 use secrecy::SecretString;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 /// What the inbox needs.
 #[derive(Debug, Clone)]
 pub struct Inbox {
     broker: Broker,
     token: Arc<SecretString>,
-    stop: CancellationToken,
+    ctx: Ctx,
 }
 
 impl Inbox {
-    /// An inbox that ends its streams when `stop` comes.
+    /// An inbox that ends its streams when the daemon stops.
     #[must_use]
-    pub fn new(broker: Broker, token: SecretString, stop: CancellationToken) -> Self {
-        Self { broker, token: Arc::new(token), stop }
+    pub fn new(broker: Broker, token: SecretString, ctx: Ctx) -> Self {
+        Self { broker, token: Arc::new(token), ctx }
     }
 
     /// The page and the API.

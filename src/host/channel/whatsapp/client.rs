@@ -44,6 +44,8 @@ pub(super) enum Sent {
     Refused(Verdict),
     /// Nobody knows.
     Lost,
+    /// The daemon stops, and the call was not made.
+    NotBegun,
 }
 
 /// The client of one number.

@@ -56,12 +56,10 @@ impl Whatsapp {
             return Closed::Done;
         };
         let (to, now) = (place.chat.as_str(), self.now());
-        if !self.window(to, now + ask.rules.keep).await {
-            return if self.0.stop.is_cancelled() {
-                Closed::Later(None)
-            } else {
-                Closed::Never(wording::NEVER_WROTE.to_owned())
-            };
+        match self.0.ctx.unless_cut(self.window(to, now + ask.rules.keep)).await {
+            Some(true) => {}
+            Some(false) => return Closed::Never(wording::NEVER_WROTE.to_owned()),
+            None => return Closed::Later(None),
         }
         // Something else is to be said by now: the wait may have been long.
         if self.has_changed(ask).await {
@@ -79,7 +77,7 @@ impl Whatsapp {
                         break;
                     }
                     Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost => return Closed::Later(None),
+                    Sent::Lost | Sent::NotBegun => return Closed::Later(None),
                     Sent::Refused(Verdict::Window) => {
                         self.0.memory.lapsed(to, self.now());
                         return Closed::Later(None);
@@ -173,7 +171,7 @@ impl Whatsapp {
     /// Tries in the background until it is said, or never can be.
     fn close_again(&self, id: AskId, route: usize) {
         let channel = self.clone();
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let mut pause = AGAIN.0;
             loop {
                 if !channel.until(channel.ticks() + u64::try_from(pause.as_millis()).unwrap_or(2_000)).await {

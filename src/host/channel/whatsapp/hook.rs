@@ -85,11 +85,12 @@ impl FromRequest<Door> for Verified {
         }
         let settings = door.channel.0.client.settings();
         let signature = signature(&parts.headers).ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "not signed\n"))?;
-        let bytes = tokio::time::timeout(READ_WITHIN, axum::body::to_bytes(Body::new(body), MAX_BODY)).await;
+        let bytes =
+            door.channel.0.ctx.clock().timeout(READ_WITHIN, axum::body::to_bytes(Body::new(body), MAX_BODY)).await;
         let bytes = match bytes {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(_)) => return Err(too_large()),
-            Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "too slow\n")),
+            Some(Ok(bytes)) => bytes,
+            Some(Err(_)) => return Err(too_large()),
+            None => return Err(refused(StatusCode::REQUEST_TIMEOUT, "too slow\n")),
         };
         if !is_signed(&settings.app_secret, &bytes, &signature) {
             tracing::warn!("a WhatsApp webhook with a wrong signature was refused; is whatsapp.app_secret right?");
@@ -118,7 +119,7 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 async fn take(State(door): State<Door>, Verified(told): Verified) -> StatusCode {
     // A task of its own: a sender who hangs up must not stop half-way what an answer sets off.
     let channel = door.channel.clone();
-    let taken = tokio::spawn(async move { channel.take(told).await });
+    let taken = door.channel.0.ctx.serve(async move { channel.take(told).await });
     match taken.await {
         Ok(Ok(())) => StatusCode::OK,
         Ok(Err(super::inbound::NotStored)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -28,12 +28,12 @@ mod until;
 mod text_tests;
 
 use crate::ask::{AskId, Route, Time};
-use crate::clock::Clock;
+use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
+use crate::host::ctx::Ctx;
 use crate::sabotage::on;
 use axum::Router;
 use client::{Client, Outgoing, Sent};
-use codes::Verdict;
 use ledger::{Ledger, Try};
 use memory::Memory;
 use pace::{Pair, Throughput};
@@ -44,9 +44,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tag::Tag;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// What the clock that only goes forward shows at the start; before it lies what was sent before.
 const START: u64 = 86_400_000;
@@ -62,8 +59,8 @@ struct Inner {
     client: Client,
     memory: Memory,
     ledger: Ledger,
-    clock: Clock,
-    started: Instant,
+    ctx: Ctx,
+    started: Moment,
     broker: OnceLock<WeakBroker>,
     pairs: Mutex<HashMap<String, Pair>>,
     throughput: Mutex<Throughput>,
@@ -79,8 +76,6 @@ struct Inner {
     closed: Mutex<HashSet<(AskId, usize, usize)>>,
     /// Notes that wait to be sent: the same one is not sent twice at a time.
     notes: Mutex<HashSet<(String, String)>>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
 }
 
 /// A lock for each name.
@@ -105,9 +100,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Whatsapp {
     /// Reads what was remembered; connects to nothing yet.
-    pub fn open(settings: Settings, state: &Path, clock: Clock) -> io::Result<Self> {
+    pub fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
         let memory = Memory::open(state, &settings.phone_number_id)?;
-        let now = clock.now();
+        let now = ctx.clock().now();
+        let started = ctx.clock().monotonic();
         let ledger = Ledger::open(state, &settings.phone_number_id, now)?;
         let debts = if on("norates") { Vec::new() } else { ledger.debts() };
         let pairs = debts.into_iter().map(|(person, debt)| {
@@ -120,8 +116,8 @@ impl Whatsapp {
             client: Client::new(settings).map_err(io::Error::other)?,
             memory,
             ledger,
-            clock,
-            started: Instant::now(),
+            ctx,
+            started,
             broker: OnceLock::new(),
             pairs: Mutex::new(pairs.collect()),
             throughput: Mutex::new(Throughput::after_restart(START)),
@@ -131,8 +127,6 @@ impl Whatsapp {
             invited: Mutex::default(),
             closed: Mutex::default(),
             notes: Mutex::default(),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
         })))
     }
 
@@ -153,31 +147,27 @@ impl Whatsapp {
         hook::routes(self.clone())
     }
 
-    /// Begins nothing more, and finishes what is on its way.
-    pub async fn stop(&self) {
-        self.0.stop.cancel();
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-    }
-
     fn now(&self) -> Time {
-        self.0.clock.now()
+        self.0.ctx.clock().now()
     }
 
     /// Milliseconds on a clock that only goes forward.
     fn ticks(&self) -> u64 {
-        u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(START)
+        u64::try_from(self.0.ctx.clock().monotonic().since(self.0.started).as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_add(START)
     }
 
-    /// Waits on the same clock; `false` if the daemon stops.
+    /// Waits on the same clock; `false` if work is cut off meanwhile.
     async fn until(&self, ticks: u64) -> bool {
-        tokio::select! {
-            () = tokio::time::sleep_until(self.0.started + Duration::from_millis(ticks.saturating_sub(START))) => true,
-            () = self.0.stop.cancelled() => false,
-        }
+        self.0.ctx.unless_cut(self.sleep_to(ticks)).await.is_some()
     }
 
-    /// Waits for the person's turn: one message every 6 seconds, some at once on credit.
+    async fn sleep_to(&self, ticks: u64) {
+        self.0.ctx.clock().sleep_to(self.0.started + Duration::from_millis(ticks.saturating_sub(START))).await;
+    }
+
+    /// Waits for the person's turn: one message every 6 seconds, some at once on credit. Returns with the turn only.
     pub async fn turn(&self, place: &Route) {
         let person = self.0.memory.one_name(&place.chat);
         loop {
@@ -185,11 +175,7 @@ impl Whatsapp {
             let turn = lock(&self.0.pairs).entry(person.clone()).or_default().turn(now);
             match turn {
                 Ok(()) => return,
-                Err(then) => {
-                    if !self.until(then).await {
-                        return;
-                    }
-                }
+                Err(then) => self.sleep_to(then).await,
             }
         }
     }
@@ -200,7 +186,7 @@ impl Whatsapp {
         let _in_order = self.0.sending.enter(&person).await;
         let of = Tag::read(&message.tag).filter(|tag| tag.kind.asks());
         let of = of.map(|tag| Try { ask: tag.ask, route: tag.route, attempt: tag.attempt });
-        let Some(began) = self.begin(&person, of).await else { return Sent::Refused(Verdict::Again(None)) };
+        let Some(began) = self.begin(&person, of).await else { return Sent::NotBegun };
         let sent = self.call(&person, began, message, attempt).await;
         if let (Sent::Refused(_), Some(of)) = (&sent, of) {
             self.0.ledger.refused(of);

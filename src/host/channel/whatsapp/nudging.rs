@@ -33,7 +33,7 @@ impl Whatsapp {
             Sent::Id(id) => self.0.memory.about(&id, ask.id, self.now()),
             Sent::Refused(Verdict::Window) => self.0.memory.lapsed(&to, self.now()),
             // The next one comes.
-            Sent::Refused(_) | Sent::Lost => {}
+            Sent::Refused(_) | Sent::Lost | Sent::NotBegun => {}
         }
     }
 }

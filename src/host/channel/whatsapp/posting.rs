@@ -15,10 +15,10 @@ pub(super) const LISTEN: Duration = Duration::from_secs(60);
 const NOTE_TRIES: u8 = 3;
 
 impl Whatsapp {
-    /// Posts the question that is next on a route.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Posted {
+    /// Posts the question that is next on a route. `None`: the daemon stops before all of it has left.
+    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Posted::Never("the route is gone".to_owned());
+            return Some(Posted::Never("the route is gone".to_owned()));
         };
         let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
         if !self.0.memory.is_open(to, self.now()) {
@@ -39,6 +39,7 @@ impl Whatsapp {
                     up.push(id);
                     continue;
                 }
+                Sent::NotBegun => return None,
                 Sent::Lost => Posted::Unknown,
                 Sent::Refused(Verdict::Window) => {
                     self.0.memory.lapsed(to, self.now());
@@ -49,9 +50,9 @@ impl Whatsapp {
             if !up.is_empty() {
                 lock(&self.0.begun).insert(key, up);
             }
-            return posted;
+            return Some(posted);
         }
-        Posted::Accepted(up)
+        Some(Posted::Accepted(up))
     }
 
     /// A question as the person is to read it.
@@ -75,16 +76,16 @@ impl Whatsapp {
     }
 
     /// The chat is closed for us: an approved template asks the person to write.
-    async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Posted {
+    async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Option<Posted> {
         let settings = self.0.client.settings();
         let Some(template) = settings.template.as_deref() else {
-            return Posted::Never(wording::NO_TEMPLATE.to_owned());
+            return Some(Posted::Never(wording::NO_TEMPLATE.to_owned()));
         };
         let person = self.0.memory.one_name(to);
         let _one_at_a_time = self.0.reading.enter(&format!("invite {person}")).await;
         if let Some(invited) = lock(&self.0.invited).get(&person) {
             // One invitation is enough for all that waits.
-            return Posted::Held(invited.clone());
+            return Some(Posted::Held(invited.clone()));
         }
         let tag = Tag { ask: ask.id, route, attempt, part: 0, kind: Kind::Template }.to_string();
         let with = |group| Content::Template(template, &settings.template_language, group);
@@ -99,14 +100,15 @@ impl Whatsapp {
         match sent {
             Sent::Id(id) => {
                 lock(&self.0.invited).insert(person, id.clone());
-                Posted::Held(id)
+                Some(Posted::Held(id))
             }
-            Sent::Lost => Posted::Unknown,
-            Sent::Refused(verdict) => refused(verdict),
+            Sent::NotBegun => None,
+            Sent::Lost => Some(Posted::Unknown),
+            Sent::Refused(verdict) => Some(refused(verdict)),
         }
     }
 
-    /// Waits until the person has written; `false` if that did not happen by `until`, or the daemon stops.
+    /// Waits until the person has written; `false` if that did not happen by `until`.
     pub async fn opened(&self, ask: &Ask, route: usize, until: Time) -> bool {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else { return false };
         let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
@@ -122,8 +124,7 @@ impl Whatsapp {
             }
             tokio::select! {
                 changed = inbound.changed() => if changed.is_err() { return false },
-                () = self.0.clock.sleep_until(until) => return false,
-                () = self.0.stop.cancelled() => return false,
+                () = self.0.ctx.clock().sleep_until(until) => return false,
             }
         }
     }
@@ -137,10 +138,8 @@ impl Whatsapp {
         {
             return Found::Absent;
         }
-        tokio::select! {
-            () = self.0.clock.sleep(LISTEN) => Found::CannotKnow,
-            () = self.0.stop.cancelled() => std::future::pending().await,
-        }
+        self.0.ctx.clock().sleep(LISTEN).await;
+        Found::CannotKnow
     }
 
     /// Sends something that nothing depends on, in the background.
@@ -150,7 +149,7 @@ impl Whatsapp {
             return;
         }
         let (channel, ask) = (self.clone(), ask.map(|ask| ask.id));
-        self.0.tasks.spawn(async move {
+        self.0.ctx.finish(async move {
             let (to, text) = &key;
             for text in text::note(text) {
                 channel.send_note(to, &text, ask).await;
@@ -179,7 +178,7 @@ impl Whatsapp {
                 }
                 // Rather twice than not at all: somebody waits for a word.
                 Sent::Lost => {}
-                Sent::Refused(_) => return,
+                Sent::Refused(_) | Sent::NotBegun => return,
             }
         }
     }

@@ -1,0 +1,149 @@
+//! What every task of the daemon shares: the clock, the word to stop, and the count of the tasks that a stop waits for.
+//!
+//! A stop has one order, and each of its steps has a bound: nothing new is taken in; what people have in hand is
+//! finished; channels and sessions are asked for nothing more; what is being written or sent ends. The rest is left
+//! to the next start, which takes up whatever is owed. All tasks of the daemon are spawned here.
+
+use crate::clock::{Clock, Moment};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long clicks, webhooks and calls in hand may take once the daemon was told to stop.
+pub(super) const IN_HAND: Duration = Duration::from_secs(5);
+/// How long writes and calls that are under way may take after that.
+const UNDER_WAY: Duration = Duration::from_secs(2);
+
+/// The clock, the stop and the tasks of one daemon. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ctx {
+    clock: Clock,
+    /// Nothing new is taken in.
+    stopping: CancellationToken,
+    /// Channels and sessions are asked for nothing more.
+    cut: CancellationToken,
+    /// What people have in hand.
+    in_hand: TaskTracker,
+    tasks: TaskTracker,
+    told: Arc<OnceLock<Moment>>,
+}
+
+impl Ctx {
+    /// Of a daemon that runs by this clock.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
+        Self { clock, stopping, cut, in_hand: TaskTracker::new(), tasks: TaskTracker::new(), told: Arc::default() }
+    }
+
+    /// The clock that all of it runs by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Work that a stop may cut off anywhere: the next start takes it up.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let cut = self.cut.clone();
+        self.tasks.spawn(async move { cut.run_until_cancelled(work).await });
+    }
+
+    /// Work that a stop waits for, within its bound: a write, or a call whose result has to be recorded. Its pauses
+    /// end with [`Self::pause`] or [`Self::unless_cut`].
+    pub fn finish<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.tasks.spawn(work)
+    }
+
+    /// The same, on the disk.
+    pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
+        self.tasks.spawn_blocking(work);
+    }
+
+    /// What a person or a platform has begun: a stop waits for it before it cuts anything off.
+    pub fn serve<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.in_hand.spawn(work)
+    }
+
+    /// Waits for something, but not past the point where work is cut off; `None` then.
+    pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.cut.run_until_cancelled(work).await
+    }
+
+    /// Pauses before another try; `false` if there is to be none.
+    pub async fn pause(&self, pause: Duration) -> bool {
+        self.unless_cut(self.clock.sleep(pause)).await.is_some()
+    }
+
+    /// Until nothing new is to be taken in.
+    pub async fn stopping(&self) {
+        self.stopping.cancelled().await;
+    }
+
+    /// Whether nothing new is to be taken in.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Whether work is cut off.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
+    /// The first step of a stop: nothing new is taken in.
+    pub fn begin_stop(&self) {
+        self.told.get_or_init(|| self.clock.monotonic());
+        self.stopping.cancel();
+    }
+
+    /// The other steps, in their order. Returns within [`IN_HAND`] and [`UNDER_WAY`], whatever hangs.
+    pub async fn stop(&self) {
+        self.begin_stop();
+        let told = self.told.get().copied().unwrap_or_else(|| self.clock.monotonic());
+        let left = (told + IN_HAND).since(self.clock.monotonic());
+        self.in_hand.close();
+        if self.clock.timeout(left, self.in_hand.wait()).await.is_none() {
+            tracing::warn!(left = self.in_hand.len(), "what did not end in time was cut off");
+        }
+        self.cut.cancel();
+        self.tasks.close();
+        if self.clock.timeout(UNDER_WAY, self.tasks.wait()).await.is_none() {
+            tracing::warn!(left = self.tasks.len(), "what is unfinished goes on at the next start");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_what_is_in_hand_then_cuts_off_and_hangs_on_nothing() {
+        let ctx = Ctx::new(Clock::of_tokio());
+        let cut_too_early = Arc::new(AtomicBool::new(false));
+        let (told, seen) = (ctx.clone(), Arc::clone(&cut_too_early));
+        ctx.serve(async move {
+            told.stopping().await;
+            tokio::task::yield_now().await;
+            seen.store(told.is_cut(), Ordering::SeqCst);
+        });
+        ctx.spawn(std::future::pending());
+        let (written, has_written) = (ctx.clone(), Arc::new(AtomicBool::new(false)));
+        let writes = Arc::clone(&has_written);
+        ctx.finish(async move {
+            assert!(!written.pause(Duration::from_secs(3600)).await);
+            writes.store(true, Ordering::SeqCst);
+        });
+        ctx.stop().await;
+        assert!(!cut_too_early.load(Ordering::SeqCst) && has_written.load(Ordering::SeqCst));
+        let hanging = Ctx::new(Clock::of_tokio());
+        hanging.serve(std::future::pending::<()>());
+        hanging.finish(std::future::pending::<()>());
+        hanging.stop().await;
+    }
+}

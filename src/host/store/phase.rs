@@ -1,0 +1,83 @@
+//! How far a widget is, as it is stored.
+
+use super::record::{BadRecord, time};
+use crate::ask::Phase;
+use crate::ipc::wire::time_text as text;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub(super) enum PhaseRecord {
+    Queued {
+        not_before: String,
+        until: String,
+    },
+    Sent {
+        at: String,
+        render_by: String,
+    },
+    Unknown {
+        at: String,
+        looks: u8,
+        look_at: String,
+        /// A record without it is of a daemon that counted such a post as a try.
+        #[serde(default)]
+        interrupted: bool,
+    },
+    Up {
+        at: String,
+        proven: bool,
+        fall_back_at: Option<String>,
+    },
+    Held {
+        at: String,
+        until: String,
+        fall_back_at: Option<String>,
+    },
+    Failed {
+        never: Option<String>,
+    },
+    Closed,
+}
+
+impl PhaseRecord {
+    pub(super) fn of(phase: &Phase) -> Self {
+        match phase {
+            Phase::Queued { not_before, until } => Self::Queued { not_before: text(*not_before), until: text(*until) },
+            Phase::Sent { at, render_by } => Self::Sent { at: text(*at), render_by: text(*render_by) },
+            Phase::Unknown { at, looks, look_at, interrupted } => {
+                let (looks, interrupted) = (*looks, *interrupted);
+                Self::Unknown { at: text(*at), looks, look_at: text(*look_at), interrupted }
+            }
+            Phase::Up { at, proven, fall_back_at } => {
+                Self::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
+            }
+            Phase::Held { at, until, fall_back_at } => {
+                Self::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
+            }
+            Phase::Failed { never } => Self::Failed { never: never.clone() },
+            Phase::Closed => Self::Closed,
+        }
+    }
+
+    pub(super) fn phase(self) -> Result<Phase, BadRecord> {
+        let at = |text: &str| time(text, "widgets");
+        Ok(match self {
+            Self::Queued { not_before, until } => Phase::Queued { not_before: at(&not_before)?, until: at(&until)? },
+            Self::Sent { at: sent, render_by } => Phase::Sent { at: at(&sent)?, render_by: at(&render_by)? },
+            Self::Unknown { at: sent, looks, look_at, interrupted } => {
+                Phase::Unknown { at: at(&sent)?, looks, look_at: at(&look_at)?, interrupted }
+            }
+            Self::Up { at: up, proven, fall_back_at } => {
+                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
+                Phase::Up { at: at(&up)?, proven, fall_back_at }
+            }
+            Self::Held { at: held, until, fall_back_at } => {
+                let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
+                Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
+            }
+            Self::Failed { never } => Phase::Failed { never },
+            Self::Closed => Phase::Closed,
+        })
+    }
+}

@@ -335,7 +335,8 @@ impl Waiter {
         let odd = seen.odd.take();
         match read {
             Ok((bytes, stamp)) => {
-                let response: Option<ResponseFile> = serde_json::from_slice(&bytes).ok();
+                let response: Option<ResponseFile> =
+                    serde_json::from_slice(&bytes).ok().map(ResponseFile::with_bare_error);
                 seen.response = response.clone().map(|response| (stamp, response));
                 Ok(response)
             }

@@ -152,26 +152,26 @@ fn list(texts: &[String]) -> String {
 #[must_use]
 pub fn rejection(rejection: &Rejection) -> String {
     match rejection {
-        Rejection::NoQuestions => "Error: No questions provided".to_owned(),
+        Rejection::NoQuestions => "No questions provided".to_owned(),
         Rejection::TooLong { field, limit, size, unit } => {
-            format!("Error: {field} has {size} {unit}; at most {limit} are possible. Shorten it and ask again.")
+            format!("{field} has {size} {unit}; at most {limit} are possible. Shorten it and ask again.")
         }
-        Rejection::Empty { field } => format!("Error: {field} is empty; say something in it."),
+        Rejection::Empty { field } => format!("{field} is empty; say something in it."),
         Rejection::OutOfRange { field, min, max, value } => {
-            format!("Error: {field} is {value}; it has to be from {min} to {max}.")
+            format!("{field} is {value}; it has to be from {min} to {max}.")
         }
         Rejection::Duplicate { field, first } => {
-            format!("Error: {field} is the same as {first}; they have to differ.")
+            format!("{field} is the same as {first}; they have to differ.")
         }
-        Rejection::Wrong { field, why } => format!("Error: {field}: {why}."),
-        Rejection::Malformed { why } => format!("Error: the request file is not what it should be: {why}."),
+        Rejection::Wrong { field, why } => format!("{field}: {why}."),
+        Rejection::Malformed { why } => format!("the request file is not what it should be: {why}."),
         Rejection::UnknownGroup { group } => format!(
-            "Error: group {group:?} is not served here: it is not in the settings, and [defaults] serve no others. \
+            "group {group:?} is not served here: it is not in the settings, and [defaults] serve no others. \
              An operator can add [groups.{group}]."
         ),
-        Rejection::NoChannel { why } => format!("Error: this question cannot be shown to anybody: {why}."),
+        Rejection::NoChannel { why } => format!("this question cannot be shown to anybody: {why}."),
         Rejection::RateLimited { group, what, setting, limit } => format!(
-            "Error: rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
+            "rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
              allows. Wait for answers before you ask more."
         ),
     }
@@ -317,7 +317,7 @@ pub fn for_log(rejection: &Rejection) -> String {
         // The parser quotes what it did not expect; where it stood is said after that.
         Rejection::Malformed { why } => {
             let at = why.rfind(" at line ").map_or("", |at| &why[at..]);
-            format!("Error: the request file is not what it should be{at} (the response says more)")
+            format!("the request file is not what it should be{at} (the response says more)")
         }
         other => self::rejection(other),
     }
@@ -330,7 +330,7 @@ pub fn not_claimed(attempt: u32, retries: u8) -> String {
 }
 
 /// What the agent's side says when the host goes silent after the deadline. *Exact.*
-pub const HOST_SILENT: &str = "Error: Request timed out waiting for host response";
+pub const HOST_SILENT: &str = "Request timed out waiting for host response";
 
 /// What ends the text of a result that says that the same call is to be made again. *Exact.*
 pub const RETRY_NOW: &str = "Retry this exact call now, in this session, with the same parameters.";
@@ -358,7 +358,7 @@ pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not aske
                                          so nothing was withdrawn. Use the question_id of a pending result.";
 
 /// When the client goes away while it calls.
-pub const CLIENT_GONE: &str = "Error: the client has closed its end; nothing was asked.";
+pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.";
 
 /// What a client may show while a person thinks.
 pub const PROGRESS: &str = "waiting for a person to answer";

@@ -1,4 +1,5 @@
-//! What a person in a terminal is told of an answer that was not sent. Part of [`super::wording`].
+//! What a person in a terminal is told of an answer that was not sent, and what an agent's error begins with. Part of
+//! [`super::wording`].
 
 use super::Mistyped;
 
@@ -26,4 +27,32 @@ pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: boo
 pub fn no_own_words<L: AsRef<str>>(question: &str, labels: &[L]) -> String {
     let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
     format!("{question:?} takes no words of your own; nothing was sent. Choose from:{}", labels.collect::<String>())
+}
+
+/// What begins the text of an MCP result whose call was rejected, or whose host fell silent, and nothing else. *Exact.*
+const ERROR: &str = "Error: ";
+
+/// An error as it stands in files, structured results, logs and on terminals. Earlier hosts wrote it with the prefix.
+#[must_use]
+pub fn bare_error(error: &str) -> &str {
+    error.strip_prefix(ERROR).unwrap_or(error)
+}
+
+/// The same as the text of an MCP result whose call was rejected, or whose host fell silent.
+#[must_use]
+pub fn error_text(error: &str) -> String {
+    format!("{ERROR}{}", bare_error(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_stands_once_or_not_at_all() {
+        for sent in ["No questions provided", "Error: No questions provided"] {
+            assert_eq!(bare_error(sent), "No questions provided");
+            assert_eq!(error_text(sent), "Error: No questions provided");
+        }
+    }
 }

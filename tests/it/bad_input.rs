@@ -19,8 +19,8 @@ fn every_mistake_is_named_with_its_field_and_limit() {
     };
     let long = |size: usize| "x".repeat(size);
     let cases: Vec<(&str, Value, &[&str])> = vec![
-        ("none", json!({"questions": []}), &["Error: No questions provided"]),
-        ("missing", json!({}), &["Error: No questions provided"]),
+        ("none", json!({"questions": []}), &["No questions provided"]),
+        ("missing", json!({}), &["No questions provided"]),
         (
             "eleven",
             json!({"questions": (0..11).map(|n| json!({"question": format!("q{n}")})).collect::<Value>()}),
@@ -119,6 +119,7 @@ fn every_mistake_is_named_with_its_field_and_limit() {
     for (id, _, words) in &cases {
         let response = agent.wait(id);
         let error = response["error"].as_str().unwrap_or_else(|| panic!("{id}: {response}"));
+        assert!(!error.starts_with("Error: "), "{id}: {error}");
         for word in *words {
             assert!(error.contains(word), "{id}: {error}");
         }

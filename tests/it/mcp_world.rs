@@ -222,6 +222,8 @@ impl Told {
     pub(crate) fn assert_error(&self, status: &str, text: &str) {
         assert_eq!((self.is_error, self.status(), self.text.as_str()), (true, status, text), "{self:?}");
         assert_eq!(self.structured["answered"], false);
-        assert!(text.starts_with(self.structured["error"].as_str().unwrap().trim_end_matches('.')), "{self:?}");
+        let error = self.structured["error"].as_str().unwrap();
+        assert!(!error.starts_with("Error: ") && !error.is_empty(), "the prefix is the text's alone: {self:?}");
+        assert!(text.trim_start_matches("Error: ").starts_with(error.trim_end_matches('.')), "{self:?}");
     }
 }

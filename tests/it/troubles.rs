@@ -224,7 +224,7 @@ fn small_mistakes_are_told_like_large_ones() {
     let world = World::new();
     let agent = world.group("g");
     agent.put("null.json", br#"{"type":"ask_user:ask","request_id":"null","questions":null}"#);
-    assert_eq!(agent.wait("null")["error"], "Error: No questions provided");
+    assert_eq!(agent.wait("null")["error"], "No questions provided");
     agent.put(
         "half.json",
         br#"{"type":"ask_user:ask","request_id":"half","timeoutMs":30000.5,"questions":[{"question":"q"}]}"#,

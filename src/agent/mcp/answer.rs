@@ -26,8 +26,10 @@ pub(super) enum Outcome {
     HostSilent,
     /// The folder cannot be used.
     Broken(String),
-    /// It cannot be asked or waited for.
+    /// It cannot be asked.
     Rejected(String),
+    /// No such question is waited for here.
+    Unknown(String),
     /// The agent took its request back.
     Withdrawn,
 }
@@ -84,8 +86,8 @@ impl Outcome {
                 response
             }
             Self::HostSilent => without("timeout", "system", wording::HOST_SILENT.to_owned()),
-            Self::Broken(why) => without("undeliverable", "system", format!("Error: {why}")),
-            Self::Rejected(why) => without("rejected", "system", why.clone()),
+            Self::Broken(why) => without("undeliverable", "system", why.clone()),
+            Self::Rejected(why) | Self::Unknown(why) => without("rejected", "system", why.clone()),
             Self::Withdrawn => without("cancelled", "system", wording::WITHDRAWN.to_owned()),
         }
     }
@@ -102,12 +104,22 @@ pub(super) fn result(said: &Said, question_id: Option<&str>) -> CallToolResult {
         Some(error) if response.result.should_retry => {
             format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW)
         }
+        Some(error) if says_error(&said.outcome, &response) => wording::error_text(error),
         Some(error) => error.clone(),
         None if pending => wording::STILL_PENDING.to_owned(),
         None => serde_json::to_string_pretty(&told).unwrap_or_default(),
     };
     let structured = Structured { told, error: error.as_deref(), still_pending: pending, question_id };
     finish(text, &structured, error.is_some())
+}
+
+/// Whether the text is marked as an error in words too.
+fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
+    match outcome {
+        Outcome::HostSilent => true,
+        Outcome::Unknown(_) => false,
+        _ => response.result.status == "rejected",
+    }
 }
 
 /// The result of a call that withdraws: that it is withdrawn is what was wanted, and no error.

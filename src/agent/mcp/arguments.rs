@@ -175,21 +175,18 @@ mod tests {
             whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             read(&whole).unwrap_err()
         };
-        assert_eq!(read(&json!({})).unwrap_err(), "Error: No questions provided");
-        assert_eq!(read(&json!({"questions": []})).unwrap_err(), "Error: No questions provided");
-        assert_eq!(
-            asked(json!({"questions": "Go?"})),
-            "Error: questions: invalid type: string \"Go?\", expected a sequence."
-        );
+        assert_eq!(read(&json!({})).unwrap_err(), "No questions provided");
+        assert_eq!(read(&json!({"questions": []})).unwrap_err(), "No questions provided");
+        assert_eq!(asked(json!({"questions": "Go?"})), "questions: invalid type: string \"Go?\", expected a sequence.");
         assert_eq!(
             asked(json!({"questions": [{"question": "Go?", "options": [7]}]})),
-            "Error: questions[0].options[0]: invalid type: integer `7`, expected an option: a label, or \
+            "questions[0].options[0]: invalid type: integer `7`, expected an option: a label, or \
              {\"label\", \"description\"}."
         );
-        assert_eq!(asked(json!({"questions": [{"header": "x"}]})), "Error: questions[0]: missing field `question`.");
-        assert_eq!(asked(json!({"timeoutMs": "1h"})), "Error: timeoutMs: invalid type: string \"1h\", expected i64.");
-        assert_eq!(asked(json!({"waitMs": -1})), "Error: waitMs is -1; it has to be from 0 to 604800000.");
-        assert_eq!(asked(json!({"maxRetries": 6})), "Error: maxRetries is 6; it has to be from 0 to 5.");
+        assert_eq!(asked(json!({"questions": [{"header": "x"}]})), "questions[0]: missing field `question`.");
+        assert_eq!(asked(json!({"timeoutMs": "1h"})), "timeoutMs: invalid type: string \"1h\", expected i64.");
+        assert_eq!(asked(json!({"waitMs": -1})), "waitMs is -1; it has to be from 0 to 604800000.");
+        assert_eq!(asked(json!({"maxRetries": 6})), "maxRetries is 6; it has to be from 0 to 5.");
     }
 
     #[test]
@@ -200,7 +197,7 @@ mod tests {
         assert!(raised.note.unwrap().starts_with("timeoutMs 10000 was raised to 300000"));
         let enough = asked(300_000).unwrap();
         assert_eq!((enough.asking.file.timeout_ms, enough.note), (Some(300_000), None));
-        assert_eq!(asked(9_999).unwrap_err(), "Error: timeoutMs is 9999; it has to be from 10000 to 604800000.");
+        assert_eq!(asked(9_999).unwrap_err(), "timeoutMs is 9999; it has to be from 10000 to 604800000.");
         assert_eq!(read(&json!({"questions": [{"question": "Go?"}]})).unwrap().asking.file.timeout_ms, None);
     }
 

@@ -135,9 +135,14 @@ impl ServerHandler for Server {
     }
 }
 
-/// What cannot be asked, or not waited for.
+/// What cannot be asked.
 fn rejected(why: String) -> CallToolResult {
     answer::result(&Said { outcome: Outcome::Rejected(why), note: None }, None)
+}
+
+/// What cannot be waited for or withdrawn, because this process has not asked it.
+fn unknown(why: &str) -> CallToolResult {
+    answer::result(&Said { outcome: Outcome::Unknown(why.to_owned()), note: None }, None)
 }
 
 impl Server {
@@ -159,13 +164,13 @@ impl Server {
     async fn wait(&self, arguments: &WaitArguments, context: &RequestContext<RoleServer>) -> CallToolResult {
         match self.calls.known(&arguments.question_id) {
             Some(id) => self.outcome(&id, self.wait_of(arguments.wait, context), context).await,
-            None => rejected(wording::UNKNOWN_HERE.to_owned()),
+            None => unknown(wording::UNKNOWN_HERE),
         }
     }
 
     async fn cancel(&self, question_id: &str, context: &RequestContext<RoleServer>) -> CallToolResult {
         let Some(id) = self.calls.known(question_id) else {
-            return rejected(wording::UNKNOWN_NOT_WITHDRAWN.to_owned());
+            return unknown(wording::UNKNOWN_NOT_WITHDRAWN);
         };
         if let Err(error) = self.calls.withdraw(&id) {
             return answer::result(

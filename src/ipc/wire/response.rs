@@ -282,6 +282,15 @@ impl StatusFile {
 }
 
 impl ResponseFile {
+    /// As a host of today writes it: earlier ones began some errors with a prefix.
+    #[must_use]
+    pub fn with_bare_error(mut self) -> Self {
+        let bare = |text: Option<String>| text.map(|text| wording::bare_error(&text).to_owned());
+        self.error = bare(self.error);
+        self.result.retry_reason = bare(self.result.retry_reason);
+        self
+    }
+
     /// As it is written: readable, one line end at the end.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

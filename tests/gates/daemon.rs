@@ -14,6 +14,13 @@ const START: Duration = Duration::from_secs(60);
 /// The operator's token: set, so that it is known before the first start.
 pub(crate) const TOKEN: &str = "gates-0123456789-0123456789-0123456789";
 
+/// For calls to the daemon.
+pub(crate) fn client() -> Result<reqwest::Client, String> {
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build();
+    client.map_err(|error| error.to_string())
+}
+
 /// A daemon, its settings and its log. Clients find its address here.
 pub(crate) struct Daemon {
     config: PathBuf,
@@ -27,14 +34,12 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Nothing runs yet. `config` is a file.
     pub(crate) fn new(config: &Path, log: &Path, sabotage: Option<&str>) -> Result<Self, String> {
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build();
         Ok(Self {
             config: config.to_owned(),
             log: log.to_owned(),
             sabotage: sabotage.map(str::to_owned),
             url: Mutex::default(),
-            http: http.map_err(|error| error.to_string())?,
+            http: client()?,
             child: tokio::sync::Mutex::default(),
         })
     }

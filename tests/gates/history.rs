@@ -61,6 +61,20 @@ impl History {
         self.life(request).attempts.push(Attempt { by, label: label.to_owned(), began, reply, at: Instant::now() });
     }
 
+    /// The same, known in hindsight: the reply came at `at`.
+    pub(crate) fn attempt_at(
+        &mut self,
+        request: &str,
+        by: (&str, &str),
+        label: &str,
+        began: Instant,
+        reply: Option<Instant>,
+    ) {
+        let by = (by.0.to_owned(), by.1.to_owned());
+        let (reply, at) = reply.map_or((Reply::Unknown, began), |at| (Reply::Ended, at));
+        self.life(request).attempts.push(Attempt { by, label: label.to_owned(), began, reply, at });
+    }
+
     /// The agent read a response.
     pub(crate) fn response(&mut self, request: &str, bytes: &[u8]) {
         let life = self.life(request);
@@ -80,6 +94,16 @@ impl History {
         let life = self.life(request);
         life.cards += 1;
         life.open_cards += usize::from(open);
+    }
+
+    /// The response to a request, if it was read.
+    pub(crate) fn response_to(&self, request: &str) -> Option<&Value> {
+        self.0.get(request)?.responses.first()
+    }
+
+    /// Every request with its response.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.0.iter().filter_map(|(request, life)| Some((request, life.responses.first()?)))
     }
 
     /// How many requests have no response yet.
@@ -127,11 +151,15 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
     };
     let result = &response["result"];
     let by = &result["answered_by"];
-    let label = result["answers"].as_object().and_then(|answers| answers.values().next()).and_then(Value::as_str);
+    let label = label_of(response);
     let is_it =
         |attempt: &&Attempt| label == Some(&attempt.label) && by["channel"] == attempt.by.0 && by["id"] == attempt.by.1;
     let given = life.attempts.iter().filter(is_it).map(|attempt| attempt.began).min();
     let Some(given) = given else {
+        // Of messages more is known: `whatsapp` judges which of them it was.
+        if by["channel"] == "whatsapp" {
+            return;
+        }
         verdict.found("invented", 1, &format!("{request}: nobody gave {label:?} by {by}"));
         return;
     };
@@ -146,6 +174,11 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
     }
 }
 
+/// What was answered, by a response.
+pub(crate) fn label_of(response: &Value) -> Option<&str> {
+    response["result"]["answers"].as_object()?.values().next()?.as_str()
+}
+
 /// Figures, and what is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
@@ -156,6 +189,7 @@ pub(crate) struct Verdict {
     cards: usize,
     bad: BTreeMap<&'static str, usize>,
     findings: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Verdict {
@@ -163,6 +197,11 @@ impl Verdict {
     pub(crate) fn found(&mut self, what: &'static str, times: usize, text: &str) {
         *self.bad.entry(what).or_default() += times;
         self.findings.push(format!("{what}: {text}"));
+    }
+
+    /// A figure that may be anything.
+    pub(crate) fn note(&mut self, text: String) {
+        self.notes.push(text);
     }
 
     /// How much was found of this.
@@ -178,11 +217,14 @@ impl Verdict {
     /// One line; `counted` are the figures that have to be 0.
     pub(crate) fn figures(&self, counted: &[&str]) -> String {
         let mut line = format!(
-            "{} asked, {} responses, {} answers acknowledged, {} clicks and refusals, {} cards;",
+            "{} asked, {} responses, {} calls won, {} others acknowledged, {} cards",
             self.asked, self.responses, self.won, self.ended, self.cards
         );
+        for note in &self.notes {
+            let _never_fails = write!(line, ", {note}");
+        }
         for (index, what) in counted.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
+            let comma = if index == 0 { ";" } else { "," };
             let _never_fails = write!(line, "{comma} {what} {}", self.bad(what));
         }
         line

@@ -4,12 +4,15 @@
 #![cfg(feature = "host")]
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "gates say what they find, and live in real time")]
 
+mod agent;
 mod daemon;
 mod dice;
 mod files;
 mod history;
+mod post;
 mod power;
 mod slack;
+mod whatsapp;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,13 +32,30 @@ struct Gate {
     sabotages: &'static [(&'static str, &'static [&'static str])],
 }
 
-const GATES: [Gate; 2] = [
+const GATES: [Gate; 3] = [
     Gate {
         name: "kills-slack",
         rounds: (30, 150),
         what: "kills",
         counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
         sabotages: &[("ackfirst", &["two winners"])],
+    },
+    Gate {
+        name: "kills-whatsapp",
+        rounds: (15, 60),
+        what: "kills",
+        counted: &[
+            "lost",
+            "torn",
+            "invented",
+            "two winners",
+            "twice",
+            "second cards",
+            "left open",
+            "repeats",
+            "from before",
+        ],
+        sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats"])],
     },
     Gate {
         name: "power-cuts",
@@ -113,8 +133,11 @@ async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> R
     let rounds = if orders.long { gate.rounds.1 } else { gate.rounds.0 };
     let rounds = std::env::var("ASKD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
     let began = Instant::now();
-    let plan = slack::Plan { rounds, seed: orders.seed, sabotage, cuts: gate.name == "power-cuts" };
-    let verdict = slack::play(&plan).await;
+    let verdict = if gate.name == "kills-whatsapp" {
+        whatsapp::play(rounds, orders.seed, sabotage).await
+    } else {
+        slack::play(&slack::Plan { rounds, seed: orders.seed, sabotage, cuts: gate.name == "power-cuts" }).await
+    };
     let with = sabotage.map(|sabotage| format!(" with {sabotage}")).unwrap_or_default();
     let figures = verdict.as_ref().map_or_else(Clone::clone, |verdict| verdict.figures(gate.counted));
     println!(

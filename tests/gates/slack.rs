@@ -2,17 +2,18 @@
 //! and call, replies of Slack that are lost. The world dies in the middle of it, as often as is asked for:
 //! `kills-slack` ends the process, `power-cuts` takes the disk away from under it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use askd::sim::slack::{BOT_TOKEN, Config, Fault, FaultKind, Message, SIGNING_SECRET, Slack, Times};
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
+use crate::agent::{Agent, lock, text};
 use crate::daemon::{Daemon, TOKEN};
 use crate::dice::Dice;
 use crate::files;
@@ -56,7 +57,7 @@ struct World {
 
 impl World {
     fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     fn is_over(&self) -> bool {
@@ -211,7 +212,7 @@ fn request_of(message: &Message) -> Option<String> {
 
 /// Cards that can be used, of one channel or of all.
 fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
-    let mut closed = world.closed.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut closed = lock(&world.closed);
     let candidates = world.slack.select(|message| {
         !closed.contains(&message.ts)
             && message.by_app
@@ -223,63 +224,18 @@ fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
     live
 }
 
-/// Whether a response that was read may come again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// It was deleted, and that may not have been durable.
-    Perhaps,
-    Surely,
-}
-
-/// Asks and takes, like a client that has nothing but files.
+/// Asks and takes.
 async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
-    let folder = world.data.join("ipc").join(group);
-    let mut taken: HashMap<String, Taken> = HashMap::new();
-    // Written, but perhaps not on stable storage.
-    let mut unsure: Vec<String> = Vec::new();
-    let mut waiting = HashSet::new();
-    let mut count = 0;
+    let mut agent = Agent::new(&world.data, group, world.durable);
     while !world.is_over() {
         {
             let _disk = world.disk.read().await;
-            take(&world, &folder.join("responses"), &mut waiting, &mut taken);
-            unsure.retain(|request| waiting.contains(request));
-            unsure.retain(|request| !put(&world, &folder.join("tasks"), request));
-            if world.asking.load(Ordering::SeqCst) && waiting.len() < WIDTH {
-                count += 1;
-                let request = format!("{group}-{count}");
-                world.history().asked(&request);
-                waiting.insert(request.clone());
-                if !put(&world, &folder.join("tasks"), &request) {
-                    unsure.push(request);
-                }
+            agent.take(&world.history);
+            if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
+                agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);
             }
         }
         tokio::time::sleep(dice.millis(3, 25)).await;
-    }
-}
-
-/// Writes a request; whether it is there for good.
-fn put(world: &World, tasks: &Path, request: &str) -> bool {
-    let question = json!({"question": format!("Case {request}: which way?"), "options": LABELS, "custom": false});
-    let text = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]}).to_string();
-    files::publish(tasks, &format!("{request}.json"), text.as_bytes(), world.durable).is_ok()
-}
-
-fn take(world: &World, responses: &Path, waiting: &mut HashSet<String>, taken: &mut HashMap<String, Taken>) {
-    for name in files::names(responses) {
-        let Some(request) = name.strip_suffix(".json").filter(|request| !request.starts_with('.')) else { continue };
-        let Ok(bytes) = std::fs::read(responses.join(&name)) else { continue };
-        match taken.get(request) {
-            Some(Taken::Surely) => world.history().again(request),
-            _ => world.history().response(request, &bytes),
-        }
-        if std::fs::remove_file(responses.join(&name)).is_err() {
-            continue;
-        }
-        waiting.remove(request);
-        let surely = !world.durable || files::sync(responses).is_ok();
-        taken.insert(request.to_owned(), if surely { Taken::Surely } else { Taken::Perhaps });
     }
 }
 
@@ -317,7 +273,7 @@ async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
         let ask = open.swap_remove(dice.roll(open.len()));
         let (Some(id), Some(request)) = (ask["id"].as_str(), ask["request_id"].as_str()) else { continue };
         let label = LABELS[dice.roll(LABELS.len())];
-        let body = json!({"answers": { (format!("Case {request}: which way?")): label }, "by": door});
+        let body = json!({"answers": { (text(request)): label }, "by": door});
         let began = Instant::now();
         let answer = world.daemon.call(&format!("/asks/{id}/answer"), Some(&body)).await;
         let reply = match answer.map(|(status, _): (u16, Value)| status) {

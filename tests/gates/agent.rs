@@ -1,0 +1,100 @@
+//! A client that has nothing but files: it asks, and takes what comes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::files;
+use crate::history::History;
+
+/// Whether a response that was read may come again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It was deleted, and that may not have been durable.
+    Perhaps,
+    Surely,
+}
+
+/// The agent of one group.
+pub(crate) struct Agent {
+    folder: PathBuf,
+    /// Its files lie on a disk that may lose what was not synced.
+    durable: bool,
+    taken: HashMap<String, Taken>,
+    waiting: HashSet<String>,
+    /// Written, but perhaps not on stable storage.
+    unsure: Vec<(String, Value)>,
+    count: usize,
+}
+
+impl Agent {
+    pub(crate) fn new(data: &Path, group: &str, durable: bool) -> Self {
+        let folder = data.join("ipc").join(group);
+        let (taken, waiting) = Default::default();
+        Self { folder, durable, taken, waiting, unsure: Vec::new(), count: 0 }
+    }
+
+    /// How many requests have no response yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Asks which way to go; the request's id, made from the group's name.
+    pub(crate) fn ask(
+        &mut self,
+        history: &Mutex<History>,
+        labels: impl Fn(&str) -> Vec<String>,
+        words: bool,
+    ) -> String {
+        self.count += 1;
+        let group = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let request = format!("{group}-{}", self.count);
+        let question = json!({"question": text(&request), "options": labels(&request), "custom": words});
+        let content = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
+        lock(history).asked(&request);
+        self.waiting.insert(request.clone());
+        if !self.put(&request, &content) {
+            self.unsure.push((request.clone(), content));
+        }
+        request
+    }
+
+    /// Writes a request; whether it is there for good.
+    fn put(&self, request: &str, content: &Value) -> bool {
+        let (tasks, name) = (self.folder.join("tasks"), format!("{request}.json"));
+        files::publish(&tasks, &name, content.to_string().as_bytes(), self.durable).is_ok()
+    }
+
+    /// Takes what has come, and writes again what may have been lost before it was durable.
+    pub(crate) fn take(&mut self, history: &Mutex<History>) {
+        let responses = self.folder.join("responses");
+        for name in files::names(&responses) {
+            let Some(request) = name.strip_suffix(".json").filter(|name| !name.starts_with('.')) else { continue };
+            let Ok(bytes) = std::fs::read(responses.join(&name)) else { continue };
+            match self.taken.get(request) {
+                Some(Taken::Surely) => lock(history).again(request),
+                _ => lock(history).response(request, &bytes),
+            }
+            if std::fs::remove_file(responses.join(&name)).is_err() {
+                continue;
+            }
+            self.waiting.remove(request);
+            let surely = !self.durable || files::sync(&responses).is_ok();
+            self.taken.insert(request.to_owned(), if surely { Taken::Surely } else { Taken::Perhaps });
+        }
+        let unsure = std::mem::take(&mut self.unsure);
+        let still = unsure.into_iter().filter(|(request, _)| self.waiting.contains(request));
+        self.unsure = still.filter(|(request, content)| !self.put(request, content)).collect();
+    }
+}
+
+/// What is asked.
+pub(crate) fn text(request: &str) -> String {
+    format!("Case {request}: which way?")
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

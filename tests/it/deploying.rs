@@ -89,3 +89,20 @@ async fn a_real_engine_starts_and_stops_a_container() {
     let error = engine.start(&format!("{name}-is-not-there")).await.unwrap_err();
     assert!(matches!(error, EngineError::NoContainer(_)), "{error}");
 }
+
+/// The Dockerfile sees only what `.dockerignore` lets through: the manifest has to be whole without the rest.
+#[test]
+fn the_image_is_built_from_what_it_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = fs::read_to_string(shipped(".dockerignore")).unwrap();
+    for name in rules.lines().filter_map(|line| line.strip_prefix('!')) {
+        let to = dir.path().join(name);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(shipped(name), to).unwrap();
+    }
+    // Cargo reads the whole manifest before it looks for this.
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    let cargo = cargo.args(["build", "--offline", "--locked", "--bin", "there-is-none"]).current_dir(dir.path());
+    let said = String::from_utf8(cargo.output().unwrap().stderr).unwrap();
+    assert!(said.contains("no bin target named"), "{said}");
+}

@@ -562,7 +562,11 @@ async fn people_need_a_second_to_read_and_statuses_keep_their_time() {
     assert!(sim.status(&question.id, Stage::Sent, None), "told once more");
     let told = || business.all("statuses").into_iter().filter(|s| s["status"] == "sent").collect::<Vec<_>>();
     assert!(sim.wait_until(|_| told().len() == 2 && business.all("messages").len() == 4, SOON).await);
-    assert!(told().iter().all(|status| status["timestamp"].as_str() == Some(sent.to_string().as_str())), "{:?}", told());
+    assert!(
+        told().iter().all(|status| status["timestamp"].as_str() == Some(sent.to_string().as_str())),
+        "{:?}",
+        told()
+    );
     let at = |text: &str| {
         let message = business.all("messages").into_iter().find(|m| m["text"]["body"] == text).unwrap();
         message["timestamp"].as_str().unwrap().parse::<i64>().unwrap()

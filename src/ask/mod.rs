@@ -18,8 +18,8 @@ mod wording_of_blocks;
 mod wording_of_sessions;
 
 pub use lifecycle::{
-    Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Lifted, Outcome, Parts, Phase, Posted,
-    Remark, Response, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
+    Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Left, Lifted, Outcome, Parts, Phase, Posted,
+    Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -27,7 +27,7 @@ pub use question::{
     MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions, without_nul,
 };
 pub use rejection::Rejection;
-pub use reply::{Answer, Answers, Given, Refusal, Reply};
+pub use reply::{Answer, Answers, Given, Heard, Names, Refusal, Reply};
 pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
 pub use typed::{Mistyped, chosen};
@@ -57,6 +57,8 @@ pub struct Ask {
     pub widgets: Vec<Widget>,
     /// Answers so far, kept apart by person and widget.
     pub so_far: Vec<SoFar>,
+    /// The channel's ids of the messages that changed it: none of them counts twice.
+    pub heard: Vec<String>,
     /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
     pub confirmed: bool,
     /// How often it was brought to mind since it was shown.

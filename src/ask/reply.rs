@@ -19,11 +19,46 @@ pub enum Reply {
         index: usize,
         /// What for it.
         given: Given,
-        /// The channel's id of the message.
-        message: String,
+        /// In which message.
+        heard: Heard,
     },
+    /// [`Self::Dismiss`], told in a message of a chat.
+    ToldDismiss(Heard),
     /// The person does not want to answer: ends the whole ask.
     Dismiss,
+}
+
+/// A message of a chat, as far as it decides what the message can be about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// The channel's id of it.
+    pub message: String,
+    /// When the platform received it; `None`: it does not say, so that it may be from before anything.
+    pub at: Option<Time>,
+    /// How it names its question.
+    pub names: Names,
+}
+
+/// How a message names the question that it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Names {
+    /// It quotes the message of the question, or is a tap on it: that proves itself.
+    Message,
+    /// By its code, which says which question and not when.
+    Code,
+    /// Not at all.
+    Nothing,
+}
+
+impl Reply {
+    /// The message it was told in, if it was.
+    #[must_use]
+    pub fn heard(&self) -> Option<&Heard> {
+        match self {
+            Self::Told { heard, .. } | Self::ToldDismiss(heard) => Some(heard),
+            Self::Whole(_) | Self::Part(..) | Self::Dismiss => None,
+        }
+    }
 }
 
 /// What a person gave for one question; neither picks nor text means that it was skipped.
@@ -82,6 +117,8 @@ pub enum Refusal {
         /// What was replied, in words.
         said: Option<String>,
     },
+    /// The platform received it before it had sent the question.
+    FromBefore,
     /// Not one of those who may answer; carries the person's own id so that an operator can add it.
     NotResponder {
         /// The channel's id of the person.
@@ -153,6 +190,7 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Settled { .. } => "settled",
+            Self::FromBefore => "from_before",
             Self::NotResponder { .. } | Self::MayNotAllow { .. } => "not_responder",
             Self::NotBlocked { .. } => "not_blocked",
             Self::Missing { .. } => "missing",
@@ -192,8 +230,8 @@ impl Reply {
                 Self::Whole(given.collect::<Result<_, _>>()?)
             }
             Self::Part(index, given) => Self::Part(index, readable(index, given)?),
-            Self::Told { index, given, message } => Self::Told { index, given: readable(index, given)?, message },
-            Self::Dismiss => Self::Dismiss,
+            Self::Told { index, given, heard } => Self::Told { index, given: readable(index, given)?, heard },
+            dismissed @ (Self::Dismiss | Self::ToldDismiss(_)) => dismissed,
         })
     }
 }
@@ -343,7 +381,11 @@ mod tests {
         for reply in [
             (|given| Reply::Whole(vec![(1, given)])) as fn(Given) -> Reply,
             |given| Reply::Part(1, given),
-            |given| Reply::Told { index: 1, given, message: "m".to_owned() },
+            |given| Reply::Told {
+                index: 1,
+                given,
+                heard: Heard { message: "m".to_owned(), at: None, names: Names::Message },
+            },
         ] {
             let cleaned = reply(typed("red\u{1b}[31m\r\nblue\u{7}")).readable(&questions);
             assert_eq!(cleaned, Ok(reply(typed("red[31m\nblue"))));

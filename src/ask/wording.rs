@@ -115,6 +115,7 @@ pub fn refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
         Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
+        Refusal::FromBefore => FROM_BEFORE.to_owned(),
         Refusal::NotResponder { id } => format!(
             "Only the people named for this question may answer it, and your id, {id}, is not among them. \
              An operator can add it to the responders of the route. The question stays open."
@@ -394,6 +395,18 @@ impl Ask {
 pub const REPEAT: &str = "(repeat)";
 /// To somebody who had answered a part of what ended otherwise.
 pub const NOT_USED: &str = "Your answers so far were not used.";
+/// To somebody whose message the platform received before it had sent the question. *Exact.*
+pub const FROM_BEFORE: &str = "You wrote this before I asked. Please reply again.";
+/// To somebody who edits a message. *Exact.*
+pub const NOT_EDITED: &str = "An answer cannot be edited.";
+/// To somebody whose phone was off, so that nobody knows which question their words are for. *Exact.*
+#[must_use]
+pub fn did_you_mean(question: &str) -> String {
+    let question = question.trim_end_matches('?');
+    format!("Did you mean this for: {question}? Reply 1 to confirm.")
+}
+/// To somebody who forwards a message where an answer is expected.
+pub const FORWARDED: &str = "That is a forwarded message, so I did not take it as your answer.";
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";
 

@@ -55,6 +55,7 @@ mod whatsapp_faults;
 mod whatsapp_nudges;
 mod whatsapp_refusals;
 mod whatsapp_restarts;
+mod whatsapp_time;
 mod whatsapp_together;
 mod whatsapp_trips;
 mod whatsapp_window;

@@ -2,7 +2,7 @@
 //! and nothing that is not signed is heard.
 
 use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, select, sim};
-use askd::sim::whatsapp::{Config, Sending};
+use askd::sim::whatsapp::{Config, Sending, Stage};
 use serde_json::{Value, json};
 
 async fn asked(question: Value, text: &str) -> World {
@@ -70,7 +70,6 @@ async fn what_has_no_words_is_not_an_answer() {
         Sending::Image(Some(String::new())),
         Sending::Image(None),
         Sending::Unsupported,
-        Sending::Reaction { on: question.id.clone(), emoji: "\u{1f44d}".to_owned() },
     ]
     .iter()
     .enumerate()
@@ -82,9 +81,14 @@ async fn what_has_no_words_is_not_an_answer() {
         };
         assert!(world.sim.wait_until(told, SOON).await, "{sending:?}: {:#?}", world.said_to(ADA));
     }
+    let reaction = Sending::Reaction { on: question.id.clone(), emoji: "\u{1f44d}".to_owned() };
+    world.taken(&world.sim.person_sends(ADA, &reaction)).await;
     assert!(before == world.records(), "none of it changed anything");
     world.sim.person_sends(ADA, &Sending::Image(Some("2".to_owned())));
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "a caption is text");
+    world.shown(ADA, "Answered: b by Ada").await;
+    let hints = world.said_to(ADA).into_iter().filter(|text| text.contains(hint)).count();
+    assert_eq!(hints, 5, "a reaction gets no reply");
 }
 
 #[tokio::test]
@@ -127,12 +131,13 @@ async fn who_may_answer_is_listed() {
     let world = World::start(sim(), &route, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
-    world.shown(ADA, "Which?").await;
+    let question = world.shown(ADA, "Which?").await;
     let before = world.quiet(1).await;
     world.writes(ADA, "1").await;
     assert!(before == world.records(), "the chat's own number is not in the list");
     let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
-    world.writes(BOB, &format!("{code} 2")).await;
+    // Bob has heard of it elsewhere, a second after it was sent to the chat.
+    world.sim.person_says_at(BOB, &format!("{code} 2"), question.reached(Stage::Sent).unwrap() / 1000 + 1);
     assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], BOB);
     world.shown(BOB, "Answered: b by Bob").await;
     world.shown(ADA, "Answered: b by Bob").await;
@@ -160,7 +165,7 @@ async fn last_weeks_duplicate_changes_nothing() {
 async fn only_what_is_signed_and_ours_is_heard() {
     let world = asked(select("Which?", &["a", "b"]), "Which?").await;
     let before = world.records();
-    let now = world.sim.calls().last().unwrap().clock / 1000;
+    let now = world.sim.calls().last().unwrap().clock / 1000 + 2;
     let hook = |phone: &str, text: &str| {
         json!({"object": "whatsapp_business_account", "entry": [{"id": "1", "changes": [{"field": "messages", "value": {
             "messaging_product": "whatsapp", "metadata": {"phone_number_id": phone},

@@ -105,6 +105,21 @@ impl World {
         id
     }
 
+    /// Posts a webhook with this one message, as Meta would sign it. What the daemon answered.
+    pub(crate) async fn webhook(&self, message: &Value) -> u16 {
+        let phone = &self.sim.config().phone_number_id;
+        let value = json!({"messaging_product": "whatsapp", "metadata": {"phone_number_id": phone},
+            "contacts": [{"wa_id": message["from"], "profile": {"name": "Raw"}}], "messages": [message]});
+        self.webhook_of("messages", &value).await
+    }
+
+    /// Posts a webhook of any field.
+    pub(crate) async fn webhook_of(&self, field: &str, value: &Value) -> u16 {
+        let body = json!({"object": "whatsapp_business_account",
+            "entry": [{"id": "1", "changes": [{"field": field, "value": value}]}]});
+        self.sim.webhook_raw(body.to_string().as_bytes(), None).await.unwrap()
+    }
+
     /// Waits until the webhook with that message was taken.
     pub(crate) async fn taken(&self, id: &str) {
         let carried = format!("\"id\":\"{}\"", id.replace('/', "\\/"));

@@ -1,6 +1,6 @@
 //! What can happen to an ask, and what is then to be done: the words between the core and whoever acts for it.
 
-use super::{Fact, Remark, Tried, Waiter};
+use super::{Fact, Left, Remark, Tried, Waiter};
 use crate::ask::{Person, Reply, RequestId, Time};
 
 /// Where a reply came from.
@@ -90,6 +90,8 @@ pub enum Event {
         message: String,
         /// What became of it.
         fate: Fate,
+        /// When, by the platform's clock, if it says.
+        at: Option<Time>,
     },
     /// The person has written: what was held can be posted.
     Opened {
@@ -177,8 +179,8 @@ pub enum Event {
 pub enum Posted {
     /// Up, and that is proof enough that people can see it; the channel's id of the message.
     Shown(String),
-    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages.
-    Accepted(Vec<String>),
+    /// Taken by the channel, not proven to be displayed; the channel's ids of the messages, and when the last one left.
+    Accepted(Vec<String>, Option<Left>),
     /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
     Held(String),
     /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
@@ -186,8 +188,8 @@ pub enum Posted {
         /// What the channel asked for (`Retry-After`).
         retry_after_millis: Option<u64>,
     },
-    /// Nobody knows.
-    Unknown,
+    /// Nobody knows; when it left, if it did.
+    Unknown(Option<Left>),
     /// Certainly not posted, and no retry will mend it.
     Never(String),
 }

@@ -10,6 +10,7 @@ mod event;
 mod fact;
 mod nudging;
 mod parts;
+mod sending;
 mod settling;
 mod showing;
 mod waking;
@@ -25,6 +26,7 @@ pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
 pub use blocking::{Block, Lifted};
 pub use event::{Effect, Event, Fate, Found, Posted, Source};
 pub use fact::Fact;
+pub use sending::{Left, Sending};
 
 use super::{
     Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time, TimeoutPolicy,
@@ -152,6 +154,8 @@ pub struct Widget {
     pub messages: Vec<String>,
     /// Where several questions are asked one after the other: how far that is.
     pub parts: Parts,
+    /// When its questions were sent, to whom, and what came of that.
+    pub sendings: Vec<Sending>,
     /// Closed: what it says beside the outcome; `None` while it is being changed.
     pub said: Option<Remark>,
 }
@@ -242,8 +246,6 @@ pub struct SoFar {
     pub person: Person,
     /// One entry per question; `None`: not dealt with yet.
     pub given: Vec<Option<Given>>,
-    /// The channel's ids of the messages that said so.
-    pub messages: Vec<String>,
 }
 
 /// All that makes an ask.
@@ -300,6 +302,7 @@ impl Ask {
             waiters: vec![new.waiter],
             widgets: Vec::new(),
             so_far: Vec::new(),
+            heard: Vec::new(),
             confirmed: false,
             reminders: 0,
             escalations: 0,
@@ -333,8 +336,9 @@ impl Ask {
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
-            Event::Fate { route, attempt, part, message, fate } => {
-                self.fate(route, attempt, (part, message), fate, now, &mut effects)
+            Event::Fate { route, attempt, part, message, fate, at } => {
+                self.when(route, attempt, &message, &fate, at)
+                    | self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }
             Event::Opened { route } => self.opened(route, now, &mut effects),
             Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,

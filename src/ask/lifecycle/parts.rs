@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Effect, Fact, Fate, Phase, Posted, Remark, SoFar, Source, Widget};
+use super::{Effect, Fact, Fate, Phase, Posted, Remark, Source, Widget};
 use crate::ask::{Ask, Channel, Person, Time};
 
 impl Widget {
@@ -60,19 +60,16 @@ impl Ask {
         }
     }
 
-    /// Whether a message was taken as an answer before.
+    /// Whether a message has changed it before.
     #[must_use]
     pub fn was_told(&self, message: &str) -> bool {
-        self.so_far.iter().any(|so_far| so_far.messages.iter().any(|known| known == message))
+        self.heard.iter().any(|known| known == message)
     }
 
-    pub(super) fn so_far_of(&mut self, source: Source, person: &Person) -> Option<&mut SoFar> {
+    pub(super) fn dealt_with(&self, source: Source, person: &Person, index: usize) -> bool {
         let route = so_far_route(source);
-        self.so_far.iter_mut().find(|so_far| so_far.route == route && so_far.person.id == person.id)
-    }
-
-    pub(super) fn dealt_with(&mut self, source: Source, person: &Person, index: usize) -> bool {
-        self.so_far_of(source, person).is_some_and(|so_far| so_far.given.get(index).is_some_and(Option::is_some))
+        let so_far = self.so_far.iter().find(|so_far| so_far.route == route && so_far.person.id == person.id);
+        so_far.is_some_and(|so_far| so_far.given.get(index).is_some_and(Option::is_some))
     }
 
     /// One question is answered: the person is asked the next one.
@@ -131,7 +128,7 @@ impl Ask {
 
     /// Word of a try that is not the last one: its messages are ours all the same.
     pub(super) fn posted_late(&mut self, route: usize, attempt: u8, posted: &Posted) -> bool {
-        let Posted::Accepted(messages) = posted else { return false };
+        let Posted::Accepted(messages, _) = posted else { return false };
         let widget = &mut self.widgets[route];
         let before = attempt < widget.parts.first_attempt;
         let part = widget.parts.index.saturating_sub(usize::from(before));
@@ -140,6 +137,17 @@ impl Ask {
             changed |= widget.remember(message.clone(), part);
         }
         changed
+    }
+
+    /// When that was, as the channel tells. Of a question in several messages only the last one is judged by.
+    pub(super) fn when(&mut self, route: usize, attempt: u8, message: &str, fate: &Fate, at: Option<Time>) -> bool {
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        match fate {
+            Fate::Known => false,
+            Fate::Taken => widget.told(attempt, message, false, at),
+            Fate::Displayed => widget.told(attempt, message, true, at),
+            Fate::Failed { .. } => widget.told_failed(attempt),
+        }
     }
 
     /// The channel tells what became of a message.

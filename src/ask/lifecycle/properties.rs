@@ -2,7 +2,7 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::ask::{Channel, Choice, Draft, Kind, Questions, Reply, Responders, Route, Via};
+use crate::ask::{Channel, Choice, Draft, Heard, Kind, Names, Questions, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -98,12 +98,20 @@ fn given() -> impl Strategy<Value = Given> {
         .prop_map(|(picks, text)| Given { picks, text })
 }
 
+/// A message that quotes half of the time; else it was received at any second of the first hour, or nobody knows when.
+fn heard() -> impl Strategy<Value = Heard> {
+    let names = prop_oneof![2 => Just(Names::Message), 1 => Just(Names::Code), 1 => Just(Names::Nothing)];
+    let at = proptest::option::weighted(0.8, (0..3_600_u64).prop_map(|at| START + Duration::from_secs(at)));
+    ("[a-f]", at, names).prop_map(|(message, at, names)| Heard { message, at, names })
+}
+
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         3 => proptest::collection::vec((0..4_usize, given()), 0..4).prop_map(Reply::Whole),
         3 => (0..4_usize, given()).prop_map(|(index, given)| Reply::Part(index, given)),
-        3 => (0..4_usize, given(), "[a-f]").prop_map(|(index, given, message)| Reply::Told { index, given, message }),
+        3 => (0..4_usize, given(), heard()).prop_map(|(index, given, heard)| Reply::Told { index, given, heard }),
         1 => Just(Reply::Dismiss),
+        1 => heard().prop_map(Reply::ToldDismiss),
     ]
 }
 
@@ -116,13 +124,18 @@ pub(super) fn person() -> impl Strategy<Value = Person> {
     })
 }
 
+fn left() -> impl Strategy<Value = Option<Left>> {
+    let at = |seconds| START + Duration::from_secs(seconds);
+    proptest::option::of((0..900_u64).prop_map(move |seconds| Left { called: at(seconds), by: at(seconds + 1) }))
+}
+
 fn posted() -> impl Strategy<Value = Posted> {
     prop_oneof![
         3 => Just(Posted::Shown("m1".to_owned())),
-        2 => Just(Posted::Accepted(vec!["m2".to_owned(), "m3".to_owned()])),
+        2 => left().prop_map(|left| Posted::Accepted(vec!["m2".to_owned(), "m3".to_owned()], left)),
         1 => Just(Posted::Held("m4".to_owned())),
         2 => proptest::option::of(0..20_000_u64).prop_map(|retry_after_millis| Posted::NotPosted { retry_after_millis }),
-        2 => Just(Posted::Unknown),
+        2 => left().prop_map(Posted::Unknown),
         1 => Just(Posted::Never("channel_not_found".to_owned())),
     ]
 }
@@ -203,9 +216,12 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
         1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
         1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(Event::Progress { route, attempt })),
-        3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate()).prop_map(|(route, attempt, part, message, fate)| {
-            Some(Event::Fate { route, attempt, part, message, fate })
-        }),
+        3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
+            |(route, attempt, part, message, fate, at)| {
+                let at = (at % 5 > 0).then(|| START + Duration::from_secs(at));
+                Some(Event::Fate { route, attempt, part, message, fate, at })
+            },
+        ),
         1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
         1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(Event::Spotted { route, message })),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
@@ -266,6 +282,15 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     if let Late::Answered { by, .. } = &ask.after.late {
         assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
         assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
+    }
+    if let (Some(before), Some(Event::Replied { source: Source::Route(route), person, reply })) = (before, event)
+        && let Some(heard) = reply.heard()
+    {
+        let asked =
+            (0..ask.content.questions.len()).filter_map(|question| before.sending(*route, &person.id, question));
+        let earlier = |sending: &Sending| sending.since().is_some_and(|since| heard.at.is_some_and(|at| at > since));
+        assert!(heard.names == Names::Message || asked.into_iter().any(earlier), "from before it was sent: {event:?}");
+        assert!(!before.was_told(&heard.message), "a message counts once: {event:?}");
     }
     assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
@@ -513,7 +538,7 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
 fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     let after = |seconds| START + Duration::from_secs(seconds);
     let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown };
+    let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) };
     let step = ask.step(unknown, after(10)).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Look { route: 0 }));
     let absent = || Event::Looked { route: 0, found: Found::Absent };
@@ -563,7 +588,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
         // It had left after all: a status tells before it is sent again.
         if channel == Channel::Whatsapp && found == Found::CannotKnow {
             let (message, fate) = ("q".to_owned(), Fate::Taken);
-            let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate };
+            let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate, at: None };
             let up = ask.step(fate, now).unwrap().unwrap().ask;
             assert!(matches!(up.widgets[0].phase, Phase::Up { .. }));
         }
@@ -648,7 +673,7 @@ fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
 fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
     let ask = begin(&[Channel::Whatsapp], 1, 3).ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let posted = Posted::Accepted(vec!["wamid.1".to_owned()]);
+    let posted = Posted::Accepted(vec!["wamid.1".to_owned()], None);
     let later = START + Duration::from_secs(2);
     let ask = ask.step(Event::Posted { route: 0, attempt: 1, posted }, later).unwrap().unwrap().ask;
     assert_eq!(ask.stage, Stage::Posting);
@@ -686,17 +711,21 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
     assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
 }
 
+pub(super) fn quoting(message: &str) -> Heard {
+    Heard { message: message.to_owned(), at: None, names: Names::Message }
+}
+
 fn told(who: &str, index: usize, message: &str) -> Event {
     Event::Replied {
         source: Source::Route(0),
         person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
-        reply: Reply::Told { index, given: Given { picks: vec![0], text: None }, message: message.to_owned() },
+        reply: Reply::Told { index, given: Given { picks: vec![0], text: None }, heard: quoting(message) },
     }
 }
 
 fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let posted = Posted::Accepted(vec![message.to_owned()]);
+    let posted = Posted::Accepted(vec![message.to_owned()], None);
     ask.step(Event::Posted { route: 0, attempt, posted }, START).unwrap().unwrap().ask
 }
 
@@ -707,10 +736,10 @@ fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     assert!(ask.outcome().is_some());
     let close = Effect::Close { route: 0 };
-    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken, at: None };
     let step = ask.step(fate, START).unwrap().unwrap();
     assert!(step.effects.contains(&close));
-    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()]);
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()], None);
     let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
     assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
 }
@@ -725,7 +754,7 @@ fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
     assert!(!step.effects.contains(&queue));
     assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
     let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let posted = Posted::Accepted(vec!["q2".to_owned()]);
+    let posted = Posted::Accepted(vec!["q2".to_owned()], None);
     let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
     assert!(step.effects.contains(&queue));
     assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
@@ -768,7 +797,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
     let lapse = |ask: Ask, attempt| {
         let fate = Fate::Failed { window: true, why: "131047".to_owned() };
         let message = "q".to_owned();
-        ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate }, START).unwrap().unwrap().ask
+        ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate, at: None }, START).unwrap().unwrap().ask
     };
     let ask = lapse(up(begin(&[Channel::Whatsapp], 1, 0).ask, 1, "q"), 1);
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
@@ -800,10 +829,10 @@ fn an_unanswered_ask_escalates_to_the_next_route() {
 fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let lose = |ask: Ask, attempt, now| {
         let ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
-        ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown }, now).unwrap().unwrap().ask
+        ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown(None) }, now).unwrap().unwrap().ask
     };
     let ask = lose(begin(&[Channel::Whatsapp], 1, 3).ask, 1, START);
-    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q".to_owned(), fate: Fate::Taken };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q".to_owned(), fate: Fate::Taken, at: None };
     let told = ask.clone().step(fate, START).unwrap().unwrap().ask;
     assert!(matches!(told.widgets[0].phase, Phase::Up { proven: false, .. }));
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, START).unwrap().unwrap().ask;
@@ -812,13 +841,13 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
-    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate };
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
     let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
     let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
     let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
     let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
-    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known };
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known, at: None };
     let step = ask.step(more, later).unwrap().unwrap();
     assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

@@ -97,31 +97,51 @@ impl Ask {
         effects: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
         self.may_answer(source, &person)?;
-        if let Reply::Told { message, .. } = &reply
-            && self.was_told(message)
-        {
-            return Ok(false);
+        if let Some(heard) = reply.heard() {
+            if self.was_told(&heard.message) {
+                return Ok(false);
+            }
+            let question = match (&reply, source) {
+                (Reply::Told { index, .. }, _) => *index,
+                (_, Source::Route(route)) => self.next_question(route, &person.id).unwrap_or(0),
+                (_, Source::Token) => 0,
+            };
+            if self.outcome().is_none() || self.is_late_open() {
+                self.was_asked_before(source, &person, question, heard)?;
+            }
         }
+        let heard = reply.heard().map(|heard| heard.message.clone());
+        let changed = self.reply(source, person, reply, now, effects)?;
+        self.heard.extend(heard.filter(|_| changed));
+        Ok(changed)
+    }
+
+    /// The same, once it is certain that the reply can be about this ask and is not a copy.
+    fn reply(
+        &mut self,
+        source: Source,
+        person: Person,
+        reply: Reply,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> Result<bool, Refusal> {
         if self.is_late_open() {
             let reply = reply.readable(&self.content.questions)?;
             return self.replied_late(source, person, reply, now, effects);
         }
         self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
         let outcome = match reply.readable(&self.content.questions)? {
-            Reply::Dismiss => Some(Outcome::Dismissed { by: person }),
+            Reply::Dismiss | Reply::ToldDismiss(_) => Some(Outcome::Dismissed { by: person }),
             Reply::Whole(given) => {
                 let answers = self.content.questions.answer(&given)?;
                 Some(Outcome::Answered { answers, by: person })
             }
             Reply::Part(index, given) => self.add_part(source, &person, index, given)?,
-            Reply::Told { index, given, message } => {
+            Reply::Told { index, given, .. } => {
                 if self.dealt_with(source, &person, index) {
                     return Ok(false);
                 }
                 let outcome = self.add_part(source, &person, index, given)?;
-                if let Some(so_far) = self.so_far_of(source, &person) {
-                    so_far.messages.push(message);
-                }
                 if let (None, Source::Route(route)) = (&outcome, source) {
                     self.confirmed = true;
                     self.prove(route, now, effects);
@@ -156,17 +176,17 @@ impl Ask {
         let given = match reply {
             Reply::Whole(given) => given,
             Reply::Part(index, given) if self.content.questions.len() == 1 => vec![(index, given)],
-            Reply::Told { index, given, message } if self.content.questions.len() == 1 => {
+            Reply::Told { index, given, .. } if self.content.questions.len() == 1 => {
                 self.content.questions.fits(index, &given)?;
                 let given = vec![(index, given)];
                 let answers = self.content.questions.answer(&given)?;
                 let route = so_far_route(source);
                 let told = given.into_iter().map(|(_, given)| Some(given)).collect();
-                self.so_far.push(SoFar { route, person: person.clone(), given: told, messages: vec![message] });
+                self.so_far.push(SoFar { route, person: person.clone(), given: told });
                 self.answer_late(answers, person, now, effects);
                 return Ok(true);
             }
-            Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss => {
+            Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss | Reply::ToldDismiss(_) => {
                 self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
                 return Ok(false);
             }
@@ -204,7 +224,7 @@ impl Ask {
         let mine = |so_far: &SoFar| so_far.route == route && so_far.person.id == person.id;
         let position = self.so_far.iter().position(mine).unwrap_or_else(|| {
             let given = vec![None; self.content.questions.len()];
-            self.so_far.push(SoFar { route, person: person.clone(), given, messages: Vec::new() });
+            self.so_far.push(SoFar { route, person: person.clone(), given });
             self.so_far.len() - 1
         });
         self.so_far[position].given[index] = Some(given);
@@ -310,7 +330,7 @@ fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
     let given = match reply {
         Reply::Whole(given) => given.clone(),
         Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
-        Reply::Dismiss => Vec::new(),
+        Reply::Dismiss | Reply::ToldDismiss(_) => Vec::new(),
     };
     let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());
     Refusal::Settled { outcome, at, questions, said }

@@ -22,12 +22,26 @@ impl Ask {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
+            self.widgets.push(Widget {
+                attempt: 1,
+                phase,
+                messages: Vec::new(),
+                parts: Parts::default(),
+                sendings: Vec::new(),
+                said: None,
+            });
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
             let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget { attempt: 1, phase, messages: Vec::new(), parts: Parts::default(), said: None });
+            self.widgets.push(Widget {
+                attempt: 1,
+                phase,
+                messages: Vec::new(),
+                parts: Parts::default(),
+                sendings: Vec::new(),
+                said: None,
+            });
             effects.push(Effect::Queue { route, not_before: now });
         }
         true
@@ -45,6 +59,7 @@ impl Ask {
     /// The channel's queue has reached the widget. It counts as sent from the moment this is saved.
     pub(super) fn turn(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
         let render_timeout = self.rules.render_timeout;
+        let names_nothing = self.rules.routes.get(route).is_some_and(|route| route.channel == Channel::Whatsapp);
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let Phase::Queued { not_before, .. } = widget.phase else { return false };
         if now < not_before {
@@ -52,6 +67,9 @@ impl Ask {
             return true;
         }
         widget.phase = Phase::Sent { at: now, render_by: now + render_timeout };
+        if names_nothing {
+            widget.sends();
+        }
         effects.push(Effect::Send { route, attempt: widget.attempt });
         true
     }
@@ -65,6 +83,7 @@ impl Ask {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
+        widget.called(attempt, &posted);
         if widget.attempt != attempt {
             return self.posted_late(route, attempt, &posted);
         }
@@ -76,14 +95,14 @@ impl Ask {
                 self.up(route, at, vec![message], effects);
                 self.prove(route, now, effects);
             }
-            Posted::Accepted(messages) => self.up(route, at, messages, effects),
+            Posted::Accepted(messages, _) => self.up(route, at, messages, effects),
             // A proof came before this reply: it is up, whatever the reply says.
             _ if matches!(widget.phase, Phase::Up { .. }) => return false,
             Posted::NotPosted { retry_after_millis } => {
                 self.try_again(route, retry_after_millis.map(Duration::from_millis), now, effects);
             }
             Posted::Never(why) => self.give_up(route, Some(why), now, effects),
-            Posted::Unknown => self.unknown(route, at, now, effects),
+            Posted::Unknown(_) => self.unknown(route, at, now, effects),
             Posted::Held(message) => self.hold(route, message, now, effects),
         }
         true

@@ -1,20 +1,43 @@
-//! Where to look for what somebody writes in a chat: by the person, by the message that is quoted, by
-//! the code of an ask that is settled. Built anew at every start; decides nothing.
+//! Where to look for what somebody writes in a chat: by the person, by the message that is quoted, by the message that
+//! was dealt with, by the code of an ask that is settled. Built anew at every start; decides nothing.
 
-use crate::ask::{Ask, AskId, Channel, Responders, ShortId};
-use std::collections::{BTreeSet, HashMap};
+use crate::ask::{Ask, AskId, Channel, Responders, ShortId, Time};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// A code is not given again for so long: Meta repeats webhooks for up to 7 days, and a code says which question is
+/// meant, not when.
+const CODE_RESTS: Duration = Duration::from_secs(8 * 86_400);
+/// More than one ask makes a message doubtful; nobody has to read hundreds to find that out.
+const LOOKED_AT: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
-    /// Open asks by the ids of those who may answer on WhatsApp.
-    people: HashMap<String, BTreeSet<AskId>>,
+    /// Asks by the ids of those who may answer on WhatsApp.
+    people: HashMap<String, Person>,
     /// By hash of a channel's message id; whoever finds one has to look whether it is the one.
     messages: HashMap<u64, AskId>,
-    /// Of settled asks, the last one of each code.
-    closed: HashMap<ShortId, AskId>,
+    /// By hash of the id of a person's message: the ask that it changed. Whoever finds one has to look, too.
+    heard: HashMap<u64, AskId>,
+    /// The last ask of each code that was settled, and when; it may be forgotten by now.
+    codes: HashMap<ShortId, (Time, AskId)>,
     hash: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Person {
+    open: BTreeSet<AskId>,
+    /// By when they were settled.
+    ended: BTreeMap<(Time, AskId), Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    code: ShortId,
+    /// It can still be answered.
+    late: bool,
 }
 
 fn people(ask: &Ask) -> impl Iterator<Item = &String> {
@@ -30,26 +53,29 @@ fn people(ask: &Ask) -> impl Iterator<Item = &String> {
 impl Chats {
     /// Takes in what an ask has become.
     pub(super) fn note(&mut self, ask: &Ask) {
-        let messages = ask.widgets.iter().flat_map(|widget| &widget.messages);
-        for message in messages {
+        for message in ask.widgets.iter().flat_map(|widget| &widget.messages) {
             self.messages.insert(self.hash.hash_one(message), ask.id);
         }
-        if ask.outcome().is_none() {
-            for person in people(ask) {
-                self.people.entry(person.clone()).or_default().insert(ask.id);
-            }
-        } else {
-            self.closed.insert(ask.short_id.clone(), ask.id);
-            self.drop_people(ask);
+        for message in &ask.heard {
+            self.heard.insert(self.hash.hash_one(message), ask.id);
         }
-    }
-
-    fn drop_people(&mut self, ask: &Ask) {
-        for person in people(ask) {
-            if let Some(asks) = self.people.get_mut(person) {
-                asks.remove(&ask.id);
-                if asks.is_empty() {
-                    self.people.remove(person);
+        let settled = ask.settled_at();
+        if let Some(at) = settled {
+            let last = self.codes.entry(ask.short_id.clone()).or_insert((at, ask.id));
+            *last = (*last).max((at, ask.id));
+        }
+        // What was never shown there cannot be meant there.
+        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(|route| route.channel == Channel::Whatsapp);
+        for id in people(ask) {
+            let person = self.people.entry(id.clone()).or_default();
+            match settled {
+                None => drop(person.open.insert(ask.id)),
+                Some(at) => {
+                    person.open.remove(&ask.id);
+                    if shown {
+                        let ended = Ended { code: ask.short_id.clone(), late: ask.is_late_open() };
+                        person.ended.insert((at, ask.id), ended);
+                    }
                 }
             }
         }
@@ -57,19 +83,54 @@ impl Chats {
 
     /// Drops an ask.
     pub(super) fn remove(&mut self, ask: &Ask) {
-        self.drop_people(ask);
+        for id in people(ask) {
+            if let Some(person) = self.people.get_mut(id) {
+                person.open.remove(&ask.id);
+                if let Some(at) = ask.settled_at() {
+                    person.ended.remove(&(at, ask.id));
+                }
+                if person.open.is_empty() && person.ended.is_empty() {
+                    self.people.remove(id);
+                }
+            }
+        }
         for message in ask.widgets.iter().flat_map(|widget| &widget.messages) {
             self.messages.remove(&self.hash.hash_one(message));
         }
-        if self.closed.get(&ask.short_id) == Some(&ask.id) {
-            self.closed.remove(&ask.short_id);
+        for message in &ask.heard {
+            self.heard.remove(&self.hash.hash_one(message));
         }
     }
 
     /// The open asks of somebody with these ids.
     pub(super) fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
-        let asks: BTreeSet<AskId> = ids.iter().filter_map(|id| self.people.get(id)).flatten().copied().collect();
+        let people = ids.iter().filter_map(|id| self.people.get(id));
+        let asks: BTreeSet<AskId> = people.flat_map(|person| &person.open).copied().collect();
         asks.into_iter().collect()
+    }
+
+    /// The asks of somebody that were settled at that time or later, the newest ones.
+    pub(super) fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
+        let people = ids.iter().filter_map(|id| self.people.get(id));
+        let ended = |person: &Person| {
+            let newest = person.ended.iter().rev().take_while(|((at, _), _)| *at >= since);
+            newest.take(LOOKED_AT).map(|((_, id), _)| *id).collect::<Vec<_>>()
+        };
+        let asks: BTreeSet<AskId> = people.flat_map(ended).collect();
+        asks.into_iter().collect()
+    }
+
+    /// The settled asks of somebody with that code: first those that can still be answered, then the newest.
+    pub(super) fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
+        let people = ids.iter().filter_map(|id| self.people.get(id));
+        let ended = people.flat_map(|person| &person.ended).filter(|(_, ended)| ended.code == *code);
+        let order: BTreeSet<(bool, Time, AskId)> = ended.map(|((at, id), ended)| (ended.late, *at, *id)).collect();
+        order.into_iter().rev().take(LOOKED_AT).map(|(_, _, id)| id).collect()
+    }
+
+    /// Whether anybody is asked on WhatsApp.
+    pub(super) fn asks_anybody(&self) -> bool {
+        self.people.values().any(|person| !person.open.is_empty())
     }
 
     /// The ask that may have posted that message.
@@ -77,8 +138,18 @@ impl Chats {
         self.messages.get(&self.hash.hash_one(message)).copied()
     }
 
-    /// The last settled ask of that code.
+    /// The ask that may have been changed by that message of a person.
+    pub(super) fn heard(&self, message: &str) -> Option<AskId> {
+        self.heard.get(&self.hash.hash_one(message)).copied()
+    }
+
+    /// The ask of that code that was settled last.
     pub(super) fn closed_with(&self, code: &ShortId) -> Option<AskId> {
-        self.closed.get(code).copied()
+        self.codes.get(code).map(|(_, id)| *id)
+    }
+
+    /// Whether a code was in use so lately that a message with it may still be on its way.
+    pub(super) fn rests(&self, code: &ShortId, now: Time) -> bool {
+        self.codes.get(code).is_some_and(|(settled, _)| now < *settled + CODE_RESTS)
     }
 }

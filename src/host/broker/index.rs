@@ -313,9 +313,9 @@ impl Index {
         lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }
 
-    /// Whether an ask that can be answered has that code.
-    pub(super) fn short_taken(&self, short: &ShortId) -> bool {
-        self.shorts.contains_key(short) || self.late.contains_key(short)
+    /// Whether an ask that can be answered has that code, or had it lately.
+    pub(super) fn short_taken(&self, short: &ShortId, now: Time) -> bool {
+        self.shorts.contains_key(short) || self.late.contains_key(short) || self.chats.rests(short, now)
     }
 
     /// How many asks of a group are open, and how many came within the last hour.
@@ -352,7 +352,9 @@ impl Index {
     /// beginning of an id.
     pub(super) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
         let open = |short| self.shorts.get(short).or_else(|| self.late.get(short)).copied();
-        if let Some(id) = short.and_then(|short| open(short).or_else(|| self.chats.closed_with(short))) {
+        if let Some(id) = short.and_then(|short| {
+            open(short).or_else(|| self.chats.closed_with(short).filter(|id| self.asks.contains_key(id)))
+        }) {
             return vec![id];
         }
         if let Ok(id) = text.parse::<AskId>() {

@@ -308,10 +308,28 @@ impl Broker {
         self.index().chats().of_message(message)
     }
 
-    /// The last settled ask that had this code.
+    /// Asks that somebody with one of these ids could answer on WhatsApp and that were settled then or later.
     #[must_use]
-    pub fn closed_with(&self, code: &ShortId) -> Option<AskId> {
-        self.index().chats().closed_with(code)
+    pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
+        self.index().chats().ended_since(ids, since)
+    }
+
+    /// The same with that code: first those that can still be answered, then the newest.
+    #[must_use]
+    pub fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
+        self.index().chats().ended_with(ids, code)
+    }
+
+    /// Whether anybody is asked on WhatsApp.
+    #[must_use]
+    pub fn asks_on_whatsapp(&self) -> bool {
+        self.index().chats().asks_anybody()
+    }
+
+    /// The ask that may have been changed by that message of a person.
+    #[must_use]
+    pub fn heard(&self, message: &str) -> Option<AskId> {
+        self.index().chats().heard(message)
     }
 
     /// Looks at the clock again: it may have jumped, or the computer may have slept.

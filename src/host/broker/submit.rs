@@ -252,7 +252,7 @@ impl Broker {
         let id = random::ask_id();
         let step = {
             let mut index = self.index();
-            let short_id = random::short_id(|short| index.short_taken(short));
+            let short_id = random::short_id(|short| index.short_taken(short, now));
             let step = make(id, short_id, now);
             // Known before it is stored, so that its code and its place are taken.
             index.insert(&step.ask);

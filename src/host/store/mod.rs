@@ -10,6 +10,7 @@ mod groups;
 mod person;
 mod phase;
 mod record;
+mod widgets;
 
 pub use groups::Allowed;
 

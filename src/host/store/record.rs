@@ -6,12 +6,13 @@
 use super::after::{self, AfterRecord, SessionRecord};
 use super::blocks::BlockRecord;
 pub(super) use super::person::PersonRecord;
-use super::phase::PhaseRecord;
+use super::widgets::WidgetRecord;
 use crate::ask::{
-    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Parts, Questions, Remark, Responders, Route,
-    Rules, SoFar, Stage, Time, TimeoutPolicy, Waiter, Widget,
+    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar,
+    Stage, Time, TimeoutPolicy, Waiter,
 };
 use crate::ipc::wire::{time_from, time_text as text};
+use crate::sabotage::on;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -70,6 +71,9 @@ struct Record {
     widgets: Vec<WidgetRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     so_far: Vec<SoFarRecord>,
+    /// Of earlier versions these ids stand in `so_far`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    heard: Vec<String>,
     #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
     after: AfterRecord,
     block: Option<BlockRecord>,
@@ -163,44 +167,17 @@ struct WaiterRecord {
 }
 
 #[derive(Serialize, Deserialize)]
-struct WidgetRecord {
-    attempt: u8,
-    messages: Vec<String>,
-    #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
-    parts: PartsRecord,
-    /// What its card says beside the outcome; not there while that is being changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    said: Option<String>,
-    #[serde(flatten)]
-    phase: PhaseRecord,
-}
-
-/// Left out where a widget shows the whole ask at once.
-#[derive(Serialize, Deserialize, Default, PartialEq)]
-#[serde(default)]
-struct PartsRecord {
-    index: usize,
-    first_attempt: u8,
-    to: Option<String>,
-    of: Vec<usize>,
-    repeated: bool,
-    lapsed: bool,
-    seen: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    waiting: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize)]
 struct SoFarRecord {
     route: usize,
     person: PersonRecord,
     given: Vec<Option<GivenRecord>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Written by earlier versions only: now in `heard` of the whole ask.
+    #[serde(default, skip_serializing)]
     messages: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 
@@ -270,6 +247,7 @@ impl Record {
             waiters: ask.waiters.iter().map(WaiterRecord::of).collect(),
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
+            heard: if on("noseen") { Vec::new() } else { ask.heard.clone() },
             after: AfterRecord::of(&ask.after),
             block: ask.block.as_ref().map(BlockRecord::of),
         }
@@ -281,6 +259,7 @@ impl Record {
         let stage = self.stage.stage(&questions)?;
         let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
         let after = self.after.after(&questions)?;
+        let heard = self.so_far.iter().flat_map(|so_far| so_far.messages.iter().cloned()).chain(self.heard).collect();
         let ask = Ask {
             id: parsed(&self.id, "id")?,
             short_id: parsed(&self.short_id, "short_id")?,
@@ -292,6 +271,7 @@ impl Record {
             waiters: self.waiters.into_iter().map(WaiterRecord::waiter).collect::<Result<_, _>>()?,
             widgets: self.widgets.into_iter().map(WidgetRecord::widget).collect::<Result<_, _>>()?,
             so_far: self.so_far.into_iter().map(SoFarRecord::so_far).collect::<Result<_, _>>()?,
+            heard,
             confirmed: self.render_confirmed,
             reminders: self.reminders,
             escalations: self.escalations,
@@ -478,40 +458,6 @@ impl WaiterRecord {
     }
 }
 
-impl WidgetRecord {
-    fn of(widget: &Widget) -> Self {
-        Self {
-            attempt: widget.attempt,
-            messages: widget.messages.clone(),
-            parts: PartsRecord::of(&widget.parts),
-            said: widget.said.map(after::remark_of),
-            phase: PhaseRecord::of(&widget.phase),
-        }
-    }
-
-    fn widget(self) -> Result<Widget, BadRecord> {
-        let said: Option<Remark> = self.said.as_deref().map(after::remark).transpose()?;
-        let phase = self.phase.phase()?;
-        Ok(Widget { attempt: self.attempt, messages: self.messages, phase, parts: self.parts.parts(), said })
-    }
-}
-
-impl PartsRecord {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn of(parts: &Parts) -> Self {
-        let Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
-        Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
-    }
-
-    fn parts(self) -> Parts {
-        let Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = self;
-        Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
-    }
-}
-
 impl SoFarRecord {
     fn of(so_far: &SoFar) -> Self {
         let given = |given: &Option<Given>| {
@@ -521,7 +467,7 @@ impl SoFarRecord {
             route: so_far.route,
             person: PersonRecord::of(&so_far.person),
             given: so_far.given.iter().map(given).collect(),
-            messages: so_far.messages.clone(),
+            messages: Vec::new(),
         }
     }
 
@@ -531,7 +477,6 @@ impl SoFarRecord {
             route: self.route,
             person: self.person.person()?,
             given: self.given.into_iter().map(given).collect(),
-            messages: self.messages,
         })
     }
 }

@@ -220,7 +220,7 @@ fn posted(error: &CallError) -> Posted {
         }
         CallError::Unknown(why) => {
             tracing::warn!(why, "it is not known whether a card was posted; looking for it");
-            Posted::Unknown
+            Posted::Unknown(None)
         }
     }
 }

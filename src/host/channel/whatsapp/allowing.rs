@@ -1,7 +1,8 @@
 //! What people write about a question that was asked too often: `allow`, with its code or as a reply to its
 //! message. Everything else goes on to [`super::inbound`].
 
-use super::inbound::{NotStored, Sender, place};
+use super::inbound::{Asked, NotStored, Sender, place};
+use super::resolve::{self, Target};
 use super::shapes::Said;
 use super::{Whatsapp, text};
 use crate::ask::{Ask, Event, Person, Source, Via, wording};
@@ -9,9 +10,7 @@ use crate::host::broker::{Broker, Failure};
 
 /// A block that somebody may end.
 struct Blocked {
-    ask: Ask,
-    route: usize,
-    person: String,
+    asked: Asked,
 }
 
 /// What a text allows to be asked again.
@@ -44,36 +43,39 @@ impl Whatsapp {
     pub(super) async fn allowed(&self, broker: &Broker, sender: &Sender<'_>, open: bool) -> Result<bool, NotStored> {
         let Said::Text(said) = &sender.message.said else { return Ok(false) };
         let named = read(said);
-        let quoted = sender.message.quotes.as_deref();
-        let quoted = quoted.and_then(|quoted| broker.of_message(quoted).or_else(|| self.0.memory.subject(quoted)));
-        if named == Allows::Nothing && quoted.is_none_or(|quoted| !broker.blocked().contains(&quoted)) {
+        let quotes = sender.message.quotes.as_deref();
+        let subject = quotes.and_then(|quoted| self.subject(broker, quoted));
+        if named == Allows::Nothing && subject.is_none_or(|subject| !broker.blocked().contains(&subject)) {
             return Ok(false);
         }
         let blocked = self.blocked_for(broker, sender).await?;
-        let on = quoted.and_then(|quoted| blocked.iter().find(|blocked| blocked.ask.id == quoted));
+        let of = |subject| blocked.iter().find(|blocked| blocked.asked.ask.id == subject);
         if named == Allows::Nothing {
             // Whoever replies to the message of a block hears what can be done about it.
-            let Some(blocked) = on else { return Ok(false) };
-            let code = blocked.ask.short_id.as_str();
-            self.note(&sender.reply_to, Some(&blocked.ask), wording::how_to_allow(code));
+            let Some(Blocked { asked }) = subject.and_then(of) else { return Ok(false) };
+            let code = asked.ask.short_id.as_str();
+            self.note(&sender.reply_to, Some(&asked.ask), wording::how_to_allow(code));
             return Ok(true);
         }
-        let meant = match named {
-            Allows::Coded(code) => blocked.iter().find(|blocked| blocked.ask.short_id.as_str() == code),
-            // Without a name it may be the answer to what is open.
-            _ if on.is_none() && open => None,
-            _ if on.is_none() && blocked.len() > 1 => {
-                let list = blocked.iter().filter_map(|blocked| {
-                    Some((blocked.ask.short_id.to_string(), text::in_short(blocked.ask.content.questions.first()?)))
+        let code = if let Allows::Coded(code) = &named { Some(code.as_str()) } else { None };
+        // Without a name it may be the answer to what is open.
+        if code.is_none() && quotes.is_none() && open {
+            return Ok(false);
+        }
+        let message = resolve::Message { quotes, quotes_another: subject.is_some(), code, at: sender.at };
+        let candidates: Vec<_> =
+            blocked.iter().map(|blocked| self.candidate(&blocked.asked, sender, said).into_open()).collect();
+        match resolve::resolve(&message, &candidates) {
+            Target::One(at) | Target::Confirm(at) => self.allow(broker, sender, &blocked[at]).await.map(|()| true),
+            Target::Which(which) if quotes.is_none() => {
+                let list = which.into_iter().filter_map(|at| {
+                    let ask = &blocked[at].asked.ask;
+                    Some((ask.short_id.to_string(), text::in_short(ask.content.questions.first()?)))
                 });
                 self.note(&sender.reply_to, None, wording::which_to_allow(&list.collect::<Vec<_>>()));
-                return Ok(true);
+                Ok(true)
             }
-            _ => on.or(blocked.first().filter(|_| quoted.is_none())),
-        };
-        match meant {
-            Some(meant) => self.allow(broker, sender, meant).await.map(|()| true),
-            None => Ok(false),
+            Target::Which(_) | Target::Before(_) | Target::Nothing => Ok(false),
         }
     }
 
@@ -83,19 +85,19 @@ impl Whatsapp {
         for id in broker.blocked() {
             let ask = broker.show(id).await.map_err(|_| NotStored)?;
             let placed = ask.filter(Ask::is_blocked).and_then(|ask| place(ask, &sender.ids));
-            found.extend(placed.map(|at| Blocked { ask: at.ask, route: at.route, person: at.person }));
+            found.extend(placed.map(|asked| Blocked { asked }));
         }
-        found.sort_by_key(|blocked| (blocked.ask.created_at, blocked.ask.id));
+        found.sort_by_key(|Blocked { asked }| (asked.ask.created_at, asked.ask.id));
         Ok(found)
     }
 
-    async fn allow(&self, broker: &Broker, sender: &Sender<'_>, blocked: &Blocked) -> Result<(), NotStored> {
-        let person = Person { via: Via::Whatsapp, id: blocked.person.clone(), name: sender.message.name.clone() };
-        let event = Event::Allow { source: Source::Route(blocked.route), person };
-        match broker.happen(blocked.ask.id, event).await {
+    async fn allow(&self, broker: &Broker, sender: &Sender<'_>, Blocked { asked }: &Blocked) -> Result<(), NotStored> {
+        let person = Person { via: Via::Whatsapp, id: asked.person.clone(), name: sender.message.name.clone() };
+        let event = Event::Allow { source: Source::Route(asked.route), person };
+        match broker.happen(asked.ask.id, event).await {
             Ok(ask) => {
                 // The chat itself has its closing line.
-                let elsewhere = !sender.ids.contains(&ask.rules.routes[blocked.route].chat);
+                let elsewhere = !sender.ids.contains(&ask.rules.routes[asked.route].chat);
                 if let Some(line) = ask.closing_line().filter(|_| elsewhere) {
                     self.note(&sender.reply_to, Some(&ask), wording::receipt(&text::tame(&line)));
                 }

@@ -2,7 +2,9 @@
 
 use super::codes::{Verdict, verdict};
 use super::settings::Whatsapp as Settings;
-use reqwest::header::RETRY_AFTER;
+use crate::ask::Time;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{DATE, RETRY_AFTER};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,6 +37,16 @@ pub(super) enum Content<'a> {
     Template(&'a str, &'a str, Option<&'a str>),
 }
 
+/// What came of a call, and what else its answer tells.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) sent: Sent,
+    /// What the platform's clock showed, in whole seconds.
+    pub(super) date: Option<Time>,
+    /// What the platform calls the person who was written to.
+    pub(super) wa_id: Option<String>,
+}
+
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -58,6 +70,14 @@ pub(super) struct Client {
 #[derive(Deserialize)]
 struct Taken {
     messages: Vec<TakenMessage>,
+    #[serde(default)]
+    contacts: Vec<TakenContact>,
+}
+
+#[derive(Deserialize)]
+struct TakenContact {
+    input: Option<String>,
+    wa_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +116,13 @@ impl Client {
     }
 
     /// Sends a message. `attempt`: which try, for the waits that grow with it.
-    pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Sent {
+    pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Answer {
+        let mut answer = Answer { sent: Sent::Lost, date: None, wa_id: None };
+        answer.sent = self.call(message, attempt, &mut answer).await;
+        answer
+    }
+
+    async fn call(&self, message: &Outgoing<'_>, attempt: u8, answer: &mut Answer) -> Sent {
         let url = format!("{}/{}/messages", self.settings.api_url, self.settings.phone_number_id);
         let call = self.http.post(url).bearer_auth(self.settings.access_token.expose_secret()).json(&body(message));
         let response = match call.send().await {
@@ -113,14 +139,15 @@ impl Client {
         };
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let date = response.headers().get(DATE).and_then(|value| date(value.to_str().ok()?));
         let Some(bytes) = read(response).await else { return Sent::Lost };
+        // Of an answer that arrived whole: what stands between us and the platform does not send these.
+        answer.date = date;
         if status.is_success() {
-            return match serde_json::from_slice::<Taken>(&bytes).map(|taken| taken.messages) {
-                Ok(messages) if !messages.is_empty() => {
-                    Sent::Id(messages.into_iter().map(|m| m.id).next_back().unwrap_or_default())
-                }
-                _ => Sent::Lost,
-            };
+            let Ok(Taken { messages, contacts }) = serde_json::from_slice(&bytes) else { return Sent::Lost };
+            let same = contacts.into_iter().find(|contact| contact.input.as_deref() == Some(message.to));
+            answer.wa_id = same.and_then(|contact| contact.wa_id);
+            return messages.into_iter().next_back().map_or(Sent::Lost, |message| Sent::Id(message.id));
         }
         match serde_json::from_slice::<Envelope>(&bytes) {
             Ok(Envelope { error }) => {
@@ -132,6 +159,12 @@ impl Client {
             Err(_) => Sent::Lost,
         }
     }
+}
+
+/// The moment that a `Date` header names.
+fn date(text: &str) -> Option<Time> {
+    let moment = DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Time::from_millis(moment.as_millisecond()))
 }
 
 async fn read(mut response: reqwest::Response) -> Option<Vec<u8>> {

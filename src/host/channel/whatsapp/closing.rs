@@ -71,7 +71,7 @@ impl Whatsapp {
             let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             loop {
                 let message = Outgoing { to, content: Content::Text(text), tag: tag.to_string(), quotes };
-                match self.send(&message, 1).await {
+                match self.send(&message, 1).await.0 {
                     Sent::Id(id) => {
                         self.0.memory.about(&id, ask.id, self.now());
                         break;

@@ -6,8 +6,9 @@
 use super::paper::Paper;
 use crate::ask::{AskId, Time};
 use crate::ipc::wire::{time_from, time_text};
+use crate::sabotage::on;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,12 +26,17 @@ const MARGIN: Duration = Duration::from_secs(5 * 60);
 /// How long ids are kept. Webhooks are repeated for up to 7 days.
 pub(super) const KEEP: Duration = Duration::from_secs(30 * 86_400);
 
+/// The log tells of a stranger once in so long.
+const DAY: Duration = Duration::from_secs(86_400);
+/// And of so many of them.
+const STRANGERS: usize = 100;
+
 /// What the channel remembers of one number of the business.
 #[derive(Debug, Default, Clone)]
 struct Kept {
     /// By id of a person.
     last_inbound: BTreeMap<String, Time>,
-    /// Business-scoped ids, and the number of the same person.
+    /// Business-scoped ids, other spellings and later ids, each with another id of the same person.
     same: BTreeMap<String, String>,
     /// Messages of people that were dealt with.
     seen: BTreeMap<String, Time>,
@@ -38,6 +44,29 @@ struct Kept {
     about: BTreeMap<String, (AskId, Time)>,
     /// Routes of asks whose closing line failed after it was taken.
     unclosed: BTreeMap<(AskId, usize), Unclosed>,
+    /// Who was told of which question that they wrote before it was asked: `person ask question`.
+    told_before: BTreeMap<String, Time>,
+    /// What people are asked to confirm, by one of their ids.
+    confirmations: BTreeMap<String, Confirmation>,
+    /// What the platform's clock shows more than ours, in milliseconds, as last seen.
+    ahead: i64,
+}
+
+/// Words that may have been written before their question was displayed: one `1` makes them count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Confirmation {
+    /// The id of the ask.
+    pub(super) ask: String,
+    pub(super) question: usize,
+    pub(super) said: String,
+    /// Our message that asks for it, once it has left.
+    #[serde(default)]
+    pub(super) note: Option<String>,
+    /// Only what was received later than this confirms it, in milliseconds by the platform's clock.
+    #[serde(default)]
+    pub(super) since: Option<i64>,
+    /// When it was asked, in milliseconds by our clock.
+    pub(super) at: i64,
 }
 
 /// A closing line that failed late.
@@ -65,6 +94,9 @@ struct NumberShape {
     seen: BTreeMap<String, String>,
     about: BTreeMap<String, (String, String)>,
     unclosed: BTreeMap<String, UnclosedShape>,
+    told_before: BTreeMap<String, String>,
+    confirmations: BTreeMap<String, Confirmation>,
+    clock_ahead_ms: i64,
 }
 
 #[derive(Serialize, Deserialize, Clone)]
@@ -82,6 +114,8 @@ pub(super) struct Memory {
     kept: Mutex<Kept>,
     /// Of other numbers, as they were found.
     others: BTreeMap<String, NumberShape>,
+    /// Who nobody knows, and when they wrote.
+    strangers: Mutex<BTreeMap<String, Time>>,
     /// Somebody wrote.
     inbound: watch::Sender<u64>,
 }
@@ -111,6 +145,7 @@ impl Memory {
             number: number.to_owned(),
             kept: Mutex::new(kept),
             others: numbers,
+            strangers: Mutex::default(),
             inbound: watch::Sender::new(0),
         })
     }
@@ -122,27 +157,41 @@ impl Memory {
     /// All ids of the person of these.
     pub(super) fn person(&self, ids: &[String]) -> Vec<String> {
         let kept = self.kept();
-        let mut all: Vec<String> = ids.to_vec();
-        for id in ids {
-            all.extend(kept.same.get(id).cloned());
-            all.extend(kept.same.iter().filter(|(_, number)| *number == id).map(|(scoped, _)| scoped.clone()));
+        let mut all: BTreeSet<String> = ids.iter().cloned().collect();
+        loop {
+            let known = |(one, other): (&String, &String)| [one.clone(), other.clone()];
+            let next = kept.same.iter().filter(|(one, other)| all.contains(*one) != all.contains(*other));
+            let next: Vec<String> = next.flat_map(known).collect();
+            if next.is_empty() {
+                return all.into_iter().collect();
+            }
+            all.extend(next);
         }
-        all.sort();
-        all.dedup();
-        all
     }
 
     /// One name for the person of that id, whichever of their ids it is.
     pub(super) fn one_name(&self, id: &str) -> String {
-        self.kept().same.get(id).cloned().unwrap_or_else(|| id.to_owned())
+        let kept = self.kept();
+        let mut name = id;
+        // As many steps as there are ids: a circle has no end.
+        for _ in 0..kept.same.len() {
+            let Some(next) = kept.same.get(name).filter(|next| *next != id) else { break };
+            name = next;
+        }
+        name.to_owned()
     }
 
-    /// Learns that a number and a business-scoped id are one person.
-    pub(super) fn learn(&self, number: &str, scoped: &str) {
-        let known = self.kept().same.insert(scoped.to_owned(), number.to_owned());
-        if known.as_deref() != Some(number) {
-            self.paper.changed();
+    /// Learns that two ids are one person; `known` is the one that others may point to already.
+    pub(super) fn learn(&self, known: &str, other: &str) {
+        let ids = self.person(&[known.to_owned()]);
+        if ids.iter().any(|id| id == other) {
+            return;
         }
+        let name = self.one_name(known);
+        // What `other` was so far has a name of its own: both get this one.
+        let others = self.one_name(other);
+        self.kept().same.insert(others, name);
+        self.paper.changed();
     }
 
     /// Somebody wrote at that time.
@@ -188,6 +237,9 @@ impl Memory {
 
     /// That message was dealt with. Counts once [`Self::save`] has returned.
     pub(super) fn saw(&self, message: &str, now: Time) {
+        if on("noseen") {
+            return;
+        }
         self.kept().seen.insert(message.to_owned(), now);
         self.paper.changed();
     }
@@ -201,6 +253,74 @@ impl Memory {
     /// The ask that a message of ours was about.
     pub(super) fn subject(&self, message: &str) -> Option<AskId> {
         self.kept().about.get(message).map(|(ask, _)| *ask)
+    }
+
+    /// Whether somebody is to be told that they wrote before that question was asked: once.
+    pub(super) fn tell_before(&self, person: &str, ask: AskId, question: usize, now: Time) -> bool {
+        let new = self.kept().told_before.insert(format!("{person} {ask} {question}"), now).is_none();
+        self.paper.changed();
+        new
+    }
+
+    /// Somebody is asked whether they meant what they said.
+    pub(super) fn ask_to_confirm(&self, person: &str, confirmation: Confirmation) {
+        self.kept().confirmations.insert(person.to_owned(), confirmation);
+        self.paper.changed();
+    }
+
+    /// What somebody is asked to confirm.
+    pub(super) fn to_confirm(&self, person: &str) -> Option<Confirmation> {
+        self.kept().confirmations.get(person).cloned()
+    }
+
+    /// Nothing is to be confirmed any more.
+    pub(super) fn confirmed(&self, person: &str) {
+        if self.kept().confirmations.remove(person).is_some() {
+            self.paper.changed();
+        }
+    }
+
+    /// The message that asks for a confirmation has left, or the platform tells when it sent it.
+    pub(super) fn confirmation_left(&self, person: &str, note: &str, since: Time) {
+        if let Some(asked) = self.kept().confirmations.get_mut(person) {
+            (asked.note, asked.since) = (Some(note.to_owned()), Some(since.as_millis()));
+        }
+        self.paper.changed();
+    }
+
+    /// The platform tells when it sent a message: if it is one that asks for a confirmation, it counts from then.
+    pub(super) fn note_sent(&self, note: &str, sent: Time) {
+        let mut kept = self.kept();
+        let asked = kept.confirmations.values_mut().find(|asked| asked.note.as_deref() == Some(note));
+        if let Some(asked) = asked {
+            asked.since = Some(sent.as_millis());
+        }
+    }
+
+    /// An answer of the platform was dated `date` (in whole seconds) when our clock showed `now`.
+    pub(super) fn compare_clocks(&self, date: Time, now: Time) {
+        self.kept().ahead = date.as_millis() + 500 - now.as_millis();
+    }
+
+    /// How much the two clocks differ, as last seen.
+    pub(super) fn clocks_differ_by(&self) -> Duration {
+        Duration::from_millis(self.kept().ahead.unsigned_abs())
+    }
+
+    /// Whether that stranger has not written within a day. Only the last few are remembered.
+    pub(super) fn is_new_today(&self, stranger: &str, now: Time) -> bool {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.retain(|_, at| now < *at + DAY);
+        if strangers.len() >= STRANGERS || strangers.contains_key(stranger) {
+            return false;
+        }
+        strangers.insert(stranger.to_owned(), now);
+        true
+    }
+
+    /// A moment of our clock by the platform's, as far as that is known.
+    pub(super) fn by_their_clock(&self, time: Time) -> Time {
+        Time::from_millis(time.as_millis().saturating_add(self.kept().ahead))
     }
 
     /// A closing line failed after it was taken. `true`: it is to be said again; `false`: it is about to be;
@@ -266,6 +386,9 @@ impl Kept {
             seen: times(shape.seen),
             about: about.collect(),
             unclosed: unclosed.collect(),
+            told_before: times(shape.told_before),
+            confirmations: shape.confirmations,
+            ahead: shape.clock_ahead_ms,
         }
     }
 
@@ -281,6 +404,9 @@ impl Kept {
             seen: texts(&self.seen),
             about: about.collect(),
             unclosed: unclosed.collect(),
+            told_before: texts(&self.told_before),
+            confirmations: self.confirmations.clone(),
+            clock_ahead_ms: self.ahead,
         }
     }
 
@@ -289,6 +415,8 @@ impl Kept {
         self.seen.retain(|_, at| *at >= before);
         self.about.retain(|_, (_, at)| *at >= before);
         self.unclosed.retain(|_, unclosed| unclosed.at >= before);
+        self.told_before.retain(|_, at| *at >= before);
+        self.confirmations.retain(|_, asked| Time::from_millis(asked.at) >= before);
     }
 }
 

@@ -5,6 +5,7 @@
 //! displayed. Who may answer and what happens next is the core's to say.
 
 mod allowing;
+mod answering;
 mod client;
 mod closing;
 mod codes;
@@ -17,6 +18,7 @@ mod pace;
 mod paper;
 mod posting;
 mod reading;
+mod resolve;
 pub(crate) mod settings;
 mod shapes;
 mod statuses;
@@ -27,13 +29,13 @@ mod until;
 #[cfg(test)]
 mod text_tests;
 
-use crate::ask::{AskId, Route, Time};
+use crate::ask::{AskId, Left, Route, Time};
 use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
 use crate::host::ctx::Ctx;
 use crate::sabotage::on;
 use axum::Router;
-use client::{Client, Outgoing, Sent};
+use client::{Answer, Client, Outgoing, Sent};
 use ledger::{Ledger, Try};
 use memory::Memory;
 use pace::{Pair, Throughput};
@@ -47,6 +49,10 @@ use tag::Tag;
 
 /// What the clock that only goes forward shows at the start; before it lies what was sent before.
 const START: u64 = 86_400_000;
+/// A message had left so long after the date of the answer to its call, which is in whole seconds.
+const AFTER_DATE: Duration = Duration::from_secs(1);
+/// The same after a call whose answer was lost: two clocks and a way that nobody has measured.
+const AFTER_CALL: Duration = Duration::from_secs(5);
 /// Milliseconds after which a call is over for certain.
 const LONGEST_CALL: u64 = 10_000;
 
@@ -180,30 +186,48 @@ impl Whatsapp {
         }
     }
 
-    /// Sends a message when the rates allow it, and keeps the person's messages in order.
-    async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Sent {
+    /// Sends a message when the rates allow it, and keeps the person's messages in order; when it left, if it did.
+    async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> (Sent, Option<Left>) {
         let person = self.0.memory.one_name(message.to);
         let _in_order = self.0.sending.enter(&person).await;
         let of = Tag::read(&message.tag).filter(|tag| tag.kind.asks());
         let of = of.map(|tag| Try { ask: tag.ask, route: tag.route, attempt: tag.attempt });
-        let Some(began) = self.begin(&person, of).await else { return Sent::NotBegun };
-        let sent = self.call(&person, began, message, attempt).await;
+        let Some(began) = self.begin(&person, of).await else { return (Sent::NotBegun, None) };
+        let (sent, left) = self.call(&person, began, message, attempt).await;
         if let (Sent::Refused(_), Some(of)) = (&sent, of) {
             self.0.ledger.refused(of);
         }
-        sent
+        (sent, Some(left))
     }
 
     /// Makes the call that [`Self::begin`] has given way to.
-    async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> Sent {
-        let sent = self.0.client.send(message, attempt).await;
+    async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> (Sent, Left) {
+        let called = self.now();
+        let Answer { sent, date, wa_id } = self.0.client.send(message, attempt).await;
+        if let Some(wa_id) = wa_id {
+            self.0.memory.learn(message.to, &wa_id);
+        }
+        let left = self.left(called, date);
         let now = self.ticks();
         let mut pairs = lock(&self.0.pairs);
         if let Some(pair) = pairs.get_mut(person) {
             pair.over(began, now);
         }
         pairs.retain(|_, pair| !pair.is_idle(now));
-        sent
+        (sent, left)
+    }
+
+    /// By when a message had left for certain, by the platform's clock.
+    fn left(&self, called: Time, date: Option<Time>) -> Left {
+        let memory = &self.0.memory;
+        let by = match date {
+            Some(date) => {
+                memory.compare_clocks(date, self.now());
+                date + AFTER_DATE
+            }
+            None => memory.by_their_clock(called) + AFTER_CALL,
+        };
+        Left { called, by }
     }
 
     /// Waits until a message may go, of that try of a question if it is one; when it did, or `None` if the

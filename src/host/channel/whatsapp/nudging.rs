@@ -29,7 +29,7 @@ impl Whatsapp {
         let tag = Tag { ask: ask.id, route, attempt: 0, part: 0, kind: Kind::Note }.to_string();
         let quotes = question(&ask, route);
         let message = Outgoing { to: &to, content: Content::Text(&text), tag, quotes };
-        match self.call(&person, began, &message, 1).await {
+        match self.call(&person, began, &message, 1).await.0 {
             Sent::Id(id) => self.0.memory.about(&id, ask.id, self.now()),
             Sent::Refused(Verdict::Window) => self.0.memory.lapsed(&to, self.now()),
             // The next one comes.

@@ -6,7 +6,7 @@ use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
 use super::{Whatsapp, lock, until};
-use crate::ask::{Ask, Channel, Found, Posted, Time, wording};
+use crate::ask::{Ask, Channel, Found, Left, Posted, Time, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
@@ -30,17 +30,21 @@ impl Whatsapp {
         // A repetition says everything again; after a refusal only the rest is owed.
         let mut up =
             if widget.parts.repeated { Vec::new() } else { lock(&self.0.begun).remove(&key).unwrap_or_default() };
+        let mut left = None;
         for (at, text) in texts.iter().enumerate().skip(up.len()) {
             let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Piece };
             let tag = Tag { ask: ask.id, route, attempt, part, kind }.to_string();
             let message = Outgoing { to, content: Content::Text(text), tag, quotes: None };
-            let posted = match self.send(&message, attempt).await {
+            let (sent, when) = self.send(&message, attempt).await;
+            let posted = match sent {
                 Sent::Id(id) => {
                     up.push(id);
+                    left = when;
                     continue;
                 }
                 Sent::NotBegun => return None,
-                Sent::Lost => Posted::Unknown,
+                // Only the last part is what counts.
+                Sent::Lost => Posted::Unknown(when.filter(|_| kind == Kind::Question)),
                 Sent::Refused(Verdict::Window) => {
                     self.0.memory.lapsed(to, self.now());
                     return self.invite(ask, route, attempt, to).await;
@@ -52,7 +56,7 @@ impl Whatsapp {
             }
             return Some(posted);
         }
-        Some(Posted::Accepted(up))
+        Some(Posted::Accepted(up, left))
     }
 
     /// A question as the person is to read it.
@@ -90,10 +94,10 @@ impl Whatsapp {
         let tag = Tag { ask: ask.id, route, attempt, part: 0, kind: Kind::Template }.to_string();
         let with = |group| Content::Template(template, &settings.template_language, group);
         let message = Outgoing { to, content: with(Some(ask.group.as_str())), tag, quotes: None };
-        let sent = match self.send(&message, attempt).await {
+        let sent = match self.send(&message, attempt).await.0 {
             // A template without a place for the name of the group.
             Sent::Refused(Verdict::Parameters) => {
-                self.send(&Outgoing { content: with(None), ..message.clone() }, attempt).await
+                self.send(&Outgoing { content: with(None), ..message.clone() }, attempt).await.0
             }
             sent => sent,
         };
@@ -103,7 +107,7 @@ impl Whatsapp {
                 Some(Posted::Held(id))
             }
             Sent::NotBegun => None,
-            Sent::Lost => Some(Posted::Unknown),
+            Sent::Lost => Some(Posted::Unknown(None)),
             Sent::Refused(verdict) => Some(refused(verdict)),
         }
     }
@@ -144,6 +148,15 @@ impl Whatsapp {
 
     /// Sends something that nothing depends on, in the background.
     pub(super) fn note(&self, to: &str, ask: Option<&Ask>, text: String) {
+        self.send_aside(to, ask, text, None);
+    }
+
+    /// The same, and `person` has something to confirm once it has left.
+    pub(super) fn note_to_confirm(&self, to: &str, ask: &Ask, text: String, person: String) {
+        self.send_aside(to, Some(ask), text, Some(person));
+    }
+
+    fn send_aside(&self, to: &str, ask: Option<&Ask>, text: String, confirms: Option<String>) {
         let key = (to.to_owned(), text);
         if !lock(&self.0.notes).insert(key.clone()) {
             return;
@@ -152,35 +165,43 @@ impl Whatsapp {
         self.0.ctx.finish(async move {
             let (to, text) = &key;
             for text in text::note(text) {
-                channel.send_note(to, &text, ask).await;
+                let sent = channel.send_note(to, &text, ask).await;
+                if let (Some((id, left)), Some(person)) = (sent, &confirms) {
+                    channel.0.memory.confirmation_left(person, &id, left.by);
+                    // In doubt it is asked once more.
+                    let _not_stored = channel.save().await;
+                }
             }
             lock(&channel.0.notes).remove(&key);
         });
     }
 
-    async fn send_note(&self, to: &str, text: &str, ask: Option<crate::ask::AskId>) {
+    /// The id of what was sent, and when it left.
+    async fn send_note(&self, to: &str, text: &str, ask: Option<crate::ask::AskId>) -> Option<(String, Left)> {
         let tag = ask.map(|ask| Tag { ask, route: 0, attempt: 0, part: 0, kind: Kind::Note }.to_string());
         for attempt in 1..=NOTE_TRIES {
             let message =
                 Outgoing { to, content: Content::Text(text), tag: tag.clone().unwrap_or_default(), quotes: None };
-            match self.send(&message, attempt).await {
+            let (sent, left) = self.send(&message, attempt).await;
+            match sent {
                 Sent::Id(id) => {
                     if let Some(ask) = ask {
                         self.0.memory.about(&id, ask, self.now());
                     }
-                    return;
+                    return left.map(|left| (id, left));
                 }
                 Sent::Refused(Verdict::Again(after)) => {
                     let wait = after.unwrap_or(Duration::from_secs(2));
                     if !self.until(self.ticks() + u64::try_from(wait.as_millis()).unwrap_or(2_000)).await {
-                        return;
+                        return None;
                     }
                 }
                 // Rather twice than not at all: somebody waits for a word.
                 Sent::Lost => {}
-                Sent::Refused(_) | Sent::NotBegun => return,
+                Sent::Refused(_) | Sent::NotBegun => return None,
             }
         }
+        None
     }
 }
 

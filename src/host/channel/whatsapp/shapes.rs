@@ -1,6 +1,7 @@
 //! Webhooks as Meta sends them, read tolerantly: what is not known is ignored, and one odd message does
 //! not spoil the others. Knows nothing of asks.
 
+use crate::ask::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +12,17 @@ pub(super) enum Told {
     Message(Message),
     /// Something became of a message of ours.
     Status(Status),
+    /// Somebody is called otherwise now.
+    Renamed(Renamed),
+}
+
+/// Somebody has another number or business-scoped id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Renamed {
+    /// What they were called, as far as that is told.
+    pub(super) before: Vec<String>,
+    /// What they are called now.
+    pub(super) now: Vec<String>,
 }
 
 /// What somebody sent.
@@ -21,11 +33,15 @@ pub(super) struct Message {
     pub(super) people: People,
     /// The person's own name for themselves.
     pub(super) name: Option<String>,
-    /// Seconds since the Unix epoch.
-    pub(super) at: i64,
+    /// When the platform received it, in whole seconds; `None`: it cannot be read.
+    pub(super) at: Option<Time>,
     pub(super) said: Said,
     /// The message it quotes.
     pub(super) quotes: Option<String>,
+    /// It was written in a group, to everybody there.
+    pub(super) in_group: bool,
+    /// It was written for somebody else.
+    pub(super) forwarded: bool,
 }
 
 /// The ids of one person.
@@ -44,8 +60,12 @@ pub(super) enum Said {
     Tap,
     /// Something without words.
     Wordless,
-    /// An emoji on a message; `false`: taken off again. Does not open a chat.
-    Reaction(bool),
+    /// An emoji on a message, or taken off again. Does not open a chat.
+    Reaction,
+    /// An earlier message of theirs says something else now.
+    Edited(Option<String>),
+    /// An earlier message of theirs is gone.
+    Deleted,
     /// Not meant for anybody: a change of number, an order.
     Nothing,
 }
@@ -55,8 +75,8 @@ pub(super) enum Said {
 pub(super) struct Status {
     pub(super) id: String,
     pub(super) state: State,
-    /// Seconds since the Unix epoch.
-    pub(super) at: i64,
+    /// When, in whole seconds by the platform's clock.
+    pub(super) at: Option<Time>,
     pub(super) people: People,
     pub(super) tag: Option<String>,
 }
@@ -98,6 +118,9 @@ pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Told>> {
     let mut told = Vec::new();
     for change in envelope.entry.into_iter().flat_map(|entry| entry.changes) {
         let ours = text(&change.value["metadata"]["phone_number_id"]).as_deref() == Some(phone_number_id);
+        if change.field == "user_id_update" {
+            told.extend(renamed_all(&change.value).into_iter().map(Told::Renamed));
+        }
         if change.field != "messages" || !ours {
             continue;
         }
@@ -106,6 +129,7 @@ pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Told>> {
         told.extend(list("statuses").iter().filter_map(status).map(Told::Status));
         let mut messages: Vec<Message> = list("messages").iter().filter_map(|m| message(m, &contacts)).collect();
         messages.sort_by_key(|message| message.at);
+        told.extend(list("messages").iter().filter_map(renamed).map(Told::Renamed));
         told.extend(messages.into_iter().map(Told::Message));
     }
     Some(told)
@@ -120,8 +144,10 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn seconds(value: &Value) -> Option<i64> {
-    text(value)?.parse().ok()
+/// Seconds since the Unix epoch.
+fn seconds(value: &Value) -> Option<Time> {
+    let seconds = text(value)?.parse::<i64>().ok().filter(|seconds| *seconds > 0)?;
+    Some(Time::from_millis(seconds.checked_mul(1000)?))
 }
 
 fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
@@ -142,10 +168,39 @@ fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
         id: text(&value["id"])?,
         people,
         name: contact.and_then(|contact| text(&contact["profile"]["name"])),
-        at: seconds(&value["timestamp"]).unwrap_or(0),
+        at: seconds(&value["timestamp"]),
         said: said(value),
         quotes: text(&value["context"]["id"]),
+        in_group: text(&value["group_id"]).is_some(),
+        forwarded: ["forwarded", "frequently_forwarded"].iter().any(|key| value["context"][key] == Value::Bool(true)),
     })
+}
+
+fn texts<const N: usize>(values: [&Value; N]) -> Vec<String> {
+    let mut texts: Vec<String> = values.into_iter().filter_map(text).collect();
+    texts.dedup();
+    texts
+}
+
+/// A system message that says that its sender has another number or id.
+fn renamed(value: &Value) -> Option<Renamed> {
+    let system = &value["system"];
+    let before = match system["type"].as_str()? {
+        "user_changed_number" | "customer_changed_number" => texts([&value["from"], &value["from_user_id"]]),
+        "user_changed_user_id" => texts([&value["from"], &system["previous_user_id"], &value["from_user_id"]]),
+        _ => return None,
+    };
+    Some(Renamed { before, now: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
+}
+
+/// The webhook `user_id_update`.
+fn renamed_all(value: &Value) -> Vec<Renamed> {
+    let updates = value["user_id_update"].as_array().cloned().unwrap_or_default();
+    let read = |update: &Value| Renamed {
+        before: texts([&update["wa_id"], &update["user_id"]["previous"]]),
+        now: texts([&update["user_id"]["current"]]),
+    };
+    updates.iter().map(read).collect()
 }
 
 fn said(value: &Value) -> Said {
@@ -161,7 +216,9 @@ fn said(value: &Value) -> Said {
             words(text(&reply["button_reply"]["title"]).or_else(|| text(&reply["list_reply"]["title"])))
         }
         "button" => Said::Tap,
-        "reaction" => Said::Reaction(text(&value["reaction"]["emoji"]).is_some()),
+        "reaction" => Said::Reaction,
+        "edit" => Said::Edited(text(&value["edit"]["original_message_id"])),
+        "revoke" => Said::Deleted,
         "system" | "order" | "request_welcome" => Said::Nothing,
         _ => Said::Wordless,
     }
@@ -183,7 +240,7 @@ fn status(value: &Value) -> Option<Status> {
     Some(Status {
         id: text(&value["id"])?,
         state,
-        at: seconds(&value["timestamp"]).unwrap_or(0),
+        at: seconds(&value["timestamp"]),
         people: People { number: text(&value["recipient_id"]), scoped: text(&value["recipient_user_id"]) },
         tag: text(&value["biz_opaque_callback_data"]),
     })
@@ -233,7 +290,9 @@ mod tests {
             (json!({"type": "audio"}), Said::Wordless),
             (json!({"type": "unsupported"}), Said::Wordless),
             (json!({"type": "button", "button": {"payload": "x", "text": "Show it"}}), Said::Tap),
-            (json!({"type": "reaction", "reaction": {"message_id": "x"}}), Said::Reaction(false)),
+            (json!({"type": "reaction", "reaction": {"message_id": "x"}}), Said::Reaction),
+            (json!({"type": "revoke", "revoke": {"original_message_id": "x"}}), Said::Deleted),
+            (json!({"type": "edit", "edit": {"original_message_id": "x"}}), Said::Edited(Some("x".to_owned()))),
             (json!({"type": "text"}), Said::Wordless),
         ] {
             assert_eq!(said(&message), expected, "{message}");

@@ -4,8 +4,9 @@ use super::inbound::NotStored;
 use super::shapes::{State, Status};
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock};
-use crate::ask::{AskId, Event, Fate, Posted, Time};
+use crate::ask::{AskId, Event, Fate, Posted};
 use crate::host::broker::{Broker, Failure};
+use std::time::Duration;
 
 /// Failed, because the person has to write first.
 const WINDOW: u64 = 131_047;
@@ -32,6 +33,7 @@ impl Whatsapp {
             part: tag.part,
             message: status.id.clone(),
             fate,
+            at: status.at,
         };
         match (tag.kind, failed) {
             (Kind::Question | Kind::Piece, Some(why)) => {
@@ -53,6 +55,9 @@ impl Whatsapp {
                 Ok(())
             }
             (Kind::Note, None) => {
+                if let (State::Sent, Some(sent)) = (&status.state, status.at) {
+                    self.0.memory.note_sent(&status.id, sent);
+                }
                 self.0.memory.about(&status.id, tag.ask, self.now());
                 Ok(())
             }
@@ -66,8 +71,7 @@ impl Whatsapp {
         if code == WINDOW
             && let Some(id) = status.people.number.as_ref().or(status.people.scoped.as_ref())
         {
-            let at = Time::from_millis(status.at.saturating_mul(1000).saturating_add(999));
-            self.0.memory.lapsed(id, at);
+            self.0.memory.lapsed(id, status.at.unwrap_or_default() + Duration::from_millis(999));
         }
     }
 
@@ -90,7 +94,7 @@ impl Whatsapp {
                 if ours {
                     let fate = Fate::Failed { window: false, why: why.clone() };
                     let (attempt, part, message) = (widget.attempt, widget.parts.index, status.id.clone());
-                    happen(broker, id, Event::Fate { route, attempt, part, message, fate }).await?;
+                    happen(broker, id, Event::Fate { route, attempt, part, message, fate, at: None }).await?;
                 }
             }
         }

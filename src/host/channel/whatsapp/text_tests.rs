@@ -2,8 +2,8 @@
 
 use super::text::{How, Told, blocked, closing, question, tame, update};
 use crate::ask::{
-    Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Lifted, Outcome, Person, Questions,
-    Reply, Response, Stage,
+    Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Heard, Lifted, Names, Outcome, Person,
+    Questions, Reply, Response, Stage,
 };
 use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
@@ -155,7 +155,8 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let now = Time::from_millis(1_790_000_000_000);
     let ask = Ask::accept(new, now).ask;
     let person = Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) };
-    let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, message: "m".to_owned() };
+    let heard = Heard { message: "m".to_owned(), at: None, names: Names::Message };
+    let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
     assert_eq!(closing(&answered, Told::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);

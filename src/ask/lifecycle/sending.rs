@@ -1,0 +1,132 @@
+//! When a question was sent to a person, and what came of it: that decides which messages can be about it.
+//! Only channels keep this whose messages need not name their question.
+
+use super::{Posted, Source, Widget};
+use crate::ask::{Ask, Heard, Names, Person, Refusal, Time};
+
+/// One sending of one question to one person. Of a text in parts this is its last part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sending {
+    /// The try it belongs to; each try sends once.
+    pub attempt: u8,
+    /// Which question.
+    pub question: usize,
+    /// To whom, if not to the chat of the route.
+    pub to: Option<String>,
+    /// The channel's id of the message; without one it is not known to have left.
+    pub message: Option<String>,
+    /// When our call began, and the earliest moment that is certainly after it left, if the platform says nothing.
+    pub left: Option<Left>,
+    /// When the platform sent it, by its own clock.
+    pub sent: Option<Time>,
+    /// When it was first known to be on the person's device, by the same clock.
+    pub delivered: Option<Time>,
+    /// It will never be displayed.
+    pub failed: bool,
+}
+
+/// When a message left us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// Our own clock, when the call began.
+    pub called: Time,
+    /// By the platform's clock it had left by then, with all that is uncertain about that added.
+    pub by: Time,
+}
+
+impl Sending {
+    /// Only what the platform received later than this can be about it; `None`: only what names its message.
+    #[must_use]
+    pub fn since(&self) -> Option<Time> {
+        if self.failed || self.message.is_none() {
+            return None;
+        }
+        self.sent.or(self.left.map(|left| left.by)).or(self.delivered)
+    }
+}
+
+impl Widget {
+    /// The question is about to be sent.
+    pub(super) fn sends(&mut self) {
+        self.sendings.push(Sending {
+            attempt: self.attempt,
+            question: self.parts.index,
+            to: self.parts.to.clone(),
+            message: None,
+            left: None,
+            sent: None,
+            delivered: None,
+            failed: false,
+        });
+    }
+
+    fn sending_mut(&mut self, attempt: u8) -> Option<&mut Sending> {
+        self.sendings.iter_mut().find(|sending| sending.attempt == attempt)
+    }
+
+    /// What the call said about when it left.
+    pub(super) fn called(&mut self, attempt: u8, posted: &Posted) {
+        let Some(sending) = self.sending_mut(attempt) else { return };
+        match posted {
+            Posted::Accepted(messages, left) => {
+                sending.message = messages.last().cloned().or(sending.message.take());
+                sending.left = *left;
+            }
+            Posted::Unknown(left) => sending.left = *left,
+            Posted::Shown(message) => sending.message = Some(message.clone()),
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never(_) if sending.message.is_none() => {
+                self.sendings.retain(|sending| sending.attempt != attempt);
+            }
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never(_) => {}
+        }
+    }
+
+    /// The platform told when it sent or displayed the message; `true` if that is new.
+    pub(super) fn told(&mut self, attempt: u8, message: &str, displayed: bool, at: Option<Time>) -> bool {
+        let Some(sending) = self.sending_mut(attempt) else { return false };
+        let before = sending.clone();
+        sending.message.get_or_insert_with(|| message.to_owned());
+        let known = if displayed { &mut sending.delivered } else { &mut sending.sent };
+        *known = [*known, at].into_iter().flatten().min();
+        *sending != before
+    }
+
+    /// The platform told that it will never be displayed; `true` if that is new.
+    pub(super) fn told_failed(&mut self, attempt: u8) -> bool {
+        self.sending_mut(attempt).is_some_and(|sending| !std::mem::replace(&mut sending.failed, true))
+    }
+}
+
+impl Ask {
+    /// How the question reached that person on a route: of several copies the earliest that did not fail. The first
+    /// question reaches everybody by the chat.
+    #[must_use]
+    pub fn sending(&self, route: usize, person: &str, question: usize) -> Option<&Sending> {
+        let chat = &self.rules.routes.get(route)?.chat;
+        let reaches = |sending: &&Sending| {
+            let to = sending.to.as_ref().unwrap_or(chat);
+            sending.question == question && !sending.failed && (to == person || (question == 0 && to == chat))
+        };
+        let sendings = self.widgets.get(route)?.sendings.iter().filter(reaches);
+        sendings.min_by_key(|sending| (sending.since().is_none(), sending.since(), sending.attempt))
+    }
+
+    /// Refuses a message that the platform received before it had sent the question, unless it names the question.
+    pub(super) fn was_asked_before(
+        &self,
+        source: Source,
+        person: &Person,
+        question: usize,
+        heard: &Heard,
+    ) -> Result<(), Refusal> {
+        let Source::Route(route) = source else { return Ok(()) };
+        let asked = || self.sending(route, &person.id, question).and_then(Sending::since);
+        match heard.names {
+            Names::Message => Ok(()),
+            Names::Code | Names::Nothing if asked().is_some_and(|asked| heard.at.is_some_and(|at| at > asked)) => {
+                Ok(())
+            }
+            Names::Code | Names::Nothing => Err(Refusal::FromBefore),
+        }
+    }
+}

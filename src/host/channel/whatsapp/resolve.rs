@@ -1,0 +1,407 @@
+//! Whose question a message is about, from how it names the question and when the platform received it. Pure.
+//!
+//! A tap or a quote names its question and proves itself. Anything else can mean only a question that the platform had
+//! sent to that person before it received the message. In doubt the answer is "which one?".
+
+use crate::ask::Time;
+use std::time::Duration;
+
+/// A phone that was off so long may send what was written before it showed the question.
+const SLOW: Duration = Duration::from_secs(30);
+/// For so long after it was delivered, such a question is asked back.
+const JUST_DELIVERED: Duration = Duration::from_secs(10);
+
+/// What is known of a message before anybody reads what it says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Message<'a> {
+    /// The message of ours that it quotes, or that was tapped.
+    pub(super) quotes: Option<&'a str>,
+    /// What it quotes belongs to an ask that this person was not asked.
+    pub(super) quotes_another: bool,
+    /// The code that it begins with, if it may be one.
+    pub(super) code: Option<&'a str>,
+    /// When the platform received it; `None`: from before anything.
+    pub(super) at: Option<Time>,
+}
+
+/// An ask that this person was asked, at the question that is next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Candidate<'a> {
+    pub(super) code: &'a str,
+    /// The ids of our messages about it.
+    pub(super) messages: Vec<&'a str>,
+    /// There may be a message of it whose id nothing has told yet.
+    pub(super) nameless: bool,
+    /// Its question is on its way, or was sent.
+    pub(super) begun: bool,
+    /// All that the message says is the name of one of its options.
+    pub(super) label: bool,
+    pub(super) times: Times,
+    pub(super) state: State,
+}
+
+/// When a question was sent, all by the platform's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Times {
+    /// When our call began.
+    pub(super) called: Option<Time>,
+    /// Only what was received later can be about it; `None`: only what names its message.
+    pub(super) since: Option<Time>,
+    /// As the platform itself tells.
+    pub(super) sent: Option<Time>,
+    pub(super) delivered: Option<Time>,
+}
+
+/// Where an ask is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    #[default]
+    Open,
+    /// It has ended and can still be answered.
+    Late { at: Time },
+    /// It has ended; `theirs`: by what this very person wrote.
+    Ended { at: Time, theirs: bool },
+}
+
+/// What a message is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// This one.
+    One(usize),
+    /// This one, if the person says so: the phone may have been off when it was written.
+    Confirm(usize),
+    /// One of these, but the platform received it before it had sent them.
+    Before(Vec<usize>),
+    /// One of these.
+    Which(Vec<usize>),
+    /// None.
+    Nothing,
+}
+
+/// See the module.
+pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
+    let coded = message.code.and_then(|code| coded(message, code, candidates));
+    let Some(quoted) = message.quotes else {
+        return coded.map_or_else(|| unnamed(message, candidates), |at| judged(message, at, candidates));
+    };
+    let known = candidates.iter().position(|candidate| candidate.messages.contains(&quoted));
+    match (known.or_else(|| nameless(message, candidates)), coded) {
+        (Some(at), Some(other)) if at != other && !candidates[at].label && !candidates[other].has_ended() => {
+            Target::Which(vec![at, other])
+        }
+        (Some(at), _) => Target::One(at),
+        (None, Some(at)) => judged(message, at, candidates),
+        // It quotes something that is not known: it may be about anything.
+        (None, None) => match eligible(message, candidates) {
+            open if open.is_empty() => Target::Nothing,
+            open => Target::Which(open),
+        },
+    }
+}
+
+impl Candidate<'_> {
+    /// A block has ended as a question; it is open for what can be done about it.
+    pub(super) fn into_open(self) -> Self {
+        Self { state: State::Open, ..self }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended { .. })
+    }
+
+    /// Whether the platform had sent it when it received the message.
+    fn was_there(&self, message: &Message<'_>) -> bool {
+        message.at.zip(self.times.since).is_some_and(|(at, since)| at > since)
+    }
+
+    /// It was open still when the message was received, and somebody else has ended it since.
+    fn winto_open(&self, message: &Message<'_>) -> bool {
+        match self.state {
+            State::Late { at } | State::Ended { at, theirs: false } => {
+                message.at.is_some_and(|received| received <= at)
+            }
+            State::Open | State::Ended { theirs: true, .. } => false,
+        }
+    }
+}
+
+/// The open ones that were there.
+fn eligible(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
+    let there =
+        |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.was_there(message);
+    candidates.iter().enumerate().filter(there).map(|(at, _)| at).collect()
+}
+
+/// The one with that code: one that is open, else one that can still be answered, else the one that ended last.
+fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Option<usize> {
+    let rank = |candidate: &Candidate<'_>| match candidate.state {
+        State::Open => (2, None),
+        State::Late { at } => (1, Some(at)),
+        State::Ended { at, .. } => (0, Some(at)),
+    };
+    let of = candidates.iter().enumerate().filter(|(_, candidate)| candidate.code == code);
+    let (at, found) = of.max_by_key(|(_, candidate)| rank(candidate))?;
+    // The name of an option that looks like a code of the past.
+    let label = || eligible(message, candidates).iter().any(|at| candidates[*at].label);
+    (!found.has_ended() || !label()).then_some(at)
+}
+
+/// The one whose message's id nothing has told yet: it is the one that is quoted.
+fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Option<usize> {
+    let open = |candidate: &Candidate<'_>| candidate.nameless && candidate.state == State::Open;
+    let mut found = candidates.iter().enumerate().filter(|(_, candidate)| open(candidate)).map(|(at, _)| at);
+    found.next().filter(|_| found.next().is_none() && !message.quotes_another)
+}
+
+/// That one is named by its code.
+fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Target {
+    let candidate = &candidates[at];
+    match candidate.state {
+        State::Ended { .. } => Target::One(at),
+        State::Late { .. } if candidate.was_there(message) => Target::One(at),
+        State::Open if candidate.was_there(message) => sure(message, at, candidates),
+        _ if candidate.begun => Target::Before(vec![at]),
+        _ => Target::Nothing,
+    }
+}
+
+/// Nothing names it: the only one that was open and there.
+fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
+    let there = eligible(message, candidates);
+    let doubtful = candidates.iter().any(|other| other.was_there(message) && other.winto_open(message));
+    match (there.as_slice(), doubtful) {
+        ([], _) => {
+            let begun = |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.begun;
+            let before: Vec<usize> = candidates.iter().enumerate().filter(begun).map(|(at, _)| at).collect();
+            if before.is_empty() { Target::Nothing } else { Target::Before(before) }
+        }
+        ([at], false) => sure(message, *at, candidates),
+        _ => Target::Which(there),
+    }
+}
+
+/// It was there; but it may not have been on the phone when the message was written.
+fn sure(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Target {
+    let Times { called, sent, delivered, since } = candidates[at].times;
+    let (Some(received), Some(began)) = (message.at, sent.or(since)) else { return Target::One(at) };
+    let under_way_until = match delivered {
+        Some(delivered) if received > delivered + JUST_DELIVERED => return Target::One(at),
+        Some(delivered) => delivered,
+        // Only where the platform tells at all: its word may come after the message.
+        None if sent.is_some() => received,
+        None => return Target::One(at),
+    };
+    let called = called.unwrap_or(began);
+    let meanwhile = |time: Option<Time>| time.is_some_and(|time| called < time && time < under_way_until);
+    let crossed = candidates.iter().enumerate().any(|(other, candidate)| {
+        let ended = match candidate.state {
+            State::Open => None,
+            State::Late { at } | State::Ended { at, .. } => Some(at),
+        };
+        other != at && (meanwhile(ended) || meanwhile(candidate.times.called))
+    });
+    let slow = under_way_until.since(began) > SLOW;
+    if slow || crossed { Target::Confirm(at) } else { Target::One(at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seconds: i64) -> Time {
+        Time::from_millis(1_790_000_000_000 + seconds * 1000)
+    }
+
+    /// Sent at that second, and delivered in the next one.
+    fn sent<'a>(code: &'a str, messages: &[&'a str], seconds: i64) -> Candidate<'a> {
+        let (sent, called) = (Some(at(seconds)), Some(at(seconds) - Duration::from_millis(300)));
+        let times = Times { called, since: sent, sent, delivered: Some(at(seconds + 1)) };
+        Candidate { code, messages: messages.to_vec(), begun: true, times, ..Candidate::default() }
+    }
+
+    fn ended<'a>(code: &'a str, messages: &[&'a str], seconds: i64, end: i64, theirs: bool) -> Candidate<'a> {
+        Candidate { state: State::Ended { at: at(end), theirs }, ..sent(code, messages, seconds) }
+    }
+
+    fn words(seconds: i64) -> Message<'static> {
+        Message { at: Some(at(seconds)), ..Message::default() }
+    }
+
+    fn coded_at(code: &'static str, seconds: i64) -> Message<'static> {
+        Message { code: Some(code), ..words(seconds) }
+    }
+
+    fn quoting(id: &'static str, seconds: i64) -> Message<'static> {
+        Message { quotes: Some(id), ..words(seconds) }
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn what_a_message_means() {
+        use Target::{Before, Confirm, Nothing, One, Which};
+        let a = || sent("k7", &["a1", "a2"], 0);
+        let b = || sent("m3", &["b1"], 100);
+        let unsent = || Candidate { times: Times::default(), begun: false, ..a() };
+        let on_its_way = || Candidate { begun: true, nameless: true, ..unsent() };
+        let late = || Candidate { state: State::Late { at: at(50) }, ..a() };
+        let slow = |delivered: Option<i64>| {
+            let times = Times { delivered: delivered.map(at), ..a().times };
+            Candidate { times, ..a() }
+        };
+        let reckoned = || Candidate { times: Times { sent: None, delivered: None, ..a().times }, ..a() };
+        let table: Vec<(&str, Message<'_>, Vec<Candidate<'_>>, Target)> = vec![
+            ("the only open one", words(20), vec![a()], One(0)),
+            ("in the same second as it was sent", words(0), vec![a()], Before(vec![0])),
+            (
+                "in the second after",
+                words(1),
+                vec![Candidate { times: Times { delivered: None, ..a().times }, ..a() }],
+                One(0),
+            ),
+            ("an hour before", words(-3600), vec![a()], Before(vec![0])),
+            ("without a time", Message::default(), vec![a()], Before(vec![0])),
+            ("nothing is open", words(20), vec![], Nothing),
+            ("two are open", words(200), vec![a(), b()], Which(vec![0, 1])),
+            ("two are open, one is newer than the message", words(20), vec![a(), b()], One(0)),
+            ("both are newer", words(-5), vec![a(), b()], Before(vec![0, 1])),
+            (
+                "another one was open when it was written",
+                words(150),
+                vec![b(), ended("k7", &["a1"], 0, 160, false)],
+                Which(vec![0]),
+            ),
+            ("another one had ended by then", words(150), vec![b(), ended("k7", &["a1"], 0, 149, false)], One(0)),
+            ("they ended the other one themselves", words(150), vec![b(), ended("k7", &["a1"], 0, 160, true)], One(0)),
+            ("the other one was asked later", words(120), vec![b(), ended("k7", &["a1"], 130, 160, false)], One(0)),
+            (
+                "the one it was for has ended, the next is newer",
+                words(20),
+                vec![b(), ended("k7", &["a1"], 0, 60, false)],
+                Before(vec![0]),
+            ),
+            ("all has ended", words(20), vec![ended("k7", &["a1"], 0, 60, false)], Nothing),
+            ("not known to have left", words(20), vec![on_its_way()], Before(vec![0])),
+            ("waits in our own queue", words(20), vec![unsent()], Nothing),
+            ("a quote, from before", quoting("a1", -3600), vec![a(), b()], One(0)),
+            ("a quote of what is not known to have left", quoting("a2", 20), vec![on_its_way(), b()], One(0)),
+            ("a quote of what nothing has named yet", quoting("x", 20), vec![on_its_way(), b()], One(0)),
+            ("a quote of what is not known", quoting("x", 200), vec![a(), b()], Which(vec![0, 1])),
+            ("the same, from before", quoting("x", -20), vec![a(), b()], Nothing),
+            ("a quote of what has ended", quoting("a1", 20), vec![b(), ended("k7", &["a1"], 0, 60, false)], One(1)),
+            (
+                "quote and code differ",
+                Message { code: Some("m3"), ..quoting("a1", 200) },
+                vec![a(), b()],
+                Which(vec![0, 1]),
+            ),
+            ("quote and code agree", Message { code: Some("k7"), ..quoting("a1", -200) }, vec![a(), b()], One(0)),
+            ("a code", coded_at("m3", 200), vec![a(), b()], One(1)),
+            ("a code, from before", coded_at("m3", 100), vec![a(), b()], Before(vec![1])),
+            ("a code of what is not known to have left", coded_at("k7", 20), vec![on_its_way()], Before(vec![0])),
+            ("a code of what can be answered late", coded_at("k7", 200), vec![b(), late()], One(1)),
+            ("late, from before", coded_at("k7", 0), vec![late()], Before(vec![0])),
+            ("late without a code", words(200), vec![late()], Nothing),
+            (
+                "one that ended later has the same code",
+                coded_at("k7", 900),
+                vec![ended("k7", &[], 700, 800, false), late()],
+                One(1),
+            ),
+            (
+                "of two that ended the last",
+                coded_at("k7", 900),
+                vec![ended("k7", &[], 1, 5, false), ended("k7", &[], 7, 9, false)],
+                One(1),
+            ),
+            (
+                "an option that looks like an old code",
+                coded_at("k7", 900),
+                vec![Candidate { label: true, ..b() }, ended("k7", &[], 1, 5, false)],
+                One(0),
+            ),
+            ("the phone was off for 30 s", words(35), vec![slow(Some(30))], One(0)),
+            ("for longer", words(35), vec![slow(Some(31))], Confirm(0)),
+            ("for longer, with a code", coded_at("k7", 35), vec![slow(Some(31))], Confirm(0)),
+            ("for longer, quoting", quoting("a1", 35), vec![slow(Some(31))], One(0)),
+            ("for longer, 10 s after", words(41), vec![slow(Some(31))], Confirm(0)),
+            ("for longer, 11 s after", words(42), vec![slow(Some(31))], One(0)),
+            ("still off, as far as is told", words(40), vec![slow(None)], Confirm(0)),
+            ("the platform tells nothing", words(40), vec![reckoned()], One(0)),
+            (
+                "another one ended while it was under way",
+                words(20),
+                vec![slow(Some(15)), ended("m3", &["b1"], -60, 5, true)],
+                Confirm(0),
+            ),
+            ("another one ended before", words(20), vec![slow(Some(15)), ended("m3", &["b1"], -60, -5, true)], One(0)),
+            (
+                "another one was asked while it was under way",
+                words(20),
+                vec![slow(Some(15)), Candidate { state: State::Open, ..sent("m3", &[], 5) }],
+                Which(vec![0, 1]),
+            ),
+            ("the same, with its code", coded_at("k7", 20), vec![slow(Some(15)), sent("m3", &[], 5)], Confirm(0)),
+        ];
+        for (what, message, candidates, target) in table {
+            assert_eq!(resolve(&message, &candidates), target, "{what}");
+        }
+    }
+
+    fn time() -> impl Strategy<Value = Option<Time>> {
+        proptest::option::weighted(0.8, (0..90_i64).prop_map(at))
+    }
+
+    fn candidate() -> impl Strategy<Value = Candidate<'static>> {
+        let state = prop_oneof![
+            3 => Just(State::Open),
+            1 => (0..90_i64).prop_map(|end| State::Late { at: at(end) }),
+            1 => (0..90_i64, any::<bool>()).prop_map(|(end, theirs)| State::Ended { at: at(end), theirs }),
+        ];
+        let code = prop_oneof![Just("k7"), Just("m3")];
+        let messages = proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 0..3);
+        let times = (time(), time(), time(), time()).prop_map(|(called, since, sent, delivered)| Times {
+            called,
+            since,
+            sent,
+            delivered,
+        });
+        (state, code, messages, times, any::<[bool; 3]>()).prop_map(
+            |(state, code, messages, times, [nameless, begun, label])| Candidate {
+                code,
+                messages,
+                nameless,
+                begun,
+                label,
+                times,
+                state,
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_from_before_is_meant_unless_it_quotes(
+            candidates in proptest::collection::vec(candidate(), 0..4),
+            quotes in proptest::option::weighted(0.3, prop_oneof![Just("a"), Just("x")]),
+            code in proptest::option::of(prop_oneof![Just("k7"), Just("q9")]),
+            received in time(),
+            quotes_another in any::<bool>(),
+        ) {
+            let message = Message { quotes, quotes_another, code, at: received };
+            let there = |at: usize| received.zip(candidates[at].times.since).is_some_and(|(at, since)| at > since);
+            match resolve(&message, &candidates) {
+                Target::One(at) | Target::Confirm(at) => {
+                    let ended = matches!(candidates[at].state, State::Ended { .. });
+                    prop_assert!(quotes.is_some() && (candidates[at].messages.contains(&quotes.unwrap()) || candidates[at].nameless) || ended || there(at));
+                    prop_assert!(quotes.is_some() || code == Some(candidates[at].code) || candidates[at].state == State::Open);
+                }
+                Target::Which(which) => prop_assert!(quotes.is_some() || which.into_iter().all(there)),
+                Target::Before(before) => prop_assert!(!before.is_empty() && !before.into_iter().any(there)),
+                Target::Nothing => {}
+            }
+        }
+    }
+}

@@ -55,6 +55,12 @@ impl Folders {
         Dir::open(&self.root)?.names()
     }
 
+    /// Whether a group has a folder.
+    #[must_use]
+    pub fn exists(&self, group: &Group) -> bool {
+        Dir::open(&self.root).and_then(|root| root.sub(group.as_str())).is_ok()
+    }
+
     /// One of a group's folders.
     pub fn get(&self, group: &Group, name: &str) -> io::Result<Dir> {
         Dir::open(&self.root)?.sub(group.as_str())?.sub(name)

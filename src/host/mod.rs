@@ -16,6 +16,7 @@ pub mod intake;
 pub mod session;
 pub mod settings;
 pub mod store;
+pub mod warnings;
 
 use crate::clock::Clock;
 use audit::Audit;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use warnings::Warnings;
 
 /// Why the daemon cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +147,9 @@ impl Daemon {
         if let Some(whatsapp) = &self.whatsapp {
             webhooks = webhooks.merge(whatsapp.routes());
         }
-        ctx.finish(Intake::new(self.broker.clone(), self.folders, ctx.clone()).run());
+        let warnings = Warnings::new(ctx.clock().clone());
+        let intake = Intake::new(self.broker.clone(), self.folders, ctx.clone(), warnings);
+        ctx.finish(intake.map_err(DaemonError::io("the watch of the groups' folders"))?.run());
         let told = ctx.clone();
         ctx.spawn(async move {
             stop.cancelled().await;

@@ -27,8 +27,9 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 pub struct Dir(OwnedFd);
 
 /// Which file it is and how it was left: if two stamps are equal, nothing was written in between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp {
+    plain: bool,
     device: u64,
     inode: u64,
     bytes: u64,
@@ -41,6 +42,7 @@ impl Stamp {
     #[expect(clippy::useless_conversion, reason = "the width of these fields differs between platforms")]
     fn of(stat: &Stat) -> Self {
         Self {
+            plain: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
             device: stat.st_dev,
             inode: stat.st_ino,
             bytes: stat.st_size as u64,
@@ -53,6 +55,12 @@ impl Stamp {
     /// folder hears nothing of it.
     pub fn at(path: &Path) -> io::Result<Self> {
         Ok(Self::of(&sys::stat(path)?))
+    }
+
+    /// Whether it is a plain file: no folder, link, FIFO or device.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// Its size in bytes.
@@ -94,6 +102,35 @@ pub enum ReadError {
     /// Anything else.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// A folder that is listed in parts, each from where the one before it stopped. What is there all the time is met
+/// once; what comes or goes meanwhile may be met or not.
+#[derive(Debug)]
+pub struct Listing {
+    entries: sys::Dir,
+    of: Stamp,
+}
+
+impl Listing {
+    /// Whether it is this folder that is listed.
+    #[must_use]
+    pub fn is_of(&self, folder: &Stamp) -> bool {
+        self.of.same_file(folder)
+    }
+
+    /// Hands over the next names, of at most so many entries, without `.` and `..` and what is not UTF-8. `true`
+    /// when that was the end.
+    pub fn part(&mut self, most: usize, mut each: impl FnMut(&str) -> io::Result<()>) -> io::Result<bool> {
+        for _ in 0..most {
+            let Some(entry) = self.entries.read() else { return Ok(true) };
+            match entry?.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => each(name)?,
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// Mode and group of what is created, so that an agent of another user id can use it.
@@ -199,18 +236,19 @@ impl Dir {
     }
 
     /// The names in it, in no order, without `.` and `..`. Names that are not UTF-8 are left out:
-    /// nothing of ours is called so.
+    /// nothing of ours is called so. For folders of our own: others may put any number of names into theirs.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in sys::Dir::read_from(&self.0)? {
-            if let Ok(name) = entry?.file_name().to_str()
-                && name != "."
-                && name != ".."
-            {
-                names.push(name.to_owned());
-            }
-        }
+        self.list()?.part(usize::MAX, |name| {
+            names.push(name.to_owned());
+            Ok(())
+        })?;
         Ok(names)
+    }
+
+    /// Begins to list it, in parts.
+    pub fn list(&self) -> io::Result<Listing> {
+        Ok(Listing { entries: sys::Dir::read_from(&self.0)?, of: self.stamp()? })
     }
 
     /// How the file of that name was left; `None` if there is none.

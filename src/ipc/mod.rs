@@ -53,6 +53,9 @@ pub fn status_name(request_id: &RequestId) -> String {
     format!("{request_id}.status")
 }
 
+/// The folder in `tasks/` where waiting processes give signs of life.
+pub const ALIVE: &str = ".alive";
+
 /// The name of the file whose changes say that a waiting process lives.
 #[must_use]
 pub fn alive_name(process: &str) -> String {

@@ -40,3 +40,15 @@ pub fn crash_point(name: &str) {
 /// Does nothing, in a build without the feature `sabotage`.
 #[cfg(not(feature = "sabotage"))]
 pub const fn crash_point(_name: &str) {}
+
+/// Hangs, as a disk that never answers does.
+#[cfg(feature = "sabotage")]
+pub fn hang() {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Does nothing, in a build without the feature `sabotage`.
+#[cfg(not(feature = "sabotage"))]
+pub const fn hang() {}

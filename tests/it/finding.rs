@@ -96,7 +96,7 @@ fn other_peoples_files_are_left_alone() {
     agent.ask_framework("ours");
     world.open_of("ours");
     within(SOON, "the complaint about what has no type", || {
-        (world.log().matches("has no readable").count() == 4).then_some(())
+        (world.log().matches("has no readable").count() == 1).then_some(())
     });
     for (name, content) in others {
         assert_eq!(fs::read(agent.tasks().join(name)).unwrap(), content, "{name}");
@@ -157,7 +157,8 @@ fn links_pipes_and_giants_are_left_alone_and_hold_nobody_up() {
     agent.put("large.json", &large);
     agent.ask_framework("honest");
     world.open_of("honest");
-    within(SOON, "the complaints", || (world.log().matches("was left alone").count() >= 6).then_some(()));
+    // One for each reason: two are too large.
+    within(SOON, "the complaints", || (world.log().matches("was left alone").count() == 5).then_some(()));
     let names = agent.task_names();
     for name in ["link.json", "second.json", "pipe.json", "folder.json", "sparse.json", "large.json"] {
         assert!(names.contains(&name.to_owned()), "{name}: {names:?}");

@@ -146,6 +146,25 @@ impl World {
         self.ended()
     }
 
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.daemon.as_ref().unwrap().id())).unwrap()
+    }
+
+    /// The processor time that the daemon has used so far.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = self.proc("stat");
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks = |field: usize| fields[field].parse::<u64>().unwrap();
+        Duration::from_secs(ticks(11) + ticks(12)) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap()
+    }
+
+    /// The memory that the daemon has taken at most since it started, in MiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = self.proc("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.daemon.as_ref().unwrap().id()).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();

@@ -5,13 +5,14 @@
 use super::{Broker, Failure, RETRY};
 use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
 use crate::host::broker::submit::{Lies, lies_in};
+use crate::host::folders::Folders;
 use crate::host::session::Life;
 use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,6 +61,30 @@ impl Lying {
     }
 }
 
+/// What was found of an ask's response and briefing.
+struct Looked {
+    id: AskId,
+    lying: Lying,
+    briefing_gone: bool,
+    /// In the order of those that lie there; `None`: it could not be looked at.
+    responses: Vec<Option<Lies>>,
+}
+
+impl Looked {
+    fn at(folders: &Folders, group: &Group, id: AskId, lying: Lying) -> Self {
+        let responses = folders.get(group, RESPONSES).ok();
+        let look = |response: &LyingResponse| lies_in(responses.as_ref()?, &response.request_id).ok();
+        let responses = lying.responses.iter().map(look).collect();
+        let is_gone = |briefings: &Dir| -> io::Result<bool> {
+            let there = |name: String| Ok::<_, io::Error>(briefings.look(&name)?.is_some());
+            Ok(!there(briefing_name(id))? && !there(format!(".taken-{id}.json"))? && !there(briefing_name(id))?)
+        };
+        let briefing_gone =
+            lying.briefing.is_some() && folders.get(group, BRIEFINGS).and_then(|dir| is_gone(&dir)).unwrap_or(false);
+        Self { id, lying, briefing_gone, responses }
+    }
+}
+
 impl Broker {
     /// Looks after everything that lies there; if somebody is looking already, they do.
     pub fn look_after(&self) {
@@ -87,40 +112,31 @@ impl Broker {
 
     async fn look_after_group(&self, group: &Group, asks: Vec<(AskId, Lying)>) {
         let (folders, of) = (self.0.folders.clone(), group.clone());
-        let names = move |folder| folders.get(&of, folder).and_then(|dir| dir.names()).map(HashSet::from_iter);
-        let list = move || (names(RESPONSES), names(BRIEFINGS));
-        let Ok((responses, briefings)) = tokio::task::spawn_blocking(list).await else { return };
-        // What cannot be listed tells nothing.
-        let (responses, briefings): (Option<HashSet<String>>, Option<HashSet<String>>) =
-            (responses.ok(), briefings.ok());
-        for (id, lying) in asks {
-            if let (Some(nth), Some(names)) = (lying.briefing, &briefings)
-                && ![format!("{id}.json"), format!(".taken-{id}.json")].iter().any(|name| names.contains(name))
-            {
+        // Each is looked up by its name: a listing has no end if the container says so, and a rename in the middle of
+        // it is in no list.
+        let look = move || asks.into_iter().map(|(id, lying)| Looked::at(&folders, &of, id, lying)).collect::<Vec<_>>();
+        let Ok(looked) = tokio::task::spawn_blocking(look).await else { return };
+        for Looked { id, lying, briefing_gone, responses } in looked {
+            if let (Some(nth), true) = (lying.briefing, briefing_gone) {
                 self.tell(id, Event::BriefingRead { nth });
             }
-            let Some(names) = &responses else { continue };
-            for LyingResponse { request_id, since, process, judged } in &lying.responses {
-                let lies = names.contains(&response_name(request_id)) || names.contains(&taken_name(request_id));
-                if !lies {
-                    // A name that was changed while the folder was listed may be in no list.
-                    if self.is_gone(group, request_id).await {
-                        self.tell(id, Event::Collected { request_id: request_id.clone(), since: *since });
+            for (LyingResponse { request_id, since, process, judged }, lies) in
+                lying.responses.into_iter().zip(responses)
+            {
+                match lies {
+                    Some(Lies::Gone) => self.tell(id, Event::Collected { request_id, since }),
+                    Some(Lies::There | Lies::BeingTaken)
+                        if judged
+                            && self.may_be_dead(group, process.as_deref(), lying.probe)
+                            && self.is_dead(id, &request_id).await == Some(true) =>
+                    {
+                        self.tell(id, Event::Died(request_id));
                     }
-                } else if *judged
-                    && self.may_be_dead(group, process.as_deref(), lying.probe)
-                    && self.is_dead(id, request_id).await == Some(true)
-                {
-                    self.tell(id, Event::Died(request_id.clone()));
+                    // What cannot be looked at tells nothing.
+                    _ => {}
                 }
             }
         }
-    }
-
-    async fn is_gone(&self, group: &Group, request_id: &RequestId) -> bool {
-        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        let look = move || lies_in(&folders.get(&group, RESPONSES)?, &request_id);
-        matches!(tokio::task::spawn_blocking(look).await, Ok(Ok(Lies::Gone)))
     }
 
     /// Whether it is worth asking more closely.

@@ -1,81 +1,74 @@
-//! One group's requests: telling them from other people's files, claiming them, handing them to the
-//! broker, and only then deleting them. Sections 3 and 4 of the specification.
+//! One group's requests: claiming them, handing them to the broker, and only then deleting them. Sections 3 and 4
+//! of the specification. What is there to be claimed is found by [`super::survey`].
 
-use super::Hints;
+use super::hints::{Hints, Wanted};
+use super::known::Known;
+use super::survey::Survey;
+use super::watching::Watching;
 use crate::ask::{Group, Rejection, RequestId, wording};
+use crate::clock::Moment;
 use crate::host::broker::{Broker, Submitted};
 use crate::host::ctx::Ctx;
 use crate::host::delivery;
 use crate::host::folders::Folders;
-use crate::ipc::files::{Dir, ReadError, Stamp};
+use crate::host::warnings::Warnings;
 use crate::ipc::wire::{self, Kinds, Message, Peek};
-use crate::ipc::{MAX_REQUEST_BYTES, TASKS, alive_name, is_json_file};
+use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
 use crate::sabotage::crash_point;
-use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 
-/// A file that cannot be read yet is whole, or never will be, when it was left alone for this long.
-const SETTLE: Duration = Duration::from_secs(5);
-/// How long a request waits that could not be stored.
-const HOLD: Duration = Duration::from_secs(2);
 /// What claimed requests are called: nobody else looks at them.
-const CLAIMED: &str = ".claimed-";
-/// What signs of life are called.
-const ALIVE: &str = ".alive-";
-/// How many signs of life are looked at in one group.
-const MOST_LIVES: usize = 1_000;
-/// How soon a request is taken again that has to wait for another process to be judged.
-const SOON: Duration = Duration::from_millis(300);
+pub(super) const CLAIMED: &str = ".claimed-";
+/// How many requests are taken before the folder is looked at again.
+const IN_A_ROW: usize = 100;
+/// A folder that has not answered for so long is said to hang.
+const HANGS: Duration = Duration::from_secs(10);
+
+/// What all desks share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) broker: Broker,
+    pub(super) folders: Folders,
+    pub(super) ctx: Ctx,
+    pub(super) warnings: Warnings,
+    pub(super) hints: Arc<Hints>,
+    pub(super) watching: Watching,
+    /// How many folders are worked on at a time. One that hangs keeps its place.
+    pub(super) disks: Arc<Semaphore>,
+}
 
 /// One group's requests.
 #[derive(Debug)]
 pub(super) struct Desk {
-    group: Group,
-    broker: Broker,
-    folders: Folders,
-    ctx: Ctx,
-    hints: Arc<Hints>,
-    /// Held while looking. What is known of files that stay.
-    seen: Mutex<HashMap<String, Seen>>,
-    again: AtomicBool,
+    pub(super) group: Group,
+    shared: Shared,
+    /// Held while looking.
+    alone: tokio::sync::Mutex<()>,
+    wanted: Mutex<Wanted>,
+    survey: Mutex<Survey>,
+    /// Since when it waits for the disk of its folder.
+    since: Mutex<Option<Moment>>,
 }
 
-/// A file that is still there.
-#[derive(Debug, Clone)]
-struct Seen {
-    stamp: Stamp,
-    since: crate::ask::Time,
-    /// Nothing of ours, as long as it is not changed.
-    done: bool,
-    /// It could not be read, and that was said.
-    said: bool,
-    /// Could not be stored: not to be tried again before this.
-    hold: Option<crate::ask::Time>,
+impl std::ops::Deref for Desk {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// A request, in the order in which requests are taken.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
     /// Asks before cancels.
-    cancel: bool,
+    pub(super) cancel: bool,
     /// Oldest first.
-    modified: (i64, u64),
-    name: String,
-}
-
-/// What is to be done about a file.
-enum Judged {
-    /// A request that can be taken.
-    Take(Candidate),
-    /// A request that is not whole yet, or could not be stored just now.
-    Later,
-    /// Nothing, or nothing yet.
-    Leave,
+    pub(super) modified: (i64, u64),
+    pub(super) name: String,
 }
 
 /// What became of a request that was to be taken.
@@ -85,8 +78,6 @@ enum Taken {
     Done,
     /// Tried again after a while.
     Later,
-    /// Tried again at the next look, which comes soon.
-    Soon,
 }
 
 /// What a claimed file turned out to be.
@@ -97,152 +88,121 @@ enum Claimed {
     NotOurs,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Desk {
-    pub(super) fn new(group: Group, broker: Broker, folders: Folders, ctx: Ctx, hints: Arc<Hints>) -> Self {
-        Self { group, broker, folders, ctx, hints, seen: Mutex::default(), again: AtomicBool::new(false) }
+    pub(super) fn new(group: Group, shared: Shared) -> Self {
+        let survey = Survey::new(Known::new(shared.ctx.clock().monotonic()));
+        Self {
+            group,
+            shared,
+            alone: tokio::sync::Mutex::default(),
+            wanted: Mutex::default(),
+            survey: Mutex::new(survey),
+            since: Mutex::default(),
+        }
     }
 
-    /// Looks at the folder; if somebody is looking already, they look once more.
-    pub(super) async fn look(self: Arc<Self>) {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let Ok(mut seen) = self.seen.try_lock() else { return };
-            while self.again.swap(false, Ordering::SeqCst) {
-                self.sweep(&mut seen).await;
+    pub(super) fn lock(&self) -> MutexGuard<'_, Survey> {
+        lock(&self.survey)
+    }
+
+    /// Whether the disk of its folder does not answer.
+    pub(super) fn hangs(&self, now: Moment) -> bool {
+        lock(&self.since).is_some_and(|since| now.since(since) >= HANGS)
+    }
+
+    /// Looks at what is wanted; if somebody is looking already, they do.
+    pub(super) async fn look(self: Arc<Self>, wanted: Wanted) {
+        lock(&self.wanted).add(wanted);
+        loop {
+            {
+                let Ok(_alone) = self.alone.try_lock() else { return };
+                while self.is_wanted() {
+                    self.round().await;
+                }
+            }
+            if !self.is_wanted() {
+                return;
             }
         }
     }
 
-    async fn sweep(self: &Arc<Self>, known: &mut HashMap<String, Seen>) {
-        let (desk, mut seen) = (Arc::clone(self), std::mem::take(known));
-        let listed = tokio::task::spawn_blocking(move || (desk.list(&mut seen), seen));
-        let Ok((listed, seen)) = listed.await else { return };
-        *known = seen;
-        match listed {
-            Ok(candidates) => {
-                let mut all_taken = true;
-                for candidate in candidates {
-                    // It may be meant for one that could not be stored: another time.
-                    if candidate.cancel && !all_taken {
-                        continue;
+    fn is_wanted(&self) -> bool {
+        !self.ctx.is_stopping() && (!lock(&self.wanted).is_empty() || !self.lock().queue.is_empty())
+    }
+
+    /// Finds what can be taken, and takes some of it.
+    async fn round(self: &Arc<Self>) {
+        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        if !wanted.is_empty() {
+            match self.on_disk(move |desk| desk.survey(&wanted)).await {
+                Ok(()) => {}
+                // Said with how to mend it when the folders were checked.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
+                Err(error) => {
+                    let what = "cannot read a tasks folder";
+                    if self.warnings.is_first(Some(&self.group), what) {
+                        tracing::error!(group = %self.group, %error, "{what}");
                     }
-                    let taken = self.take(&candidate.name).await;
-                    all_taken &= taken == Taken::Done;
-                    if taken == Taken::Later
-                        && let Some(seen) = known.get_mut(&candidate.name)
-                    {
-                        seen.hold = Some(self.ctx.clock().now() + HOLD);
-                    }
-                }
-            }
-            // Said with how to mend it by whoever looks after the folders.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
-            Err(error) => tracing::error!(group = %self.group, %error, "cannot read a tasks folder"),
-        }
-    }
-
-    /// The requests that are there, in order. Blocks on the disk.
-    fn list(&self, known: &mut HashMap<String, Seen>) -> io::Result<Vec<Candidate>> {
-        let tasks = self.folders.get(&self.group, TASKS)?;
-        let names = tasks.names()?;
-        let still: HashSet<&String> = names.iter().collect();
-        known.retain(|name, _| still.contains(name));
-        self.note_lives(&tasks, &names)?;
-        let mut candidates = Vec::new();
-        let mut later = false;
-        for name in &names {
-            // What is claimed while nobody works here was claimed by a daemon that is no more.
-            if name.starts_with(CLAIMED) || is_json_file(name) {
-                match self.judge(&tasks, name, known)? {
-                    Judged::Take(candidate) => candidates.push(candidate),
-                    Judged::Later => later = true,
-                    Judged::Leave => {}
                 }
             }
         }
-        // A withdrawal may be meant for one of those that cannot be taken yet: it comes after them.
-        candidates.retain(|candidate| !(later && candidate.cancel));
-        candidates.sort();
-        Ok(candidates)
+        for _ in 0..IN_A_ROW {
+            let Some((candidate, cancels)) = self.lock().queue.pop_first() else { return };
+            if self.ctx.is_stopping() {
+                return;
+            }
+            let unknown = |id: &RequestId| !self.broker.knows(&self.group, id);
+            if let Some(id) = cancels.as_ref().filter(|id| unknown(id))
+                && !self.lock().known.is_nowhere(&candidate.name, id)
+            {
+                continue;
+            }
+            let taken = self.take(&candidate.name).await;
+            match taken {
+                Taken::Done => self.lock().known.forget(&candidate.name),
+                Taken::Later => self.hold(&candidate.name),
+            }
+        }
     }
 
-    /// Hands on the signs of life that lie among the requests, and removes those that are long past.
-    fn note_lives(&self, tasks: &Dir, names: &[String]) -> io::Result<()> {
-        let mut signs = Vec::new();
-        let processes = names.iter().filter_map(|name| name.strip_prefix(ALIVE));
-        // What no request can name says nothing; and there is no end of names that can be made up.
-        let processes = processes.filter(|process| process.parse::<RequestId>().is_ok());
-        for process in processes.take(MOST_LIVES) {
-            if let Some(stamp) = tasks.look(&alive_name(process))? {
-                signs.push((process.to_owned(), stamp));
-            }
-        }
-        for process in self.broker.lives().note(&self.group, signs, self.ctx.clock().now()) {
-            // A folder of that name, say: it is in nobody's way.
-            let _untidy = tasks.remove(&alive_name(&process));
-        }
-        Ok(())
+    /// Lets a request wait, and has it looked at again.
+    fn hold(&self, name: &str) {
+        let pause = self.lock().known.hold(name, self.ctx.clock().monotonic());
+        let (hints, clock, group, again) =
+            (Arc::clone(&self.hints), self.ctx.clock().clone(), self.group.clone(), Wanted::name(name));
+        self.ctx.spawn(async move {
+            clock.sleep(pause).await;
+            hints.add(group, again);
+        });
     }
 
-    /// Whether a file is a request of ours that can be taken now.
-    fn judge(&self, tasks: &Dir, name: &str, known: &mut HashMap<String, Seen>) -> io::Result<Judged> {
-        let Some(stamp) = tasks.look(name)? else { return Ok(Judged::Leave) };
-        let now = self.ctx.clock().now();
-        let seen =
-            known.entry(name.to_owned()).or_insert(Seen { stamp, since: now, done: false, said: false, hold: None });
-        if seen.stamp != stamp {
-            *seen = Seen { stamp, since: now, done: false, said: false, hold: seen.hold };
-        }
-        if seen.done {
-            return Ok(Judged::Leave);
-        }
-        if seen.hold.is_some_and(|until| until > now) {
-            return Ok(Judged::Later);
-        }
-        let (bytes, stamp) = match tasks.read(name, MAX_REQUEST_BYTES) {
-            Ok(read) => read,
-            Err(ReadError::Gone) => return Ok(Judged::Leave),
-            // What keeps it from being read may pass (no file handles, a mount that is away): try again.
-            Err(ReadError::Io(error)) => {
-                if !std::mem::replace(&mut seen.said, true) {
-                    tracing::warn!(group = %self.group, file = name, why = %error, "a file in tasks/ was left alone; trying again");
-                }
-                return Ok(Judged::Leave);
-            }
-            Err(error) => {
-                seen.done = true;
-                tracing::warn!(group = %self.group, file = name, why = %error, "a file in tasks/ was left alone");
-                return Ok(Judged::Leave);
-            }
-        };
-        let peek = wire::peek(&bytes);
-        let settled = now.since(seen.since) >= SETTLE;
-        match &peek.kind {
-            Some(kind) if !kind.starts_with(Kinds::PREFIX) => {
-                seen.done = true;
-                Ok(Judged::Leave)
-            }
-            Some(_) if peek.torn && !settled => Ok(Judged::Later),
-            Some(kind) => {
-                let cancel = kind == Kinds::CANCEL;
-                Ok(Judged::Take(Candidate { cancel, modified: stamp.modified(), name: name.to_owned() }))
-            }
-            None if settled => {
-                seen.done = true;
-                tracing::warn!(group = %self.group, file = name, "a file in tasks/ has no readable \"type\"; it was left alone");
-                Ok(Judged::Leave)
-            }
-            None => Ok(Judged::Leave),
-        }
+    /// Does something on the disk of the group's folder, where it may hang.
+    async fn on_disk<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let place = Arc::clone(&self.disks).acquire_owned().await.map_err(io::Error::other)?;
+        let desk = Arc::clone(self);
+        let worked = tokio::task::spawn_blocking(move || {
+            *lock(&desk.since) = Some(desk.ctx.clock().monotonic());
+            let done = work(&desk);
+            *lock(&desk.since) = None;
+            drop(place);
+            done
+        });
+        worked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
     /// Claims a request, hands it on and deletes it.
     async fn take(self: &Arc<Self>, name: &str) -> Taken {
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.to_owned() } else { format!("{CLAIMED}{}.json", random::unique()) };
-        let (desk, from, to) = (Arc::clone(self), name.to_owned(), claimed.clone());
-        let read = tokio::task::spawn_blocking(move || desk.claim(&from, &to)).await;
-        let (message, peek, bytes) = match read.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+        let (from, to) = (name.to_owned(), claimed.clone());
+        let (message, peek, bytes) = match self.on_disk(move |desk| desk.claim(&from, &to)).await {
             Ok(Claimed::Ours(message, peek, bytes)) => (message, peek, bytes),
             Ok(Claimed::NotOurs) => return Taken::Done,
             Err(error) => {
@@ -251,7 +211,15 @@ impl Desk {
             }
         };
         let taken = match message {
-            Ok(Message::Ask(request)) => self.submit(*request, bytes, name).await,
+            Ok(Message::Ask(request)) => {
+                let request_id = request.request_id.clone();
+                let taken = self.submit(*request, bytes, name).await;
+                // A cancel may have come first.
+                for cancel in self.lock().known.cancels_of(&request_id) {
+                    lock(&self.wanted).add(Wanted::name(&cancel));
+                }
+                taken
+            }
             Ok(Message::Cancel(cancel)) => match self.broker.withdraw(&self.group, &cancel.request_id).await {
                 Ok(()) => Taken::Done,
                 Err(_) => Taken::Later,
@@ -261,8 +229,8 @@ impl Desk {
                 self.reject(request_id, None, rejection, Some((name, bytes))).await
             }
         };
-        let (desk, name) = (Arc::clone(self), name.to_owned());
-        let finish = move || {
+        let name = name.to_owned();
+        let finish = move |desk: &Self| {
             let tasks = desk.folders.get(&desk.group, TASKS)?;
             if taken == Taken::Done {
                 tasks.remove(&claimed).map(drop)
@@ -273,7 +241,7 @@ impl Desk {
                 tasks.rename_unless_there(&claimed, &name).map(drop)
             }
         };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(finish).await {
+        if let Err(error) = self.on_disk(finish).await {
             tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
         }
         taken
@@ -310,13 +278,12 @@ impl Desk {
 
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
+        if let Some(process) = &request.process {
+            self.broker.lives().expect(&self.group, process, self.ctx.clock().now());
+        }
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
-            Submitted::NotStored => Taken::Later,
-            Submitted::NotYet => {
-                self.hints.add_soon(&self.ctx, self.group.clone(), SOON);
-                Taken::Soon
-            }
+            Submitted::NotStored | Submitted::NotYet => Taken::Later,
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
             Submitted::OtherContent => {
                 let why = "this request_id stands for another request already; nobody is answered".to_owned();
@@ -335,13 +302,13 @@ impl Desk {
         keep: Option<(&str, Vec<u8>)>,
     ) -> Taken {
         let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
-        tracing::warn!(
-            group = %self.group, request_id = request_id.as_ref().map(tracing::field::display), file,
-            reason = wording::for_log(&rejection), "Request rejected"
-        );
-        let desk = Arc::clone(self);
+        let reason = wording::for_log(&rejection);
+        if self.warnings.is_first(Some(&self.group), &format!("Request rejected: {reason}")) {
+            let request_id = request_id.as_ref().map(tracing::field::display);
+            tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
+        }
         let bytes = keep.map(|(_, bytes)| bytes);
-        let tell = move || -> io::Result<()> {
+        let tell = move |desk: &Self| -> io::Result<()> {
             // First what may fail and be tried again, so that one mistake is kept once.
             if let Some(request_id) = &request_id {
                 let response = wire::refused(request_id, op_code, &rejection);
@@ -351,13 +318,12 @@ impl Desk {
             let name = format!("{:013}-{}.json", desk.ctx.clock().now().as_millis(), random::unique());
             desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)
         };
-        match tokio::task::spawn_blocking(tell).await {
-            Ok(Ok(())) => Taken::Done,
-            Ok(Err(error)) => {
+        match self.on_disk(tell).await {
+            Ok(()) => Taken::Done,
+            Err(error) => {
                 tracing::error!(group = %self.group, %error, "a rejection could not be written; trying again");
                 Taken::Later
             }
-            Err(_) => Taken::Later,
         }
     }
 }

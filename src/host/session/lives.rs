@@ -1,5 +1,5 @@
-//! Which waiting processes live, as far as their signs of life tell: `tasks/.alive-<process>` changes every
-//! 5 s. Section 7 of the specification.
+//! Which waiting processes live, as far as their signs of life tell: `tasks/.alive/<process>` (or
+//! `tasks/.alive-<process>`) changes every 5 s. Section 7 of the specification.
 //!
 //! A change is all that counts, and when it was seen by this daemon's own clock: the times of the files are
 //! the container's to set. Nobody is judged before there was time to see a change: after a start of the daemon,
@@ -51,6 +51,22 @@ struct Sign {
     stamp: Option<Stamp>,
     /// When that was new.
     changed: Time,
+    /// Somebody asked about this process, or it waits.
+    expected: bool,
+}
+
+impl Sign {
+    fn missing(now: Time, expected: bool) -> Self {
+        Self { stamp: None, changed: now, expected }
+    }
+}
+
+impl Signs {
+    fn expect(&mut self, process: &str, now: Time) -> &mut Sign {
+        let sign = self.processes.entry(process.to_owned()).or_insert(Sign::missing(now, true));
+        sign.expected = true;
+        sign
+    }
 }
 
 impl Lives {
@@ -71,9 +87,9 @@ impl Lives {
         signs.looked = now;
         let mut old = Vec::new();
         for (process, stamp) in found {
-            let sign = signs.processes.entry(process.clone()).or_insert(Sign { stamp: None, changed: now });
+            let sign = signs.processes.entry(process.clone()).or_insert(Sign::missing(now, false));
             if sign.stamp != Some(stamp) {
-                *sign = Sign { stamp: Some(stamp), changed: now };
+                *sign = Sign { stamp: Some(stamp), changed: now, ..*sign };
             } else if now.since(sign.changed) > TIDY_AFTER {
                 old.push(process);
             }
@@ -81,19 +97,38 @@ impl Lives {
         for process in &old {
             signs.processes.remove(process);
         }
-        // What was only asked about, or whose file is gone, is not kept for ever; not for long, where it is a crowd.
-        let keep = if signs.processes.len() > CROWD { 2 * DEAD_AFTER } else { TIDY_AFTER };
-        signs.processes.retain(|_, sign| now.since(sign.changed) <= keep);
+        // What was only asked about, or whose file is gone, is not kept for ever; in a crowd, what nobody asked about
+        // not for long.
+        let crowd = signs.processes.len() > CROWD;
+        signs.processes.retain(|_, sign| {
+            let keep = if crowd && !sign.expected { 2 * DEAD_AFTER } else { TIDY_AFTER };
+            now.since(sign.changed) <= keep
+        });
         old
+    }
+
+    /// A process waits: its sign of life is looked for by name from now on.
+    pub(crate) fn expect(&self, group: &Group, process: &str, now: Time) {
+        let mut groups = self.lock();
+        let new = || Signs { since: now, looked: now, processes: HashMap::new() };
+        groups.entry(group.clone()).or_insert_with(new).expect(process, now);
+    }
+
+    /// The processes whose signs of life are to be looked up by name.
+    pub(crate) fn expected(&self, group: &Group) -> Vec<String> {
+        let groups = self.lock();
+        let processes = groups.get(group).into_iter().flat_map(|signs| &signs.processes);
+        processes.filter(|(_, sign)| sign.expected).map(|(process, _)| process.clone()).collect()
     }
 
     /// Whether a process lives.
     pub(crate) fn of(&self, group: &Group, process: &str, now: Time) -> Life {
         let mut groups = self.lock();
         let Some(signs) = groups.get_mut(group) else { return Life::NotYet };
-        let sign = signs.processes.entry(process.to_owned()).or_insert(Sign { stamp: None, changed: now });
-        let stale = now.since(signs.looked) > DEAD_AFTER || now < signs.looked;
-        if stale || now.since(signs.since) < DEAD_AFTER {
+        let (looked, since) = (signs.looked, signs.since);
+        let sign = signs.expect(process, now);
+        let stale = now.since(looked) > DEAD_AFTER || now < looked;
+        if stale || now.since(since) < DEAD_AFTER {
             Life::NotYet
         } else if now.since(sign.changed) < DEAD_AFTER {
             if sign.stamp.is_some() { Life::Alive } else { Life::NotYet }
@@ -163,6 +198,22 @@ mod tests {
         assert_eq!(lives.of(&group, "p", at(215)), Life::Dead);
         lives.note(&group, sign.clone(), at(100));
         assert_eq!(lives.of(&group, "p", at(100)), Life::NotYet, "the clock was set back");
+    }
+
+    #[test]
+    fn who_is_asked_about_is_kept_in_a_crowd() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let sign = stamp(folder.path(), "1");
+        lives.expect(&group, "waits", at(0));
+        let crowd = |wave: usize| (0..2_000).map(|number| (format!("{wave}-{number}"), sign)).collect::<Vec<_>>();
+        for (wave, seconds) in (0..60).step_by(5).enumerate() {
+            lives.note(&group, crowd(wave), at(u64::try_from(seconds).unwrap()));
+        }
+        assert_eq!(lives.expected(&group), ["waits"]);
+        assert_eq!(lives.of(&group, "waits", at(56)), Life::Dead);
+        let kept = lives.lock()[&group].processes.len();
+        assert!(kept < 16_000, "{kept}");
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! Adding and removing watches in a thread of its own: a folder whose disk hangs holds whoever does that. The
+//! groups behind it are then found by regular looks until it goes on.
+
+use super::hints::{Hints, Wanted};
+use crate::ask::Group;
+use crate::ipc::watch::Watch;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// Changes that wait for their turn; what is beyond is tried again with the next look.
+const WAITING: usize = 1_000;
+
+/// Another set of folders to watch.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// Looked at once more when its folders are watched: what came before has raised no event.
+    pub(super) group: Option<Group>,
+    pub(super) remove: Vec<PathBuf>,
+    pub(super) add: Vec<PathBuf>,
+}
+
+/// Has folders watched.
+#[derive(Debug, Clone)]
+pub(super) struct Watching(SyncSender<Change>);
+
+impl Watching {
+    /// Starts the thread; it ends when nobody can ask it for anything any more.
+    pub(super) fn start(mut watch: Watch, hints: Arc<Hints>) -> std::io::Result<Self> {
+        let (sender, changes) = sync_channel::<Change>(WAITING);
+        std::thread::Builder::new().name("askd-watch".to_owned()).spawn(move || {
+            for Change { group, remove, add } in changes {
+                for folder in &remove {
+                    watch.remove(folder);
+                }
+                // Every one of them, whatever came of the others.
+                let added = add.iter().filter(|folder| watch.add(folder)).count();
+                if let Some(group) = group.filter(|_| added > 0) {
+                    hints.add(group, Wanted::folder());
+                }
+            }
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// `false` if it has to be asked again later.
+    pub(super) fn change(&self, change: Change) -> bool {
+        self.0.try_send(change).is_ok()
+    }
+}

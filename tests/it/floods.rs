@@ -1,0 +1,104 @@
+//! What others do in a group's folder, or at the door, costs this daemon little and nobody else anything.
+
+use crate::harness::{Agent, SOON, World, within};
+use notify::event::{EventKind, ModifyKind, RenameMode};
+use notify::{RecursiveMode, Watcher as _};
+use serde_json::json;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// B4: an agent that was started anew asks the same while nobody can tell yet whether its old process lives.
+#[test]
+fn waiting_for_an_old_process_to_be_judged_costs_next_to_nothing() {
+    let world = World::new();
+    let agent = world.group("g");
+    let fields =
+        |process: &str| json!({"idempotency_key": "k", "process": process, "questions": [{"question": "Go?"}]});
+    agent.ask("old", &fields("p1"));
+    assert_eq!(world.answer(&world.one_open(), &json!({"Go?": "yes"})).0, 200);
+    agent.wait("old");
+    let renames = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&renames);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| event.kind == EventKind::Modify(ModifyKind::Name(RenameMode::From))) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .unwrap();
+    watcher.watch(&agent.tasks(), RecursiveMode::NonRecursive).unwrap();
+    let (begun, before) = (Instant::now(), world.processor_time());
+    agent.ask("new", &fields("p2"));
+    let response = agent.wait("new");
+    let (took, used) = (begun.elapsed(), world.processor_time().saturating_sub(before));
+    let renames = renames.load(Ordering::SeqCst);
+    println!("given after {took:?}: {renames} renames, {used:?} of processor time");
+    assert_eq!(response["result"]["answers"]["Go?"], "yes");
+    assert!(took > Duration::from_secs(5), "there was something to wait for: {took:?}");
+    assert!(renames <= 60, "{renames} renames");
+    assert!(used <= Duration::from_millis(300), "{used:?}");
+}
+
+/// Names of 205 bytes, as many as one likes.
+fn litter(agent: &Agent, files: usize) {
+    let pad = "x".repeat(190);
+    for number in 0..files {
+        fs::File::create(agent.tasks().join(format!("{number:010}{pad}.json"))).unwrap();
+    }
+}
+
+/// B9: what a container puts into its own folder costs it patience, and nobody else anything.
+#[test]
+fn a_look_has_a_bound_and_a_partial_look_proves_no_absence() {
+    const FILES: usize = 300_000;
+    let world = World::new();
+    let (flooded, honest) = (world.group("flooded"), world.group("honest"));
+    let fields =
+        |process: &str| json!({"idempotency_key": "k", "process": process, "questions": [{"question": "Go?"}]});
+    let sign = flooded.tasks().join(".alive-p1");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for beat in 0_u64.. {
+                if over.load(Ordering::SeqCst) {
+                    break;
+                }
+                fs::write(&sign, beat.to_string()).unwrap();
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        });
+        let before = world.peak_memory();
+        litter(&flooded, FILES);
+        // Others are served as ever.
+        let begun = Instant::now();
+        honest.ask_framework("r1");
+        world.open_of("r1");
+        let took = begun.elapsed();
+        // So is whoever is honest in the same folder.
+        flooded.ask("first", &fields("p1"));
+        assert_eq!(world.answer(&world.open_of("first"), &json!({"Go?": "yes"})).0, 200);
+        flooded.wait("first");
+        flooded.ask_framework("withdrawn");
+        world.open_of("withdrawn");
+        flooded.cancel("withdrawn");
+        assert_eq!(flooded.wait("withdrawn")["result"]["reason"], "system");
+        // Long enough for a process to be judged.
+        let (start, used) = (Instant::now(), world.processor_time());
+        within(SOON, "25 s", || (start.elapsed() > Duration::from_secs(25)).then_some(()));
+        let share = world.processor_time().saturating_sub(used).as_secs_f64() / start.elapsed().as_secs_f64();
+        let memory = world.peak_memory() - before;
+        eprintln!("another group after {took:?}; {memory} MiB more, {:.1} % of a core", share * 100.0);
+        flooded.ask("second", &fields("p2"));
+        assert_eq!(flooded.wait("second")["result"]["status"], "answered");
+        assert!(flooded.response("first").is_some(), "its process gives signs of life: the response stays");
+        over.store(true, Ordering::SeqCst);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert!(memory <= 32, "{memory} MiB");
+        assert!(share < 0.10, "{share}");
+        let warned: Vec<String> =
+            world.log().lines().filter(|line| line.contains(" WARN ")).map(str::to_owned).collect();
+        assert_eq!(warned.len(), 1, "{warned:#?}");
+        assert!(warned[0].contains("more than 20000 names"), "{warned:?}");
+    });
+}

@@ -52,6 +52,7 @@ impl Serve {
         let stop = stop_on_signals().map_err(Exit::from)?;
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
+        daemon.greet().await;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %daemon.address(), "askd is ready");
         if std::io::stdout().is_terminal() {
             // The token goes to a terminal only: logs are kept and read by others.

@@ -39,7 +39,7 @@ impl Hosts {
             ["127.0.0.1", "localhost", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
         exact.push(listen.to_string());
         let mut any_port = Vec::new();
-        let public = http.public_url.as_deref().and_then(url_host).map(str::to_owned);
+        let public = http.public_url.as_deref().and_then(url_host);
         for name in http.allowed_hosts.iter().cloned().chain(public) {
             let name = name.to_ascii_lowercase();
             if has_port(&name) { exact.push(name) } else { any_port.push(name) }
@@ -172,7 +172,7 @@ async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: 
 /// Whether a call comes from our own page, or from no page at all.
 fn same_site(headers: &HeaderMap, hosts: &Hosts) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let origin = text("origin").is_none_or(|origin| url_host(origin).is_some_and(|host| hosts.allow(host)));
+    let origin = text("origin").is_none_or(|origin| url_host(origin).is_some_and(|host| hosts.allow(&host)));
     let site = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     origin && site
 }

@@ -134,6 +134,13 @@ impl Daemon {
         &self.broker
     }
 
+    /// Learns within seconds whether its tokens are good, and says so if they are not.
+    pub async fn greet(&self) {
+        if let Some(slack) = &self.slack {
+            slack.greet().await;
+        }
+    }
+
     /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let ctx = self.ctx;

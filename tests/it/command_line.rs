@@ -342,6 +342,17 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
     assert_eq!(homeless.status.code(), Some(1));
     assert!(err(&homeless).contains("ASKD__DATA_DIR") || err(&homeless).contains("--ipc"), "{}", err(&homeless));
 
+    let slack = "[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"\n[groups.g]\nroutes = [{ channel = \"slack\", \
+                 chat = \"C1\", responders = [\"@alice\"] }]\n";
+    for (settings, words) in [
+        (slack, "\"@alice\" is not a member id of Slack"),
+        ("[slack]\nbot_token = \"xapp-a\"\napp_token = \"xoxb-a\"\n", "this one belongs in slack.app_token"),
+        ("[groups.g]\nroute = [{ channel = \"web\" }]\n", "unknown key \"route\"; did you mean \"routes\"?"),
+    ] {
+        let output = World::empty().config(settings).serve().output().unwrap();
+        assert_eq!((output.status.code(), err(&output).contains(words)), (Some(2), true), "{words}: {}", err(&output));
+    }
+
     for (name, value, words) in [
         ("ASKD__HTTP__LISTN", "x", "listn"),
         ("ASKD__ASKS__TIMEOUT", "soon", "asks.timeout"),
@@ -352,6 +363,28 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{name}: {}", err(&output));
         assert!(err(&output).contains(words), "{name}: {}", err(&output));
     }
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_made_is_named_with_the_user_and_the_mend() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED a_data_folder_that_cannot_be_made_is_named_with_the_user_and_the_mend: needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("askd");
+    std::fs::copy(crate::harness::ASKD, &binary).unwrap();
+    let data = dir.path().join("var/lib/askd");
+    let mut command = Command::new(binary);
+    command.arg("serve").uid(12345).gid(12345).env_clear().env("USER", "alice").env("ASKD__DATA_DIR", &data);
+    let output = command.env("ASKD__HTTP__LISTEN", "127.0.0.1:0").stdin(Stdio::null()).output().unwrap();
+    let folder = data.display();
+    let told = format!(
+        "cannot create {folder} as user alice (12345); make it with: sudo install -d -o 12345 {folder}, or leave data_dir \
+         out of the settings to use ~/.local/state/askd: Permission denied"
+    );
+    assert_eq!((output.status.code(), err(&output).contains(&told)), (Some(1), true), "{}", err(&output));
 }
 
 #[test]

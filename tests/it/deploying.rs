@@ -21,7 +21,8 @@ fn the_example_settings_are_read() {
     let text = text.replace("\n# session = {", "\nsession = {");
     for line in text.lines().filter(|line| line.contains("_file = ")) {
         let secret = line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap();
-        fs::write(dir.path().join(secret), "xoxb-a-secret\n").unwrap();
+        let token = if secret == "slack_app_token" { "xapp-a-secret\n" } else { "xoxb-a-secret\n" };
+        fs::write(dir.path().join(secret), token).unwrap();
     }
     let file = dir.path().join("askd.toml");
     fs::write(&file, text.replace("/run/secrets", dir.path().to_str().unwrap())).unwrap();

@@ -184,6 +184,17 @@ async fn a_wrong_app_token_is_said_to_the_operator() {
     assert!(!world.log().contains("xapp-wrong"), "no token in the log");
 }
 
+#[tokio::test]
+async fn a_wrong_bot_token_is_said_before_anything_is_ready() {
+    let mut make = Make::new(Mode::Http);
+    make.slack = make.slack.replace("xoxb-askd-sim", "xoxb-wrong");
+    let world = make.start().await;
+    let log = world.log();
+    let (said, ready) = (log.find("Slack cannot be used"), log.find("askd is ready"));
+    assert!(said.is_some() && said < ready, "{log}");
+    assert!(log.contains("copy the Bot User OAuth Token") && !log.contains("xoxb-wrong"), "{log}");
+}
+
 /// `asks` asks in four channels while 30 % of the calls go wrong in every way there is.
 async fn everything_goes_wrong(asks: usize) {
     let chats = ["C0AGENTS", "C0RESEARCH", "C0THREE", "C0FOUR", "C0FIVE", "C0SIX", "C0SEVEN", "C0EIGHT"];

@@ -4,6 +4,7 @@ use super::values::list;
 use super::{SettingsError, wrong};
 use serde::Deserialize;
 use std::net::SocketAddr;
+use url::{Host, Url};
 
 /// `[http]`.
 #[derive(Debug, Clone)]
@@ -59,11 +60,30 @@ impl HttpShape {
     }
 }
 
+/// An http or https URL without a name and password in it.
+fn web_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let plain = url.username().is_empty() && url.password().is_none() && url.has_host();
+    (plain && matches!(url.scheme(), "http" | "https")).then_some(url)
+}
+
 /// Host and port of an http or https URL, as they stand in a `Host` header.
 #[must_use]
-pub fn url_host(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
-    rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['@', ' ']))
+pub fn url_host(text: &str) -> Option<String> {
+    let url = web_url(text)?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// Whether a URL is plain http to this very machine.
+#[must_use]
+pub fn is_loopback_url(text: &str) -> bool {
+    let loopback = |host: Host<&str>| match host {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    };
+    web_url(text).is_some_and(|url| url.scheme() == "http" && url.host().is_some_and(loopback))
 }
 
 /// An address that can be connected to: what listens everywhere is reached on the loopback.

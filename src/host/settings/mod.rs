@@ -8,7 +8,7 @@ mod session;
 mod slack;
 mod values;
 
-pub use http::{Http, reachable, url_host};
+pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use session::{Means, Session};
 pub use slack::{SlackDoor, SlackSettings};
 pub(crate) use values::secret;
@@ -460,6 +460,7 @@ impl GroupSettings {
 impl GroupShape {
     fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
         let session = self.session.map(|shape| shape.check(&format!("{at}.session"))).transpose()?.unwrap_or_default();
+        known(at, self.asks.keys())?;
         let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
         let own: AsksShape = own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
         let routes = match self.routes {
@@ -472,6 +473,35 @@ impl GroupShape {
         };
         GroupSettings::from_asks(at, &own.or(asks), routes, Some(session))
     }
+}
+
+/// What a group may set.
+const GROUP_KEYS: [&str; 16] = [
+    "routes",
+    "session",
+    "timeout",
+    "render_timeout",
+    "max_retries",
+    "max_attempts",
+    "on_timeout",
+    "pickup_timeout",
+    "answer_retention",
+    "late_answers",
+    "remind_after",
+    "escalate_after",
+    "max_open_per_group",
+    "max_per_hour_per_group",
+    "keep_settled",
+    "keep_audit",
+];
+
+/// Refuses a key that no group has; what may have been meant is said first.
+fn known<'a>(at: &str, mut keys: impl Iterator<Item = &'a String>) -> Result<(), SettingsError> {
+    let Some(unknown) = keys.find(|key| !GROUP_KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let distance = |known: &&&str| strsim::damerau_levenshtein(known, unknown);
+    let meant = GROUP_KEYS.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
+    let meant = meant.map(|known| format!(" did you mean {known:?}?")).unwrap_or_default();
+    Err(wrong(at, format!("unknown key {unknown:?};{meant} A group has: {}", GROUP_KEYS.join(", "))))
 }
 
 impl AsksShape {

@@ -1,8 +1,10 @@
 //! `[slack]`, and the routes that lead there.
 
-use super::{GroupSettings, RespondersShape, RouteShape, SettingsError, duration, list, secret, url_host, wrong};
+use super::{
+    GroupSettings, RespondersShape, RouteShape, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong,
+};
 use crate::ask::{Channel, Responders, Route};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +53,8 @@ impl SlackShape {
         let bot_token = secret("slack.bot_token", self.bot_token, self.bot_token_file.as_deref())?;
         let signing_secret = secret("slack.signing_secret", self.signing_secret, self.signing_secret_file.as_deref())?;
         let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
+        token("slack.bot_token", bot_token.as_ref(), "xoxb-", "a Bot User OAuth Token")?;
+        token("slack.app_token", app_token.as_ref(), "xapp-", "an app-level token")?;
         let api_url = self.api_url.trim_end_matches('/').to_owned();
         let loopback = is_loopback_url(&api_url);
         let secure = api_url.starts_with("https://") && url_host(&api_url).is_some();
@@ -98,20 +102,28 @@ pub(super) fn slack_is_there(
     Ok(())
 }
 
-/// Whether a URL is plain http to this very machine.
-fn is_loopback_url(url: &str) -> bool {
-    let Some(host) = url.strip_prefix("http://").and_then(|_| url_host(url)) else { return false };
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+/// Refuses another token of Slack's in the place of this one. What it is is never repeated.
+fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> Result<(), SettingsError> {
+    let Some(token) = token.map(|token| token.expose_secret()) else { return Ok(()) };
+    // A token that Slack rotates has a prefix of its own before that.
+    if token.strip_prefix("xoxe.").unwrap_or(token).starts_with(prefix) {
+        return Ok(());
+    }
+    let other = [("xoxb-", "slack.bot_token"), ("xapp-", "slack.app_token")];
+    let swapped = other.iter().find(|(other, _)| token.starts_with(other));
+    let swapped = swapped.map(|(_, place)| format!("; this one belongs in {place}")).unwrap_or_default();
+    Err(wrong(key, format!("not {name}, which begins with {prefix}{swapped} (see docs/slack.md)")))
+}
+
+/// A capital letter and what follows it in the ids of Slack.
+fn is_id(text: &str, kinds: [char; 3]) -> bool {
+    text.starts_with(kinds) && text.len() > 1 && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
 impl RouteShape {
     pub(super) fn slack(self, at: &str) -> Result<Route, SettingsError> {
         let chat = self.chat.unwrap_or_default();
-        let is_id = chat.starts_with(['C', 'G', 'D'])
-            && chat.len() > 1
-            && chat.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-        if !is_id {
+        if !is_id(&chat, ['C', 'G', 'D']) {
             return Err(wrong(
                 format!("{at}.chat"),
                 format!(
@@ -123,7 +135,15 @@ impl RouteShape {
                       responders = \"anyone\" for everybody in the channel";
         let responders = match self.responders {
             Some(RespondersShape::Word(word)) if word == "anyone" => Responders::Anyone,
-            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => Responders::Only(ids),
+            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => {
+                if let Some(wrong_id) = ids.iter().find(|id| !is_id(id, ['U', 'W', 'W'])) {
+                    let why = format!(
+                        "{wrong_id:?} is not a member id of Slack, so that this person could never answer; {people}"
+                    );
+                    return Err(wrong(format!("{at}.responders"), why));
+                }
+                Responders::Only(ids)
+            }
             _ => return Err(wrong(format!("{at}.responders"), people)),
         };
         Ok(Route { channel: Channel::Slack, chat, responders })

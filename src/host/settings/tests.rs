@@ -63,7 +63,7 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
         ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
         ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),
         ("[http]\nwebhook_listen = \"8485\"", "http.webhook_listen"),
-        ("[slack]\nbot_token = \"xoxb\"", "slack.signing_secret"),
+        ("[slack]\nbot_token = \"xoxb-a\"", "slack.signing_secret"),
         ("[slack]\napi_url = \"http://slack.example/api\"", "slack.api_url"),
         ("[slack]\napi_url = \"http://127.0.0.1.evil.example/api\"", "slack.api_url"),
         ("[slack]\npace = \"0s\"", "slack.pace"),
@@ -90,21 +90,91 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
 fn slack_is_reached_by_webhooks_or_by_a_socket() {
     let route =
         "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
-    let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"")).unwrap();
+    let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"")).unwrap();
     let slack = settings.slack.clone().unwrap();
     assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
     assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
     let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
     assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
     let settings = load(
-        "[slack]\nbot_token = \"xoxb\"\nsigning_secret = \"s\"\napp_token = \"xapp\"\n\
+        "[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"\napp_token = \"xapp-a\"\n\
          api_url = \"http://127.0.0.1:9/api/\"\npace = \"0s\"",
     )
     .unwrap();
     let slack = settings.slack.clone().unwrap();
     assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
     assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
-    assert!(!format!("{slack:?}").contains("xapp"), "secrets do not show");
+    assert!(!format!("{slack:?}").contains("xapp-"), "secrets do not show");
+}
+
+#[test]
+fn what_could_never_work_in_slack_is_refused_at_the_start() {
+    let route = |who: &str| {
+        let route = format!("{{ channel = \"slack\", chat = \"C1\", responders = [{who}] }}");
+        format!("[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"\n[groups.a]\nroutes = [{route}]\n")
+    };
+    assert!(load(&route("\"U012AB\", \"W9\"")).is_ok());
+    for who in ["@alice", "alice", "U012ab", "U", "", "B012", "<@U012>", "15551234567"] {
+        let told = error(&route(&format!("\"U1\", {who:?}")));
+        assert!(told.contains("groups.a.routes[0].responders") && told.contains("member id"), "{who}: {told}");
+    }
+    for (tokens, key, words) in [
+        ("bot_token = \"xapp-secret\"", "slack.bot_token", "belongs in slack.app_token"),
+        ("bot_token = \"xoxb-a\"\napp_token = \"xoxb-secret\"", "slack.app_token", "belongs in slack.bot_token"),
+        ("bot_token = \"xoxp-secret\"", "slack.bot_token", "begins with xoxb-"),
+        ("bot_token = \"secret\"\napp_token = \"xapp-a\"", "slack.bot_token", "begins with xoxb-"),
+    ] {
+        let told = error(&format!("[slack]\nsigning_secret = \"s\"\n{tokens}"));
+        assert!(told.contains(key) && told.contains(words) && !told.contains("secret\""), "{tokens}: {told}");
+    }
+    assert!(load("[slack]\nbot_token = \"xoxe.xoxb-1-a\"\napp_token = \"xapp-a\"").is_ok(), "one that is rotated");
+}
+
+#[test]
+fn an_unknown_key_of_a_group_is_told_what_there_is() {
+    let told = error("[groups.research]\nroute = [{ channel = \"web\" }]");
+    assert!(told.contains("groups.research: unknown key \"route\"; did you mean \"routes\"?"), "{told}");
+    assert!(told.contains("A group has: routes, session, timeout,"), "{told}");
+    let told = error("[defaults]\ncolour = 1");
+    assert!(told.contains("defaults: unknown key \"colour\"; A group has") && !told.contains("mean"), "{told}");
+    // All that is listed is known, and all that is known is listed.
+    let shape = error("[asks]\ncolour = 1");
+    for key in &GROUP_KEYS[2..] {
+        assert!(shape.contains(&format!("`{key}`")), "{key}: {shape}");
+    }
+    assert_eq!(shape.matches('`').count(), 2 * (GROUP_KEYS.len() - 2 + 2), "with the key and its table: {shape}");
+}
+
+#[test]
+fn urls_are_read_as_browsers_read_them() {
+    for (url, host) in [
+        ("https://askd.example/", Some("askd.example")),
+        ("HTTPS://Askd.Example:8443/x", Some("askd.example:8443")),
+        ("http://[::1]/", Some("[::1]")),
+        ("http://[::1]:8484", Some("[::1]:8484")),
+        ("http://user@askd.example", None),
+        ("ftp://askd.example", None),
+        ("null", None),
+        ("https://", None),
+    ] {
+        assert_eq!(url_host(url).as_deref(), host, "{url}");
+    }
+    let whatsapp =
+        "[whatsapp]\naccess_token = \"a\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n";
+    let slack = "[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"\n";
+    for url in
+        ["http://[::1]/", "http://[::1]:9/v25.0", "http://127.0.0.1", "http://localhost:9", "https://[2001:db8::1]/"]
+    {
+        for section in [slack, whatsapp] {
+            let loaded = load(&format!("{section}api_url = {url:?}"));
+            assert!(loaded.is_ok(), "{url}: {:?}", loaded.err());
+        }
+    }
+    for url in ["http://[2001:db8::1]/", "http://127.0.0.1.evil.example/", "http://localhost@evil.example/"] {
+        for section in [slack, whatsapp] {
+            assert!(error(&format!("{section}api_url = {url:?}")).contains("api_url"), "{url}");
+        }
+    }
 }
 
 #[test]

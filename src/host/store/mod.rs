@@ -96,12 +96,27 @@ pub struct Scan {
     pub corrupt: Vec<(PathBuf, BadRecord)>,
 }
 
+/// That there is no data folder, for whom, and how to mend it.
+fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
+    let folder = data_dir.display();
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return format!("cannot create {folder}");
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+    let user = user.map_or_else(|| format!("user id {uid}"), |user| format!("user {user} ({uid})"));
+    format!(
+        "cannot create {folder} as {user}; make it with: sudo install -d -o {uid} {folder}, or leave data_dir out of the \
+         settings to use ~/.local/state/askd"
+    )
+}
+
 impl Store {
     /// Opens `state/`, made if need be; only one process can have it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let at = |what: &str| io_error(format!("{what} {}", path.display()));
         let parent = path.parent().unwrap_or(path);
-        std::fs::create_dir_all(parent).map_err(at("cannot make the parent of"))?;
+        std::fs::create_dir_all(parent).map_err(|error| io_error(cannot_create(parent, &error))(error))?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("state");
         let parent = Dir::open(parent).map_err(at("cannot open the parent of"))?;
         let root = parent.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;

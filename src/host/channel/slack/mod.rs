@@ -27,7 +27,7 @@ use pace::Pace;
 use serde::Deserialize;
 use serde_json::json;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
@@ -50,6 +50,8 @@ struct Inner {
     ctx: Ctx,
     started: Time,
     me: OnceCell<Me>,
+    /// What was said of Slack not knowing us.
+    said: Mutex<Option<CallError>>,
 }
 
 /// Who the bot is.
@@ -70,7 +72,7 @@ impl Slack {
         let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
         let client = Client::new(&settings, Arc::clone(&pace))?;
         let (me, started) = (OnceCell::new(), ctx.clock().now());
-        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, me })))
+        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, me, said: Mutex::default() })))
     }
 
     /// Whether a card of this content is within Slack's limits.
@@ -103,28 +105,40 @@ impl Slack {
         self.0.ctx.clock()
     }
 
+    /// Asks Slack who we are, once and not for long: a wrong token is said before anything else is.
+    pub async fn greet(&self) {
+        if let Some(Err(error)) = self.clock().timeout(TEAM_WITHIN, self.me()).await {
+            self.complain(error);
+        }
+    }
+
     /// Asks Slack who we are until it says so; what is wrong is said to the operator, once for each reason.
     async fn introduce(&self) {
-        let (mut pause, mut said) = (Duration::from_secs(1), None);
+        let mut pause = Duration::from_secs(1);
         loop {
             match self.me().await {
                 Ok(me) => {
                     tracing::info!(team = me.team, team_id = me.team_id, bot = me.user, "Slack knows us");
                     return;
                 }
-                Err(error) if said.as_ref() != Some(&error) => {
-                    let why = match &error {
-                        CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
-                        other => other.to_string(),
-                    };
-                    tracing::error!(why, "Slack cannot be used; trying again until it can");
-                    said = Some(error);
-                }
-                Err(_) => {}
+                Err(error) => self.complain(error),
             }
             self.clock().sleep(pause).await;
             pause = (pause * 2).min(ASK_AGAIN);
         }
+    }
+
+    fn complain(&self, error: CallError) {
+        let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.as_ref() == Some(&error) {
+            return;
+        }
+        let why = match &error {
+            CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
+            other => other.to_string(),
+        };
+        tracing::error!(why, "Slack cannot be used; trying again until it can");
+        *said = Some(error);
     }
 
     async fn me(&self) -> Result<&Me, CallError> {

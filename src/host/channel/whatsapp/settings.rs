@@ -2,7 +2,7 @@
 //! write; nothing here opens a connection.
 
 use crate::ask::{Channel, Responders, Route};
-use crate::host::settings::{SettingsError, secret, url_host, wrong};
+use crate::host::settings::{SettingsError, is_loopback_url, secret, url_host, wrong};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -89,10 +89,8 @@ impl Shape {
 
 fn api_url(url: &str) -> Result<String, SettingsError> {
     let url = url.trim_end_matches('/').to_owned();
-    let host = url_host(&url).map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name));
-    let loopback = host.is_some_and(|name| matches!(name, "127.0.0.1" | "localhost" | "[::1]"));
-    match host {
-        Some(_) if url.starts_with("https://") || loopback => Ok(url),
+    match url_host(&url) {
+        Some(_) if url.starts_with("https://") || is_loopback_url(&url) => Ok(url),
         Some(_) => Err(wrong("whatsapp.api_url", format!("{url:?} would send the token in the clear; use https"))),
         None => {
             Err(wrong("whatsapp.api_url", format!("{url:?} is not a URL like \"https://graph.facebook.com/v25.0\"")))

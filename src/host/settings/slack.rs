@@ -4,7 +4,7 @@ use super::{
     GroupSettings, RespondersShape, RouteShape, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong,
 };
 use crate::ask::{Channel, Responders, Route};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub(super) fn slack_is_there(
 
 /// Refuses another token of Slack's in the place of this one. What it is is never repeated.
 fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> Result<(), SettingsError> {
-    let Some(token) = token.map(|token| token.expose_secret()) else { return Ok(()) };
+    let Some(token) = token.map(secrecy::ExposeSecret::expose_secret) else { return Ok(()) };
     // A token that Slack rotates has a prefix of its own before that.
     if token.strip_prefix("xoxe.").unwrap_or(token).starts_with(prefix) {
         return Ok(());

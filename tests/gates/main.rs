@@ -23,8 +23,8 @@ use history::Verdict;
 /// One of the gates.
 struct Gate {
     name: &'static str,
-    /// How often the world dies: in `tests/run`, and with `--long`.
-    rounds: (usize, usize),
+    /// How often the world dies: broken on purpose, in `tests/run`, and with `--long`.
+    rounds: [usize; 3],
     what: &'static str,
     /// What has to be 0.
     counted: &'static [&'static str],
@@ -35,14 +35,14 @@ struct Gate {
 const GATES: [Gate; 3] = [
     Gate {
         name: "kills-slack",
-        rounds: (30, 150),
+        rounds: [8, 30, 150],
         what: "kills",
         counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
         sabotages: &[("ackfirst", &["two winners"])],
     },
     Gate {
         name: "kills-whatsapp",
-        rounds: (15, 60),
+        rounds: [8, 15, 60],
         what: "kills",
         counted: &[
             "lost",
@@ -59,7 +59,7 @@ const GATES: [Gate; 3] = [
     },
     Gate {
         name: "power-cuts",
-        rounds: (8, 30),
+        rounds: [4, 8, 30],
         what: "power cuts",
         counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
         sabotages: &[("nofsync", &["lost"])],
@@ -130,7 +130,7 @@ fn main() -> ExitCode {
 }
 
 async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> Result<Verdict, String> {
-    let rounds = if orders.long { gate.rounds.1 } else { gate.rounds.0 };
+    let rounds = gate.rounds[usize::from(orders.long) + usize::from(sabotage.is_none())];
     let rounds = std::env::var("ASKD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
     let began = Instant::now();
     let verdict = if gate.name == "kills-whatsapp" {

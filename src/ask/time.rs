@@ -23,6 +23,12 @@ impl Time {
         self.0
     }
 
+    /// As it is called once the clock was set by so many milliseconds.
+    #[must_use]
+    pub fn moved(self, by: i64) -> Self {
+        if self == Self::MAX { self } else { Self(self.0.saturating_add(by)) }
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

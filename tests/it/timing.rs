@@ -130,3 +130,103 @@ fn a_torn_file_waits_no_longer_than_it_has_to() {
     let took = begun.elapsed();
     assert!((Duration::from_secs(5)..Duration::from_secs(15)).contains(&took), "{took:?}");
 }
+
+/// What `.status` says of the deadline.
+fn answer_by(group: &Path) -> Option<String> {
+    let status = std::fs::read(group.join("responses/r1.status")).ok()?;
+    let status: Value = serde_json::from_slice(&status).ok()?;
+    status["answer_by"].as_str().map(str::to_owned)
+}
+
+/// An ask of half an hour; a minute later the clock is set. What is left of it stays as it was.
+async fn set_to(time: &str, answer_until: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let time: Time = askd::ipc::wire::time_from(time).unwrap();
+    by_hand(dir.path(), async |group, hand| {
+        let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+        std::fs::write(group.join("tasks/r1.json"), request).unwrap();
+        until("the deadline", || answer_by(group).as_deref() == Some("2026-09-21T14:43:20.000Z")).await;
+        hand.advance(Duration::from_secs(60));
+        hand.set(time);
+        // Looked at within 5 s.
+        hand.advance(Duration::from_secs(5));
+        until("the new deadline", || answer_by(group).as_deref() == Some(answer_until)).await;
+        assert!(!group.join("responses/r1.json").exists(), "nothing is decided by it");
+        let pending = dir.path().join("state/pending_questions/research");
+        let record = std::fs::read_dir(pending).unwrap().next().unwrap().unwrap().path();
+        let record = std::fs::read_to_string(record).unwrap();
+        assert!(record.contains(answer_until), "{record}");
+        hand.advance(Duration::from_secs(1734));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!group.join("responses/r1.json").exists(), "not a second early");
+        hand.advance(Duration::from_secs(1));
+        until("the response", || group.join("responses/r1.json").exists()).await;
+        let response = std::fs::read_to_string(group.join("responses/r1.json")).unwrap();
+        assert!(response.contains("\"timeout\""), "{response}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_ends_no_ask_early() {
+    set_to("2026-09-21T16:14:20.000Z", "2026-09-21T16:43:20.000Z").await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_keeps_no_ask_open_longer() {
+    set_to("2026-09-21T13:14:20.000Z", "2026-09-21T13:43:20.000Z").await;
+}
+
+/// The library that shows a process another time of day, and leaves the monotonic clocks alone.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// On the real binary: an ask of 20 s is shown, then the clock is set by two hours, forward and back.
+#[test]
+fn a_clock_that_is_set_changes_nothing_about_how_long_an_ask_waits() {
+    if !Path::new(FAKETIME).exists() {
+        println!("SKIPPED the real binary on a clock that is set: {FAKETIME} is not there (apt-get install faketime)");
+        return;
+    }
+    for (set, by) in [("+2h", 7_200_000), ("-2h", -7_200_000)] {
+        let dir = tempfile::tempdir().unwrap();
+        let offset = dir.path().join("offset");
+        let shift = |to: &str| {
+            std::fs::write(dir.path().join("new"), to).unwrap();
+            std::fs::rename(dir.path().join("new"), &offset).unwrap();
+        };
+        shift("+0");
+        let mut world = World::empty();
+        for (name, value) in [
+            ("LD_PRELOAD", FAKETIME),
+            ("FAKETIME_TIMESTAMP_FILE", offset.to_str().unwrap()),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("NO_FAKE_STAT", "1"),
+        ] {
+            world = world.env(name, value);
+        }
+        let world = world.started();
+        let agent = world.group("g");
+        let begun = Instant::now();
+        agent.ask("r1", &json!({"timeoutMs": 20000, "questions": [{"question": "Go?"}]}));
+        let until = || {
+            let status = std::fs::read(agent.path.join("responses/r1.status")).ok()?;
+            let status: Value = serde_json::from_slice(&status).ok()?;
+            askd::ipc::wire::time_from(status["answer_by"].as_str()?).map(Time::as_millis)
+        };
+        let before = within(SOON, "the deadline", until);
+        shift(set);
+        let after = within(SOON, "the new deadline", || until().filter(|after| *after != before));
+        assert!((after - before - by).abs() < 100, "{set}: {before} {after}");
+        let ask = world.one_open();
+        assert_eq!(
+            askd::ipc::wire::time_from(ask["answer_by"].as_str().unwrap()).map(Time::as_millis),
+            Some(after),
+            "{ask}"
+        );
+        let response = within(Duration::from_secs(20) + SOON, "the timeout", || agent.response("r1"));
+        let took = begun.elapsed();
+        assert_eq!(response["result"]["status"], "timeout");
+        assert!((Duration::from_secs(20)..Duration::from_secs(30)).contains(&took), "{set}: {took:?}");
+    }
+}

@@ -303,6 +303,12 @@ impl Ask {
             || matches!(self.after.stop, Stop::Owed | Stop::Stopping)
     }
 
+    /// Whether anything of it is counted in less than days, so that it has to follow a clock that is set.
+    #[must_use]
+    pub fn counts_time(&self) -> bool {
+        self.outcome().is_none() || self.is_pending() || self.widget_deadline().is_some()
+    }
+
     /// Whether its briefing lies there.
     #[must_use]
     pub fn has_briefing(&self) -> bool {

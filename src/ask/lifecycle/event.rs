@@ -257,6 +257,11 @@ pub enum Effect {
         /// The route.
         route: usize,
     },
+    /// Show the open card anew: its deadline has moved. Not owed after a crash.
+    Redraw {
+        /// The route.
+        route: usize,
+    },
     /// Make every card say how often it was asked; comes back as [`Event::Recounted`].
     Recount,
     /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.

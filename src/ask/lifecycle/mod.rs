@@ -6,6 +6,7 @@
 
 mod after;
 mod blocking;
+mod clock;
 mod event;
 mod fact;
 mod nudging;

@@ -2,7 +2,7 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::{Broker, RETRY};
-use crate::ask::{Ask, Effect, Event, Fact, Phase, Posted, Time};
+use crate::ask::{Ask, Effect, Event, Fact, Phase, Posted, Stage, Time};
 use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
@@ -30,6 +30,7 @@ impl Broker {
                 Effect::Look { route } => self.look(ask, route),
                 Effect::Await { route, until } => self.wait_for_person(ask, route, until),
                 Effect::Close { route } => self.close(ask, route),
+                Effect::Redraw { route } => self.redraw(ask, route),
                 Effect::Recount => self.recount(ask),
                 Effect::Remind { route } => self.remind(ask, route),
                 // What was counted may not count any more.
@@ -134,6 +135,38 @@ impl Broker {
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && !broker.index().is_settled(ask.id) {
                 broker.0.channels.remind(&ask, route).await;
+            }
+        });
+    }
+
+    /// Tries until the open card shows the deadline that holds now, or the ask is settled.
+    fn redraw(&self, ask: &Arc<Ask>, route: usize) {
+        let (broker, id) = (self.clone(), ask.id);
+        self.0.ctx.finish(async move {
+            let mut pause = RETRY.0;
+            loop {
+                let Ok(Some(ask)) = broker.show(id).await else { return };
+                let drawn = match ask.stage {
+                    Stage::Open { .. } => broker.0.channels.redraw(&ask, route).await,
+                    _ => return,
+                };
+                match drawn {
+                    Closed::Done => break,
+                    Closed::Never(why) => {
+                        tracing::warn!(ask = %id, route, why, "a card shows the deadline from before the clock was set");
+                        break;
+                    }
+                    Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                }
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            // Closed meanwhile: an open card must not be the last word.
+            if broker.index().is_settled(id)
+                && let Ok(Some(ask)) = broker.show(id).await
+            {
+                broker.close(&Arc::new(ask), route);
             }
         });
     }

@@ -52,6 +52,10 @@ struct Entry {
     place: Place,
     /// How it ended.
     status: Option<&'static str>,
+    /// By how much the clock was set in all when its times were written.
+    set_by: i64,
+    /// Whether it has to follow a clock that is set.
+    counts_time: bool,
 }
 
 impl Entry {
@@ -110,8 +114,8 @@ impl Index {
         })
     }
 
-    /// Takes an ask in.
-    pub(super) fn insert(&mut self, ask: &Ask) {
+    /// Takes an ask in, whose times were written when the clock had been set by so much.
+    pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
         let settled = ask.outcome().is_some();
         let counts = self.counts(&ask.group);
         counts.open += u32::from(!settled);
@@ -123,7 +127,8 @@ impl Index {
         self.deadlines.insert((deadline, ask.id));
         let place = Place::of(ask);
         self.pages.put(ask.id, None, place);
-        self.asks.insert(ask.id, Entry { group, deadline, settled, place, status: status(ask) });
+        let (status, counts_time) = (status(ask), ask.counts_time());
+        self.asks.insert(ask.id, Entry { group, deadline, settled, place, status, set_by, counts_time });
         self.chats.note(ask);
         self.attempts.note(ask);
         if !settled || ask.is_blocked() {
@@ -183,6 +188,7 @@ impl Index {
         let place = Place::of(ask);
         self.pages.put(ask.id, Some(std::mem::replace(&mut entry.place, place)), place);
         entry.status = status(ask);
+        entry.counts_time = ask.counts_time();
         let settled_now = ask.outcome().is_some() && !std::mem::replace(&mut entry.settled, ask.outcome().is_some());
         if settled_now {
             self.close(ask);
@@ -260,6 +266,23 @@ impl Index {
                 }
             }
         }
+    }
+
+    /// By how much the clock was set after the times of an ask were written.
+    pub(super) fn behind(&self, id: AskId, set_by: i64) -> i64 {
+        self.asks.get(&id).map_or(0, |entry| set_by.saturating_sub(entry.set_by))
+    }
+
+    /// Its times have followed the clock.
+    pub(super) fn has_followed(&mut self, id: AskId, set_by: i64) {
+        if let Some(entry) = self.asks.get_mut(&id) {
+            entry.set_by = set_by;
+        }
+    }
+
+    /// Whatever has to follow a clock that was set.
+    pub(super) fn counting_time(&self) -> Vec<AskId> {
+        self.asks.iter().filter(|(_, entry)| entry.counts_time).map(|(id, _)| *id).collect()
     }
 
     /// What is known of chats.

@@ -21,7 +21,7 @@ pub use pages::Cursor;
 pub use submit::Submitted;
 
 use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Step, Time};
-use crate::clock::Clock;
+use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::ctx::Ctx;
@@ -32,6 +32,7 @@ use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::{crash_point, on};
 use busy::Busy;
 use index::Index;
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -130,8 +131,9 @@ impl Broker {
             tracing::error!(file = %file.display(), %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }
         let mut index = Index::default();
+        let set_by = ctx.clock().reading().set_by;
         for ask in pending.iter().chain(&settled) {
-            index.insert(ask);
+            index.insert(ask, set_by);
         }
         for (group, allowed) in store.allowed()? {
             index.attempts_mut().load(&group, allowed);
@@ -217,9 +219,15 @@ impl Broker {
     }
 
     async fn run(&self, id: AskId, Job { event, done, mut pause }: Job) {
-        let (broker, again) = (self.clone(), event.clone());
-        let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
-        let told = match applied.unwrap_or_else(|panic| Applied::NotStored(panic.to_string())) {
+        let applied = loop {
+            let (broker, again) = (self.clone(), event.clone());
+            let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
+            match applied.unwrap_or_else(|panic| ControlFlow::Break(Applied::NotStored(panic.to_string()))) {
+                ControlFlow::Continue(followed) => self.act(&Arc::new(followed.ask), followed.effects),
+                ControlFlow::Break(applied) => break applied,
+            }
+        };
+        let told = match applied {
             Applied::Stepped(step) => {
                 let ask = Box::new(step.ask.clone());
                 // Whoever asked may have gone; the ask is decided all the same.
@@ -261,13 +269,23 @@ impl Broker {
 
     /// Lets time pass for every ask whose deadline has come.
     async fn keep_time(&self) {
+        let mut followed = self.clock().reading().set_by;
         loop {
             let next = self.index().next_deadline();
             tokio::select! {
                 () = self.clock().sleep_until(next) => {}
                 () = self.0.moved.notified() => {}
             }
-            let due = self.index().take_due(self.clock().now());
+            let Reading { now, set_by } = self.clock().reading();
+            if set_by != followed {
+                followed = set_by;
+                // Each follows when something happens to it; an early tick is nothing else.
+                let counting = self.index().counting_time();
+                for id in counting {
+                    self.tell(id, Event::Tick);
+                }
+            }
+            let due = self.index().take_due(now);
             for id in due {
                 if on("notick") {
                     continue;
@@ -420,15 +438,35 @@ impl Inner {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Load, step, save. Blocks on the disk.
-    fn apply(&self, id: AskId, event: Event) -> Applied {
-        let Some(group) = self.index().group(id) else { return Applied::Unknown };
+    /// Load, step, save. Blocks on the disk. Goes on with a step of the ask that comes before the event: it had to follow
+    /// a clock that was set.
+    fn apply(&self, id: AskId, event: Event) -> ControlFlow<Applied, Box<Step>> {
+        let Some(group) = self.index().group(id) else { return ControlFlow::Break(Applied::Unknown) };
         let ask = match self.store.load(&group, id) {
             Ok(Some(ask)) => ask,
-            Ok(None) => return Applied::Unknown,
-            Err(error) => return Applied::NotStored(error.to_string()),
+            Ok(None) => return ControlFlow::Break(Applied::Unknown),
+            Err(error) => return ControlFlow::Break(Applied::NotStored(error.to_string())),
         };
-        let now = self.ctx.clock().now();
+        let Reading { now, set_by } = self.ctx.clock().reading();
+        match self.follow_clock(&ask, set_by, now) {
+            Ok(Some(followed)) => ControlFlow::Continue(followed),
+            Ok(None) => ControlFlow::Break(self.step(ask, event, now)),
+            Err(error) => ControlFlow::Break(Applied::NotStored(error.to_string())),
+        }
+    }
+
+    /// Counts what is left of the ask's deadlines by the clock as it was set, before anything is judged by it.
+    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Box<Step>>, StoreError> {
+        let by = self.index().behind(ask.id, set_by);
+        let step = if by == 0 { None } else { ask.clone().clock_set(by) };
+        if let Some(step) = &step {
+            self.save(step, now)?;
+        }
+        self.index().has_followed(ask.id, set_by);
+        Ok(step.map(Box::new))
+    }
+
+    fn step(&self, ask: Ask, event: Event, now: Time) -> Applied {
         let replying = match &event {
             Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
             _ => None,

@@ -5,6 +5,7 @@ use crate::ask::{
     Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
     Waiter,
 };
+use crate::clock::Reading;
 use crate::host::session::{DEAD_AFTER, Life};
 use crate::host::settings::GroupSettings;
 use crate::ipc::files::Dir;
@@ -248,14 +249,14 @@ impl Broker {
 
     /// Stores a new ask, and does what it asks for.
     pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
-        let now = self.clock().now();
+        let Reading { now, set_by } = self.clock().reading();
         let id = random::ask_id();
         let step = {
             let mut index = self.index();
             let short_id = random::short_id(|short| index.short_taken(short, now));
             let step = make(id, short_id, now);
             // Known before it is stored, so that its code and its place are taken.
-            index.insert(&step.ask);
+            index.insert(&step.ask, set_by);
             step
         };
         let broker = self.clone();

@@ -121,6 +121,15 @@ impl Channels {
         }
     }
 
+    /// Makes an open card show the deadline that holds now. May be done twice.
+    pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
+        match self.of(ask.rules.routes.get(route)) {
+            Some(Posting::Slack(slack)) => slack.redraw(ask, route).await,
+            // What was sent there stays as it is; the next reminder says until when.
+            Some(Posting::Whatsapp(_)) | None => Closed::Done,
+        }
+    }
+
     /// Makes the card of a block say how often it was asked by now. May be done twice.
     pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {

@@ -169,6 +169,14 @@ impl Slack {
         rewritten
     }
 
+    /// Makes every open card of the ask in this chat show until when it can be answered now.
+    pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        let messages = render::card(&render::Sight::of(ask, attempt, self.clock().now()));
+        let Some(card) = messages.last() else { return Closed::Done };
+        self.rewrite(ask, route, card).await
+    }
+
     async fn rewrite(&self, ask: &Ask, route: usize, message: &render::Message) -> Closed {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Closed::Done;

@@ -121,6 +121,9 @@ impl Whatsapp {
 
     pub(super) async fn window(&self, to: &str, until: Time) -> bool {
         let mut inbound = self.0.memory.inbound();
+        // Counted once: the clock may be set while this waits.
+        let over = self.0.ctx.clock().sleep_until(until);
+        tokio::pin!(over);
         loop {
             inbound.borrow_and_update();
             if self.0.memory.is_open(to, self.now()) {
@@ -128,7 +131,7 @@ impl Whatsapp {
             }
             tokio::select! {
                 changed = inbound.changed() => if changed.is_err() { return false },
-                () = self.0.ctx.clock().sleep_until(until) => return false,
+                () = &mut over => return false,
             }
         }
     }

@@ -76,6 +76,8 @@ pub enum Rejection {
         /// Its value.
         limit: u32,
     },
+    /// It was asked, and then askd itself failed at it.
+    SetAside,
 }
 
 impl fmt::Display for Rejection {

@@ -175,6 +175,9 @@ pub fn rejection(rejection: &Rejection) -> String {
             "rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
              allows. Wait for answers before you ask more."
         ),
+        Rejection::SetAside => "askd itself failed at this question and has set it aside, so no answer will come. \
+                                Its operator can see why. Do not ask it again unchanged."
+            .to_owned(),
     }
 }
 

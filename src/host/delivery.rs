@@ -39,7 +39,8 @@ pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) 
             group = %group, request_id = %request_id,
             "a response file of that name was there already; it was replaced"
         ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // The try before may have renamed it and failed to sync.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => dir.sync()?,
         Err(error) => return Err(error),
     }
     crash_point("deliver.published");

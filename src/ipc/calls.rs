@@ -25,8 +25,8 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-pub(super) fn fsync(file: impl AsFd) -> Done {
-    sabotage::call("fsync", "")?;
+pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
+    sabotage::call("fsync", what)?;
     if sabotage::on("nofsync") {
         return Ok(());
     }

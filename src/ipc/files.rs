@@ -133,6 +133,25 @@ impl Listing {
     }
 }
 
+/// Why a file is not known to be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStored {
+    /// Everything is as it was.
+    #[error(transparent)]
+    Unchanged(#[from] io::Error),
+    /// It has its name; whether it still has it after a loss of power is not known.
+    #[error("{0} (after the rename)")]
+    InDoubt(#[source] io::Error),
+}
+
+impl From<NotStored> for io::Error {
+    fn from(error: NotStored) -> Self {
+        match error {
+            NotStored::Unchanged(error) | NotStored::InDoubt(error) => error,
+        }
+    }
+}
+
 /// Mode and group of what is created, so that an agent of another user id can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
@@ -300,7 +319,7 @@ impl Dir {
         let written = access
             .give(&file, access.file_mode())
             .and_then(|()| calls::write(&mut file, bytes))
-            .and_then(|()| Ok(calls::fsync(&file)?));
+            .and_then(|()| Ok(calls::fsync("file", &file)?));
         self.unless_done(name, written)
     }
 
@@ -336,29 +355,40 @@ impl Dir {
     /// Gives a synced file its name and syncs the folder. Whatever has that name is replaced: links
     /// are not followed. `Ok(true)` if something was.
     pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
-        let replaced = match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
-            Ok(()) => false,
-            Err(Errno::EXIST) => {
-                calls::rename(&self.0, from, &self.0, to)?;
-                true
-            }
-            // Not every file system knows NOREPLACE (NFS).
-            Err(Errno::INVAL) => {
-                calls::rename(&self.0, from, &self.0, to)?;
-                false
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let replaced = self.name(from, to)?;
         self.sync()?;
         Ok(replaced)
+    }
+
+    /// Renames within the folder, whatever has the new name; `true` if something had.
+    fn name(&self, from: &str, to: &str) -> io::Result<bool> {
+        match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
+            Ok(()) => Ok(false),
+            Err(Errno::EXIST) => Ok(calls::rename(&self.0, from, &self.0, to).map(|()| true)?),
+            // Not every file system knows NOREPLACE (NFS).
+            Err(Errno::INVAL) => Ok(calls::rename(&self.0, from, &self.0, to).map(|()| false)?),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Writes a whole file: absent or the old content before, the new content after, never torn.
     /// `temporary` is a name of our own that nobody looks at.
     pub fn replace(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        Ok(self.store(temporary, name, bytes, access)?)
+    }
+
+    /// The same, for those who have to know whether anything was changed where it failed.
+    pub fn store(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> Result<(), NotStored> {
         self.remove(temporary)?;
         self.create(temporary, bytes, access)?;
-        self.publish(temporary, name).map(drop)
+        if let Err(error) = self.name(temporary, name) {
+            // What is not called so any more was renamed, whatever the disk says.
+            return Err(match self.remove(temporary) {
+                Ok(false) => NotStored::InDoubt(error),
+                Ok(true) | Err(_) => NotStored::Unchanged(error),
+            });
+        }
+        self.sync().map_err(NotStored::InDoubt)
     }
 
     /// The same without a sync, for what nobody waits for after a crash: it may then be gone, or empty.
@@ -411,7 +441,7 @@ impl Dir {
 
     /// Puts renames and removals in it on stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(calls::fsync(&self.0)?)
+        Ok(calls::fsync("folder", &self.0)?)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Makes system calls on files fail or take long, and writes down which there were.
 //!
 //! - `ASKD_FAIL_CALL=fsync:7:EIO`: the 7th `fsync` of the process fails; `fsync:7-9:EIO`: the 7th to the 9th;
-//!   `fsync:7-:EIO`: the 7th and all after it. Nothing of a call that fails is done.
-//! - `ASKD_SLOW_CALL=fsync:900`: every `fsync` takes 900 ms longer.
+//!   `fsync:7-:EIO`: the 7th and all after it; `fsync@folder:1-:EIO`: all that are about a name that ends so (of an
+//!   `fsync`, the name is `file` or `folder`; of a rename, the new one). Nothing of a call that fails is done.
+//! - `ASKD_SLOW_CALL=fsync:900`: every `fsync` takes 900 ms longer; with `fsync@folder:900` those of folders.
 //! - `ASKD_CALLS=<file>`: a line for each call, its kind and the name it is about, so that a test can count them.
 //!
 //! The first two may name a file instead (by its absolute path), which is read at each call: so a test can begin and
@@ -29,12 +30,12 @@ pub(crate) fn call(kind: &'static str, name: &str) -> Result<(), Errno> {
         let (which, millis) = text.split_once(':').unwrap_or_default();
         let millis = millis.trim_end_matches("ms").parse();
         let Ok(millis) = millis else { panic!("ASKD_SLOW_CALL={text}: it has to look like fsync:900") };
-        if which == kind {
+        if is_about(which, kind, name) {
             sleep(Duration::from_millis(millis));
         }
     }
     match chosen("ASKD_FAIL_CALL") {
-        Some(text) => match failing(&text, kind, number) {
+        Some(text) => match failing(&text, kind, name, number) {
             Ok(None) => Ok(()),
             Ok(Some(error)) => {
                 tracing::warn!(call = kind, number, name, "a call fails on purpose");
@@ -64,7 +65,12 @@ fn chosen(name: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn failing(text: &str, kind: &str, number: u64) -> Result<Option<Errno>, ()> {
+fn is_about(which: &str, kind: &str, name: &str) -> bool {
+    let (wanted, about) = which.split_once('@').unwrap_or((which, ""));
+    wanted == kind && name.ends_with(about)
+}
+
+fn failing(text: &str, kind: &str, name: &str, number: u64) -> Result<Option<Errno>, ()> {
     let mut parts = text.split(':');
     let (Some(which), Some(range), Some(error), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         return Err(());
@@ -77,7 +83,7 @@ fn failing(text: &str, kind: &str, number: u64) -> Result<Option<Errno>, ()> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let last = if last.is_empty() { u64::MAX } else { last.parse().map_err(drop)? };
     let first: u64 = first.parse().map_err(drop)?;
-    Ok((which == kind && (first..=last).contains(&number)).then_some(error))
+    Ok((is_about(which, kind, name) && (first..=last).contains(&number)).then_some(error))
 }
 
 #[cfg(test)]
@@ -86,12 +92,14 @@ mod tests {
 
     #[test]
     fn the_call_that_is_named_fails_and_no_other() {
-        let fails = |text, kind, number| failing(text, kind, number).unwrap();
+        let fails = |text, kind, number| failing(text, kind, "folder", number).unwrap();
         assert_eq!(fails("fsync:7:EIO", "fsync", 7), Some(Errno::IO));
         assert_eq!(fails("fsync:7:EIO", "fsync", 8), None);
         assert_eq!(fails("fsync:7:EIO", "write", 7), None);
         assert_eq!(fails("write:7-:ENOSPC", "write", 900), Some(Errno::NOSPC));
         assert_eq!(fails("write:7-9:ENOSPC", "write", 10), None);
-        assert!(failing("fsync:7", "fsync", 7).is_err() && failing("fsync:7:E", "fsync", 7).is_err());
+        assert_eq!(fails("fsync@folder:1-:EIO", "fsync", 2), Some(Errno::IO));
+        assert_eq!(fails("fsync@file:1-:EIO", "fsync", 2), None);
+        assert!(["fsync:7", "fsync:7:E"].iter().all(|text| failing(text, "fsync", "file", 7).is_err()));
     }
 }

@@ -52,3 +52,14 @@ pub fn hang() {
 /// Does nothing, in a build without the feature `sabotage`.
 #[cfg(not(feature = "sabotage"))]
 pub const fn hang() {}
+
+/// Panics on an ask with the title named by `ASKD_PANIC_AT=point:title`.
+#[cfg(feature = "sabotage")]
+pub(crate) fn panic_point(name: &str, title: Option<&str>) {
+    let Some(title) = title else { return };
+    assert!(std::env::var("ASKD_PANIC_AT") != Ok(format!("{name}:{title}")), "panicking on purpose at {name}");
+}
+
+/// Does nothing, in a build without the feature `sabotage`.
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn panic_point(_name: &str, _title: Option<&str>) {}

@@ -34,6 +34,7 @@ mod liveness;
 mod mcp;
 mod mcp_troubles;
 mod mcp_world;
+mod saves;
 mod sessions;
 mod sessions_chat;
 mod sessions_docker;

@@ -41,6 +41,31 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     world.all_done(SOON).await;
 }
 
+/// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card has two things stored.
+#[cfg(feature = "sabotage")]
+#[tokio::test]
+async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
+    let mut world = Make::new(Mode::Http).prepare().await;
+    let slow = world.folder.path().join("slow");
+    world.env("ASKD_SLOW_CALL", &slow.display().to_string());
+    world.serve().await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    let lost = || world.log().contains("looking for it").then_some(());
+    crate::slack_world::until("the lost reply to be noticed", SOON, lost).await;
+    crate::slack_world::write(&slow, b"fsync:900ms");
+    let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+    assert!(delivery.took < Duration::from_secs(3), "{delivery:?}");
+    let response = world.response("research", "r1", SOON).await;
+    assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
+    world.slack.faults().clear();
+    std::fs::remove_file(&slow).expect("removed");
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+    world.all_done(SOON).await;
+}
+
 #[tokio::test]
 async fn a_crash_between_post_and_record_gives_no_second_card() {
     let mut world = World::new(Mode::Http).await;

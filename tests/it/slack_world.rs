@@ -29,6 +29,7 @@ pub(crate) struct World {
     pub(crate) slack: Slack,
     pub(crate) folder: TempDir,
     pub(crate) url: String,
+    env: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -92,7 +93,7 @@ impl Make {
             self.groups
         );
         write(&folder.path().join("askd.toml"), config.as_bytes());
-        World { slack, folder, url, child: None }
+        World { slack, folder, url, env: Vec::new(), child: None }
     }
 
     pub(crate) async fn start(self) -> World {
@@ -134,6 +135,12 @@ impl World {
         Make::new(mode).start().await
     }
 
+    /// With this variable in the daemon's environment, from its next start.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn env(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts the daemon (again).
     pub(crate) async fn serve(&mut self) {
         let log = std::fs::File::options().create(true).append(true).open(self.path("log")).expect("a log");
@@ -141,6 +148,7 @@ impl World {
             .args(["serve", "--config"])
             .arg(self.path("askd.toml"))
             .env("RUST_LOG", "info,askd=debug")
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

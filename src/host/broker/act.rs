@@ -45,7 +45,7 @@ impl Broker {
     }
 
     /// Tries until it is done, then says so.
-    fn deliver(
+    pub(super) fn deliver(
         &self,
         ask: &Arc<Ask>,
         event: Event,

@@ -237,7 +237,7 @@ impl Broker {
             };
             Ask::block(accepted, limit, most.saturating_add(1), now)
         };
-        Some(self.store_new(group, make).await)
+        Some(Submitted::first(self.store_new(make).await))
     }
 
     /// Ends the blocks that do not hold any more: somebody answered or allowed it, or the attempts are forgotten.
@@ -280,13 +280,13 @@ fn rules_of(settings: &GroupSettings) -> Rules {
 }
 
 impl Inner {
-    /// Keeps that somebody pressed Allow again, before anything else is. Blocks on the disk.
-    pub(super) fn allow(&self, step: &Step, now: Time) -> Result<(), StoreError> {
+    /// Keeps that somebody pressed Allow again, before anything else is; `true` if somebody did. Blocks on the disk.
+    pub(super) fn allow(&self, step: &Step, now: Time) -> Result<bool, StoreError> {
         let by = step.effects.iter().find_map(|effect| match effect {
             Effect::Note(Fact::AllowedAgain { by }) => Some(by),
             _ => None,
         });
-        let Some(by) = by else { return Ok(()) };
+        let Some(by) = by else { return Ok(false) };
         let ask = &step.ask;
         let allow = |question| Allowed { question, at: now, by: by.clone() };
         let allowed: Vec<Allowed> = held(ask).into_iter().map(allow).collect();
@@ -295,7 +295,7 @@ impl Inner {
         }
         self.index().attempts_mut().load(&ask.group, allowed);
         crash_point("allow.stored");
-        Ok(())
+        Ok(true)
     }
 }
 

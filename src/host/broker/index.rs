@@ -1,10 +1,10 @@
 //! Where to look: which asks there are, by id, request, key, short code and deadline. Built anew at
 //! every start; decides nothing.
 
-use super::Job;
 use super::attempts::Attempts;
 use super::chats::Chats;
 use super::collect::Lying;
+use super::lane::{Job, Unfinished};
 use super::listing::Filter;
 use super::pages::{Began, Pages, Place, Position};
 use crate::ask::{Ask, AskId, Digest, Group, RequestId, ShortId, Time};
@@ -23,6 +23,8 @@ pub(super) struct Index {
     asks: HashMap<AskId, Entry>,
     /// Jobs of asks that something is happening to.
     lanes: HashMap<AskId, VecDeque<Job>>,
+    /// Saves that failed, and whether somebody comes back to finish them.
+    unfinished: HashMap<AskId, (Unfinished, bool)>,
     deadlines: BTreeSet<(Time, AskId)>,
     groups: HashMap<Group, Counts>,
     shorts: HashMap<ShortId, AskId>,
@@ -83,6 +85,7 @@ impl Default for Index {
         Self {
             asks: HashMap::new(),
             lanes: HashMap::new(),
+            unfinished: HashMap::new(),
             deadlines: BTreeSet::new(),
             groups: HashMap::new(),
             shorts: HashMap::new(),
@@ -237,6 +240,7 @@ impl Index {
         let Some(entry) = self.asks.remove(&ask.id) else { return };
         self.deadlines.remove(&(entry.deadline, ask.id));
         self.pages.drop(ask.id, entry.place);
+        self.unfinished.remove(&ask.id);
         self.chats.remove(ask);
         self.lying.remove(&ask.id);
         self.drop_late(ask);
@@ -403,6 +407,26 @@ impl Index {
             self.lanes.remove(&id);
         }
         job
+    }
+
+    /// A save failed.
+    pub(super) fn unfinish(&mut self, id: AskId, what: Unfinished) {
+        self.unfinished.insert(id, (what, false));
+    }
+
+    /// The save that has to be finished before anything else happens to an ask.
+    pub(super) fn unfinished(&self, id: AskId) -> Option<Unfinished> {
+        self.unfinished.get(&id).map(|(what, _)| what.clone())
+    }
+
+    /// It is finished.
+    pub(super) fn finished(&mut self, id: AskId) {
+        self.unfinished.remove(&id);
+    }
+
+    /// `true` if there is something to be finished and nobody comes back for it yet: the caller has to.
+    pub(super) fn needs_finishing(&mut self, id: AskId) -> bool {
+        self.unfinished.get_mut(&id).is_some_and(|(_, coming)| !std::mem::replace(coming, true))
     }
 
     /// When something is due next.

@@ -7,11 +7,13 @@
 //! start builds it anew.
 
 mod act;
+mod aside;
 mod attempts;
 mod busy;
 mod chats;
 mod collect;
 mod index;
+mod lane;
 mod listing;
 mod pages;
 mod submit;
@@ -20,7 +22,7 @@ pub use listing::{Filter, Page};
 pub use pages::Cursor;
 pub use submit::Submitted;
 
-use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Step, Time};
+use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
 use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
@@ -29,14 +31,13 @@ use crate::host::folders::Folders;
 use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Scan, Store, StoreError};
-use crate::sabotage::{crash_point, on};
+use crate::sabotage::on;
 use busy::Busy;
 use index::Index;
-use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, broadcast};
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
@@ -91,6 +92,10 @@ pub enum Failure {
     Refused(Box<Refusal>, Box<Ask>),
     /// It could not be stored; nothing was changed.
     NotStored,
+    /// It is not known whether it is stored. It is written again until it is, and holds then.
+    InDoubt,
+    /// askd made a mistake with this ask, and has set it aside.
+    Broken,
 }
 
 /// What came of naming an ask by the beginning of its id, or its short code.
@@ -102,18 +107,6 @@ pub enum Named {
     None,
     /// Several.
     Several(Vec<AskId>),
-}
-
-type Done = oneshot::Sender<Result<Box<Ask>, Failure>>;
-
-/// Something that waits for its turn in an ask's lane.
-#[derive(Debug)]
-struct Job {
-    event: Event,
-    /// Whoever wants to know; without it the event is ours and is tried until it is stored.
-    done: Option<Done>,
-    /// How long to wait before it is tried again.
-    pause: Duration,
 }
 
 impl Broker {
@@ -185,79 +178,11 @@ impl Broker {
         for effect in &effects {
             match effect {
                 Effect::Note(fact) => self.0.audit.fact_once(known, &ask, fact, now),
-                Effect::Retire => self.0.retire(&ask),
+                Effect::Retire => self.retire_later(ask.id),
                 _ => {}
             }
         }
         self.act(&Arc::new(ask), effects);
-    }
-
-    /// Lets an event happen and says what became of the ask.
-    pub async fn happen(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
-        let (done, told) = oneshot::channel();
-        self.enqueue(id, Job { event, done: Some(done), pause: RETRY.0 });
-        told.await.unwrap_or(Err(Failure::NotStored))
-    }
-
-    /// Lets an event of our own happen, sooner or later.
-    fn tell(&self, id: AskId, event: Event) {
-        self.enqueue(id, Job { event, done: None, pause: RETRY.0 });
-    }
-
-    fn enqueue(&self, id: AskId, job: Job) {
-        if self.index().join_lane(id, job) {
-            let broker = self.clone();
-            self.0.ctx.finish(async move { broker.run_lane(id).await });
-        }
-    }
-
-    async fn run_lane(&self, id: AskId) {
-        loop {
-            let Some(job) = self.index().next_job(id) else { return };
-            self.run(id, job).await;
-        }
-    }
-
-    async fn run(&self, id: AskId, Job { event, done, mut pause }: Job) {
-        let applied = loop {
-            let (broker, again) = (self.clone(), event.clone());
-            let applied = tokio::task::spawn_blocking(move || broker.0.apply(id, again)).await;
-            match applied.unwrap_or_else(|panic| ControlFlow::Break(Applied::NotStored(panic.to_string()))) {
-                ControlFlow::Continue(followed) => self.act(&Arc::new(followed.ask), followed.effects),
-                ControlFlow::Break(applied) => break applied,
-            }
-        };
-        let told = match applied {
-            Applied::Stepped(step) => {
-                let ask = Box::new(step.ask.clone());
-                // Whoever asked may have gone; the ask is decided all the same.
-                let _gone = done.map(|done| done.send(Ok(ask)));
-                return self.act(&Arc::new(step.ask), step.effects);
-            }
-            Applied::Same(ask) => {
-                // A tick that came too early (the clock was set back) has to come again.
-                self.index().update(&ask);
-                Ok(ask)
-            }
-            Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
-            Applied::Unknown => Err(Failure::Unknown),
-            Applied::NotStored(error) if done.is_some() => {
-                tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
-                Err(Failure::NotStored)
-            }
-            Applied::NotStored(error) => {
-                tracing::error!(ask = %id, error, "an event could not be stored; trying again");
-                // Outside the lane: a person who answers meanwhile is told at once that it is not stored.
-                let broker = self.clone();
-                self.0.ctx.finish(async move {
-                    if broker.pause(&mut pause).await {
-                        broker.enqueue(id, Job { event, done: None, pause });
-                    }
-                });
-                return;
-            }
-        };
-        let _gone = done.map(|done| done.send(told));
     }
 
     /// Waits before another try; `false` if the daemon is stopping.
@@ -423,119 +348,9 @@ impl Broker {
     }
 }
 
-/// What came of an event.
-enum Applied {
-    Stepped(Box<Step>),
-    Same(Box<Ask>),
-    Refused(Box<Refusal>, Box<Ask>),
-    Unknown,
-    NotStored(String),
-}
-
 impl Inner {
     fn index(&self) -> MutexGuard<'_, Index> {
         // A panic elsewhere does not make the index wrong: it is changed in whole steps.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Load, step, save. Blocks on the disk. Goes on with a step of the ask that comes before the event: it had to follow
-    /// a clock that was set.
-    fn apply(&self, id: AskId, event: Event) -> ControlFlow<Applied, Box<Step>> {
-        let Some(group) = self.index().group(id) else { return ControlFlow::Break(Applied::Unknown) };
-        let ask = match self.store.load(&group, id) {
-            Ok(Some(ask)) => ask,
-            Ok(None) => return ControlFlow::Break(Applied::Unknown),
-            Err(error) => return ControlFlow::Break(Applied::NotStored(error.to_string())),
-        };
-        let Reading { now, set_by } = self.ctx.clock().reading();
-        match self.follow_clock(&ask, set_by, now) {
-            Ok(Some(followed)) => ControlFlow::Continue(followed),
-            Ok(None) => ControlFlow::Break(self.step(ask, event, now)),
-            Err(error) => ControlFlow::Break(Applied::NotStored(error.to_string())),
-        }
-    }
-
-    /// Counts what is left of the ask's deadlines by the clock as it was set, before anything is judged by it.
-    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Box<Step>>, StoreError> {
-        let by = self.index().behind(ask.id, set_by);
-        let step = if by == 0 { None } else { ask.clone().clock_set(by) };
-        if let Some(step) = &step {
-            self.save(step, now)?;
-        }
-        self.index().has_followed(ask.id, set_by);
-        Ok(step.map(Box::new))
-    }
-
-    fn step(&self, ask: Ask, event: Event, now: Time) -> Applied {
-        let replying = match &event {
-            Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
-            _ => None,
-        };
-        match ask.clone().step(event, now) {
-            Ok(Some(step)) => match self.save(&step, now) {
-                Ok(()) => Applied::Stepped(Box::new(step)),
-                Err(error) => Applied::NotStored(error.to_string()),
-            },
-            Ok(None) => Applied::Same(Box::new(ask)),
-            Err(refusal) => {
-                if let Some(person) = replying {
-                    self.audit.refused(&ask, &person, &refusal, now);
-                }
-                Applied::Refused(Box::new(refusal), Box::new(ask))
-            }
-        }
-    }
-
-    fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
-        let ask = &step.ask;
-        self.allow(step, now)?;
-        if step.effects.contains(&Effect::Forget) {
-            self.store.forget(&ask.group, ask.id)?;
-            self.tidy(ask, true);
-            self.index().remove(ask);
-            return Ok(());
-        }
-        if !(on("ackfirst") && ask.outcome().is_some()) {
-            self.store.save(ask)?;
-        }
-        self.note(step, now);
-        self.index().update(ask);
-        self.moved.notify_one();
-        crash_point(point(step));
-        if step.effects.contains(&Effect::Retire) {
-            self.retire(ask);
-        }
-        // Nobody may be looking.
-        let _nobody = self.changes.send(ask.id);
-        Ok(())
-    }
-
-    fn note(&self, step: &Step, now: Time) {
-        for effect in &step.effects {
-            if let Effect::Note(fact) = effect {
-                self.audit.fact(&step.ask, fact, now);
-            }
-        }
-    }
-
-    fn retire(&self, ask: &Ask) {
-        if let Err(error) = self.store.retire(&ask.group, ask.id) {
-            tracing::error!(ask = %ask.id, %error, "a finished ask stays in pending_questions until the next start");
-        }
-        crash_point("close.retired");
-    }
-}
-
-/// The crash point that a saved step stands for.
-fn point(step: &Step) -> &'static str {
-    let has = |wanted: fn(&Effect) -> bool| step.effects.iter().any(wanted);
-    if has(|effect| matches!(effect, Effect::Respond(_))) {
-        "settle.saved"
-    } else if has(|effect| matches!(effect, Effect::Publish(_))) {
-        "deliver.ready"
-    } else if has(|effect| matches!(effect, Effect::Retire)) {
-        "close.saved"
-    } else {
-        "saved"
     }
 }

@@ -1,6 +1,6 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
-use super::{Broker, Failure, Job};
+use super::{Broker, Failure};
 use crate::ask::{
     Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
     Waiter,
@@ -12,10 +12,7 @@ use crate::ipc::files::Dir;
 use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
-use crate::sabotage::crash_point;
 use std::io;
-use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +31,13 @@ pub enum Submitted {
     NotStored,
     /// What it asks was asked before, and it is not clear yet who gets the outcome: try again soon.
     NotYet,
+}
+
+impl Submitted {
+    /// What came of storing a new ask.
+    pub(super) fn first(stored: Result<AskId, Failure>) -> Self {
+        stored.map_or(Self::NotStored, Self::New)
+    }
 }
 
 impl Broker {
@@ -68,6 +72,9 @@ impl Broker {
 
     /// A request id that was seen before.
     async fn known(&self, id: AskId, request: &Request) -> Option<Submitted> {
+        if self.is_unfinished(id) {
+            return Some(Submitted::NotStored);
+        }
         let ask = match self.show(id).await {
             Ok(ask) => ask?,
             Err(error) => {
@@ -92,7 +99,7 @@ impl Broker {
             Response::TakingBack | Response::TakenBack | Response::Taken => {}
         }
         match self.happen(id, Event::AskAgain(request.request_id.clone())).await {
-            Err(Failure::NotStored) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
             _ => Some(Submitted::Known(id)),
         }
     }
@@ -131,7 +138,7 @@ impl Broker {
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
                     let collected = Event::Collected { request_id: old.request_id.clone(), since: at };
-                    if matches!(self.happen(id, collected).await, Err(Failure::NotStored)) {
+                    if matches!(self.happen(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
                     return Some(Submitted::NotYet);
@@ -145,7 +152,7 @@ impl Broker {
         }
         if !reclaim.is_empty() || !ask.is_free() {
             return match self.happen(id, Event::Reclaim(reclaim)).await {
-                Err(Failure::NotStored) => Some(Submitted::NotStored),
+                Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),
             };
         }
@@ -156,8 +163,8 @@ impl Broker {
         };
         match self.happen(id, Event::JoinKept(Box::new(waiter))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Some(Submitted::NotYet),
-            Err(Failure::NotStored) => Some(Submitted::NotStored),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
         }
     }
 
@@ -181,8 +188,8 @@ impl Broker {
         };
         match self.happen(id, Event::Join(Box::new(waiter))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => None,
-            Err(Failure::NotStored) => Some(Submitted::NotStored),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
         }
     }
 
@@ -239,49 +246,27 @@ impl Broker {
             };
             Ask::accept(accepted, now)
         };
-        let submitted = self.store_new(group, make).await;
+        let stored = self.store_new(make).await;
         // A late answer would go to a question that is asked anew.
-        if let (Submitted::New(_), Some(late)) = (&submitted, before) {
+        if let (Ok(_) | Err(Failure::InDoubt), Some(late)) = (&stored, before) {
             self.tell(late, Event::AskedAgain);
         }
-        submitted
+        Submitted::first(stored)
     }
 
-    /// Stores a new ask, and does what it asks for.
-    pub(super) async fn store_new(&self, group: &Group, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Submitted {
+    /// Stores a new ask, and does what it asks for. One that is in doubt is known by its request from now on.
+    pub(super) async fn store_new(&self, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Result<AskId, Failure> {
         let Reading { now, set_by } = self.clock().reading();
         let id = random::ask_id();
         let step = {
             let mut index = self.index();
             let short_id = random::short_id(|short| index.short_taken(short, now));
             let step = make(id, short_id, now);
-            // Known before it is stored, so that its code and its place are taken.
+            // Known before it is stored, so that its code and its place are taken. What is due meanwhile waits in its lane.
             index.insert(&step.ask, set_by);
             step
         };
-        let broker = self.clone();
-        let stored = tokio::task::spawn_blocking(move || {
-            let stored = broker.0.store.save(&step.ask);
-            if stored.is_ok() {
-                broker.0.note(&step, now);
-                crash_point("accept.stored");
-            }
-            (stored, step)
-        });
-        match stored.await {
-            Ok((Ok(()), Step { ask, effects })) => {
-                self.0.moved.notify_one();
-                let _nobody = self.0.changes.send(id);
-                self.act(&Arc::new(ask), effects);
-                Submitted::New(id)
-            }
-            Ok((Err(error), Step { ask, .. })) => {
-                tracing::error!(group = %group, %error, "a new ask could not be stored; its request stays where it is");
-                self.index().take_back(&ask);
-                Submitted::NotStored
-            }
-            Err(_) => Submitted::NotStored,
-        }
+        self.accept(step).await.map(|_stored| id)
     }
 
     /// Withdraws a waiting call; what nobody waits for is left as it is.
@@ -291,11 +276,9 @@ impl Broker {
             tracing::info!(group = %group, request_id = %request_id, "a withdrawal of something unknown was ignored");
             return Ok(());
         };
-        let (done, told) = oneshot::channel();
-        self.enqueue(id, Job { event: Event::Withdraw(request_id.clone()), done: Some(done), pause: super::RETRY.0 });
-        match told.await {
-            Ok(Err(Failure::NotStored)) | Err(_) => Err(Failure::NotStored),
-            Ok(Ok(_) | Err(Failure::Unknown | Failure::Refused(..))) => Ok(()),
+        match self.happen(id, Event::Withdraw(request_id.clone())).await {
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }
     }
 }

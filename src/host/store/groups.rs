@@ -2,9 +2,9 @@
 //! `state/groups/<group>.json`; a question is named by its digest, and no text of one stands there.
 
 use super::person::PersonRecord;
-use super::{BadRecord, Store, StoreError, io_error};
+use super::{BadRecord, Store, StoreError, io_error, not_stored};
 use crate::ask::{Digest, Group, Person, Time};
-use crate::ipc::files::{Access, Dir, ReadError};
+use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use crate::ipc::wire::{time_from, time_text};
 use serde::{Deserialize, Serialize};
@@ -71,24 +71,25 @@ impl Store {
         // Asks of one group are changed side by side, and share this file.
         let _alone = self.groups.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let name = file_name(group);
-        let write = || -> io::Result<()> {
+        let write = || -> Result<(), NotStored> {
             let folder = self.root.sub(GROUPS)?;
             let mut kept = match folder.read_own(&name, MAX_BYTES) {
                 Ok((bytes, _)) => read(&bytes).map_err(io::Error::other)?,
                 Err(ReadError::Gone) => Vec::new(),
                 Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-                Err(error) => return Err(io::Error::other(error)),
+                Err(error) => return Err(io::Error::other(error).into()),
             };
             kept.retain(|known| known.at >= oldest && allowed.iter().all(|new| new.question != known.question));
             let entries = kept.iter().chain(allowed).map(|known| {
                 let shape = AllowedShape { at: time_text(known.at), by: PersonRecord::of(&known.by) };
                 (known.question.to_string(), shape)
             });
-            let mut bytes = serde_json::to_vec_pretty(&Shape { v: VERSION, allowed_again: entries.collect() })?;
+            let shape = Shape { v: VERSION, allowed_again: entries.collect() };
+            let mut bytes = serde_json::to_vec_pretty(&shape).map_err(io::Error::from)?;
             bytes.push(b'\n');
-            folder.replace(&format!(".tmp-{group}"), &name, &bytes, Access::PRIVATE)
+            folder.store(&format!(".tmp-{group}"), &name, &bytes, Access::PRIVATE)
         };
-        write().map_err(io_error(format!("cannot keep what may be asked again in {group}")))
+        write().map_err(not_stored(format!("cannot keep what may be asked again in {group}")))
     }
 
     /// What may be asked again, of every group: for the start. A damaged file is moved aside; what is from a newer

@@ -15,7 +15,7 @@ mod widgets;
 pub use groups::Allowed;
 
 use crate::ask::{Ask, AskId, Group};
-use crate::ipc::files::{Access, Dir, ReadError};
+use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use record::BadRecord;
 use rustix::fs::{FlockOperation, flock};
@@ -58,7 +58,15 @@ pub enum StoreError {
         /// How.
         why: BadRecord,
     },
-    /// The disk said no.
+    /// The disk said no when something was written already: it may be there after a loss of power, or not.
+    #[error("{what}: {error} (it is written, and not known to be on stable storage)")]
+    InDoubt {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        error: io::Error,
+    },
+    /// The disk said no. Where something was to be stored, nothing was changed.
     #[error("{what}: {error}")]
     Io {
         /// What was tried.
@@ -66,6 +74,25 @@ pub enum StoreError {
         /// What came of it.
         error: io::Error,
     },
+}
+
+impl StoreError {
+    /// The same, where something else of the same change is stored already.
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        match self {
+            Self::Io { what, error } => Self::InDoubt { what, error },
+            other => other,
+        }
+    }
+}
+
+fn not_stored(what: impl Into<String>) -> impl FnOnce(NotStored) -> StoreError {
+    let what = what.into();
+    move |error| match error {
+        NotStored::Unchanged(error) => StoreError::Io { what, error },
+        NotStored::InDoubt(error) => StoreError::InDoubt { what, error },
+    }
 }
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
@@ -177,9 +204,9 @@ impl Store {
                 Some(kept) if kept.look(&file_name(ask.id))?.is_some() => kept,
                 _ => self.folder(PENDING, &ask.group)?,
             };
-            folder.replace(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
+            folder.store(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
         };
-        let saved = write().map_err(io_error(format!("cannot store ask {}", ask.id)));
+        let saved = write().map_err(not_stored(format!("cannot store ask {}", ask.id)));
         self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
         saved
     }
@@ -213,6 +240,21 @@ impl Store {
         rename().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
     }
 
+    /// Moves the record of an ask out of the way, for a person to look at; where it is now.
+    pub fn set_aside(&self, group: &Group, id: AskId) -> Result<PathBuf, StoreError> {
+        let name = file_name(id);
+        let aside = format!("{name}.set-aside");
+        let rename = || {
+            let kept = self.folder(SETTLED, group)?.look(&name)?.is_some();
+            let kind = if kept { SETTLED } else { PENDING };
+            let folder = self.folder(kind, group)?;
+            folder.rename(&name, &aside)?;
+            folder.sync()?;
+            Ok(self.path.join(kind).join(group.as_str()).join(&aside))
+        };
+        rename().map_err(io_error(format!("cannot set ask {id} aside")))
+    }
+
     /// Drops an outcome that was kept long enough.
     pub fn forget(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
         let remove = || {
@@ -235,7 +277,8 @@ impl Store {
             let folder = self.root.sub(kind).map_err(at())?;
             for group in folder.names().map_err(at())? {
                 let path = self.path.join(kind).join(&group);
-                match folder.sub(&group).and_then(|asks| Ok((asks.names()?, asks))) {
+                // What was renamed before a crash is synced before anything is done about it.
+                match folder.sub(&group).and_then(|asks| asks.sync().and_then(|()| Ok((asks.names()?, asks)))) {
                     Ok((names, asks)) => {
                         for name in names {
                             let found = Found { kind, group: &group, path: path.join(&name), name };

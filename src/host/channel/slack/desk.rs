@@ -9,8 +9,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long storing may take: Slack wants an answer within 3 s.
-const STORE_WITHIN: Duration = Duration::from_millis(2_500);
+/// How long all may take for which Slack waits: it wants an answer within 3 s.
+const TAKEN_WITHIN: Duration = Duration::from_millis(2_500);
 /// Interactions and events of which it is remembered that they came.
 const REMEMBERED: usize = 4_096;
 
@@ -83,8 +83,26 @@ impl Desk {
         &self.slack
     }
 
-    /// Takes an interaction in.
-    pub(super) async fn interaction(&self, mut payload: Interaction) -> Taken {
+    /// Takes an interaction in. Slack hears within its time what came of it, also where that is still being stored.
+    pub(super) async fn interaction(&self, payload: Interaction) -> Taken {
+        self.in_time(self.interact(payload)).await
+    }
+
+    /// The same for an event.
+    pub(super) async fn event(&self, callback: Callback) -> Taken {
+        self.in_time(self.hear(callback)).await
+    }
+
+    /// Waits as long as Slack does. What is under way is not given up: it is stored, and the card says so, but nobody can
+    /// wait for it.
+    async fn in_time(&self, taking: impl Future<Output = Taken>) -> Taken {
+        self.slack.clock().timeout(TAKEN_WITHIN, taking).await.unwrap_or_else(|| {
+            tracing::error!("something done in Slack could not be stored in time; the person was told to try again");
+            Taken::NotStored
+        })
+    }
+
+    async fn interact(&self, mut payload: Interaction) -> Taken {
         if payload.kind != "block_actions" {
             tracing::debug!(kind = payload.kind, "an interaction of a kind that is not used was ignored");
             return Taken::Done;
@@ -118,13 +136,15 @@ impl Desk {
         let Some(route) = route(&ask, &payload.container.channel_id) else {
             return self.refuse(&who, wording::NOT_ASKED_HERE, "another channel");
         };
-        self.spot(&ask, route, &payload.container.message_ts).await;
         let key = payload.key();
-        self.done(&ask, route, who, deed, key.as_deref()).await
+        let taken = self.done(&ask, route, who, deed, key.as_deref());
+        // In this order: the reply does not wait until the card is noted.
+        let spotted = async { self.spot(&ask, route, &payload.container.message_ts) };
+        tokio::join!(taken, spotted).0
     }
 
-    /// Takes an event in: a text in a card's thread may be the answer.
-    pub(super) async fn event(&self, callback: Callback) -> Taken {
+    /// A text in a card's thread may be the answer.
+    async fn hear(&self, callback: Callback) -> Taken {
         let Callback { kind, team_id, event_id, event, .. } = callback;
         if kind != "event_callback" || !event.is_reply() || self.seen(event_id.as_deref()) {
             return Taken::Done;
@@ -180,12 +200,12 @@ impl Desk {
             Deed::Allow => Event::Allow { source, person },
         };
         let happening = self.broker.happen(ask.id, event);
-        match self.slack.clock().timeout(STORE_WITHIN, happening).await {
-            Some(Ok(_)) => {
+        match happening.await {
+            Ok(_) => {
                 self.remember(key);
                 Taken::Done
             }
-            Some(Err(Failure::Refused(refusal, _))) => {
+            Err(Failure::Refused(refusal, _)) => {
                 // A second copy of what was taken is no late answer.
                 let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
                 if !(late && self.seen(key)) {
@@ -194,23 +214,19 @@ impl Desk {
                 }
                 Taken::Done
             }
-            Some(Err(Failure::Unknown)) => self.forgotten(&who, ask.id),
-            Some(Err(Failure::NotStored)) | None => {
-                tracing::error!(ask = %ask.id, "an answer from Slack could not be stored in time; the person was told to try again");
+            Err(Failure::Unknown | Failure::Broken) => self.forgotten(&who, ask.id),
+            Err(Failure::NotStored | Failure::InDoubt) => {
+                tracing::error!(ask = %ask.id, "an answer from Slack could not be stored; the person was told to try again");
                 Taken::NotStored
             }
         }
     }
 
     /// A card that is not known to be this ask's is noted, so that it is closed too.
-    async fn spot(&self, ask: &Ask, route: usize, message: &str) {
+    fn spot(&self, ask: &Ask, route: usize, message: &str) {
         let known = ask.widgets.get(route).is_some_and(|widget| widget.messages.iter().any(|known| known == message));
         if !known && !message.is_empty() {
-            let spotted = Event::Spotted { route, message: message.to_owned() };
-            // Whether it was stored or not: the reply is what matters now, and the next use of it says it again.
-            if self.broker.happen(ask.id, spotted).await.is_err() {
-                tracing::warn!(ask = %ask.id, "a card that turned up could not be noted");
-            }
+            self.broker.tell(ask.id, Event::Spotted { route, message: message.to_owned() });
         }
     }
 

@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// How long a click may wait until it is known whose team we are.
-const TEAM_WITHIN: Duration = Duration::from_secs(2);
+/// How long a start waits until it is known who we are.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Longest pause before Slack is asked again who we are.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// How often a private note is tried.
@@ -107,7 +107,7 @@ impl Slack {
 
     /// Asks Slack who we are, once and not for long: a wrong token is said before anything else is.
     pub async fn greet(&self) {
-        if let Some(Err(error)) = self.clock().timeout(TEAM_WITHIN, self.me()).await {
+        if let Some(Err(error)) = self.clock().timeout(KNOWN_WITHIN, self.me()).await {
             self.complain(error);
         }
     }
@@ -152,7 +152,7 @@ impl Slack {
         if !self.0.settings.team_ids.is_empty() {
             return Some(self.0.settings.team_ids.clone());
         }
-        let me = self.clock().timeout(TEAM_WITHIN, self.me()).await?.ok()?;
+        let me = self.me().await.ok()?;
         let organisation = me.enterprise_id.clone().filter(|_| me.is_enterprise_install);
         Some(std::iter::once(me.team_id.clone()).chain(organisation).collect())
     }

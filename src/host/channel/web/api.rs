@@ -98,6 +98,8 @@ impl Inbox {
             Ok(ask) => Ok(Json(View::of(&ask))),
             Err(Failure::Unknown) => Err(Problem::unknown_ask(name)),
             Err(Failure::NotStored) => Err(Problem::not_stored()),
+            Err(Failure::InDoubt) => Err(Problem::in_doubt()),
+            Err(Failure::Broken) => Err(Problem::broken()),
             Err(Failure::Refused(refusal, ask)) => Err(match *refusal {
                 Refusal::Settled { .. } => Problem::settled(refusal.to_string(), &ask),
                 _ => does_not_fit(&refusal),

@@ -53,6 +53,17 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not stored", detail)
     }
 
+    pub(super) fn in_doubt() -> Self {
+        let detail = "It may have been stored, or not: the disk failed half-way. askd writes it again until it is stored. \
+                      Look at the question, and try again if it is still open; the daemon's log says what is wrong.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
+    }
+
+    pub(super) fn broken() -> Self {
+        let detail = "askd failed at this question and has set it aside; the daemon's log says where it is.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", detail)
+    }
+
     pub(super) fn no_token() -> Self {
         let detail = "The inbox token is missing or wrong. It is in state/web_token of the data folder; \
                       send it as: Authorization: Bearer <token>";

@@ -103,8 +103,8 @@ impl Whatsapp {
                 }
                 Ok(())
             }
-            Err(Failure::NotStored) => Err(NotStored),
-            Err(Failure::Unknown) => Ok(()),
+            Err(Failure::NotStored | Failure::InDoubt) => Err(NotStored),
+            Err(Failure::Unknown | Failure::Broken) => Ok(()),
             Err(Failure::Refused(refusal, ask)) => {
                 self.note(&sender.reply_to, Some(&ask), text::tame(&refusal.to_string()));
                 Ok(())

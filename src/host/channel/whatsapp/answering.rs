@@ -245,8 +245,8 @@ impl Whatsapp {
         let event = Event::Replied { source: Source::Route(asked.route), person, reply };
         match broker.happen(asked.ask.id, event).await {
             Ok(ask) => self.receipt(sender, asked, &ask),
-            Err(Failure::NotStored) => return Err(NotStored),
-            Err(Failure::Unknown) => {}
+            Err(Failure::NotStored | Failure::InDoubt) => return Err(NotStored),
+            Err(Failure::Unknown | Failure::Broken) => {}
             Err(Failure::Refused(refusal, ask)) => match *refusal {
                 Refusal::Settled { said, .. } => self.too_late(sender, &ask, said.as_deref()),
                 Refusal::NotResponder { .. } => {}

@@ -258,7 +258,7 @@ impl Whatsapp {
         let heard = Heard { message: message.id.clone(), at: message.at, names: Names::Nothing };
         let reply = Reply::Told { index: 0, given: Given::default(), heard };
         match broker.happen(id, Event::Replied { source: Source::Route(route), person, reply }).await {
-            Err(Failure::NotStored) => Err(NotStored),
+            Err(Failure::NotStored | Failure::InDoubt) => Err(NotStored),
             _ => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ impl Whatsapp {
 
 async fn happen(broker: &Broker, id: AskId, event: Event) -> Result<(), NotStored> {
     match broker.happen(id, event).await {
-        Err(Failure::NotStored) => Err(NotStored),
-        Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Ok(()),
+        Err(Failure::NotStored | Failure::InDoubt) => Err(NotStored),
+        Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
     }
 }

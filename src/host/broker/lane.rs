@@ -1,0 +1,391 @@
+//! The lane of an ask: what happens to it, one thing after the other. Each is resolved to the record, stepped through the
+//! core, saved, and only then answered and acted on.
+//!
+//! A save that failed is never forgotten. What may be on the disk is written again until it is there for certain, and
+//! acted on then; what is certainly not there leaves the record as it was, which is written again too. Until that is
+//! done nothing else happens to the ask: whoever wants something is told that it was not stored.
+//!
+//! A panic is a mistake in askd, and writing again does not mend it: the ask is set aside, and the others go on.
+
+use super::{Broker, Failure, RETRY};
+use crate::ask::{Ask, AskId, Effect, Event, Refusal, Step, Time};
+use crate::clock::Reading;
+use crate::host::store::StoreError;
+use crate::sabotage::{crash_point, on, panic_point};
+use futures_util::FutureExt as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Who waits for what became of something.
+type Done = oneshot::Sender<Result<Box<Ask>, Failure>>;
+
+/// Something that waits for its turn in an ask's lane.
+#[derive(Debug)]
+pub(super) struct Job {
+    work: Work,
+    /// Without it the work is our own and is tried until it is stored.
+    done: Option<Done>,
+    /// How long to wait before it is tried again.
+    pause: Duration,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+enum Work {
+    /// A new ask is stored for the first time.
+    Accept(Box<Step>),
+    Event(Event),
+    /// A finished ask is kept as an outcome only; that failed before.
+    Retire,
+    /// A save that failed is finished.
+    Finish,
+}
+
+/// A save that failed. It is repeated as a whole, and then acted on.
+#[derive(Debug, Clone)]
+pub(super) struct Unfinished {
+    step: Arc<Step>,
+    at: Time,
+    /// How the clock was set that this step follows, if it does.
+    followed: Option<i64>,
+}
+
+/// What came of a job.
+enum Applied {
+    Stepped(Box<Step>),
+    /// A step that had to come before it: the ask follows a clock that was set.
+    Followed(Box<Step>),
+    Same(Box<Ask>),
+    Refused(Box<Refusal>, Box<Ask>),
+    Unknown,
+    /// Our own work is done.
+    Finished,
+    /// Nothing was changed.
+    NotStored(String),
+    /// It may have been stored.
+    InDoubt(String),
+    /// The core panicked.
+    Broken,
+}
+
+impl Broker {
+    /// Lets an event happen and says what became of the ask.
+    pub async fn happen(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
+        self.do_and_tell(id, Work::Event(event)).await
+    }
+
+    /// Stores a new ask, which the index knows already.
+    pub(super) async fn accept(&self, step: Step) -> Result<Box<Ask>, Failure> {
+        self.do_and_tell(step.ask.id, Work::Accept(Box::new(step))).await
+    }
+
+    async fn do_and_tell(&self, id: AskId, work: Work) -> Result<Box<Ask>, Failure> {
+        let (done, told) = oneshot::channel();
+        self.enqueue(id, Job { work, done: Some(done), pause: RETRY.0 });
+        told.await.unwrap_or(Err(Failure::Broken))
+    }
+
+    /// Lets an event of our own happen, sooner or later.
+    pub(in crate::host) fn tell(&self, id: AskId, event: Event) {
+        self.enqueue(id, Job { work: Work::Event(event), done: None, pause: RETRY.0 });
+    }
+
+    /// Keeps a finished ask as an outcome only, sooner or later.
+    pub(super) fn retire_later(&self, id: AskId) {
+        self.enqueue(id, Job { work: Work::Retire, done: None, pause: RETRY.0 });
+    }
+
+    /// Whether it is not known yet that the ask is stored as it is.
+    pub(super) fn is_unfinished(&self, id: AskId) -> bool {
+        self.index().unfinished(id).is_some()
+    }
+
+    fn enqueue(&self, id: AskId, job: Job) {
+        if self.index().join_lane(id, job) {
+            let broker = self.clone();
+            self.0.ctx.finish(async move { broker.run_lane(id).await });
+        }
+    }
+
+    /// The same after a pause. Outside the lane: whoever wants something meanwhile is told at once that it is not stored.
+    fn enqueue_later(&self, id: AskId, work: Work, mut pause: Duration) {
+        let broker = self.clone();
+        self.0.ctx.finish(async move {
+            if broker.pause(&mut pause).await {
+                broker.enqueue(id, Job { work, done: None, pause });
+            }
+        });
+    }
+
+    async fn run_lane(&self, id: AskId) {
+        loop {
+            let Some(job) = self.index().next_job(id) else { return };
+            // A lane that ended here would keep everybody waiting who comes later.
+            if AssertUnwindSafe(self.run(id, job)).catch_unwind().await.is_err() {
+                tracing::error!(ask = %id, "acting on a stored event panicked; what is left of it is done at the next start");
+            }
+        }
+    }
+
+    async fn run(&self, id: AskId, Job { work, done, pause }: Job) {
+        let applied = loop {
+            let applied = match self.finish(id).await {
+                Ok(()) => self.blocking(id, work.clone(), Self::apply).await,
+                Err(error) => Applied::NotStored(error),
+            };
+            match applied {
+                Applied::Followed(step) => self.act(&Arc::new(step.ask), step.effects),
+                applied => break applied,
+            }
+        };
+        let told = match applied {
+            Applied::Stepped(step) => {
+                let Step { ask, effects } = *step;
+                // Whoever asked may have gone; the ask is decided all the same.
+                let _gone = done.map(|done| done.send(Ok(Box::new(ask.clone()))));
+                panic_point("act", ask.content.title.as_deref());
+                return self.act(&Arc::new(ask), effects);
+            }
+            Applied::Same(ask) => {
+                // A tick that came too early (the clock was set back) has to come again.
+                self.index().update(&ask);
+                Ok(ask)
+            }
+            Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
+            Applied::Unknown => Err(Failure::Unknown),
+            Applied::Followed(_) | Applied::Finished => return,
+            Applied::NotStored(error) if matches!(work, Work::Accept(_)) => {
+                tracing::error!(ask = %id, error, "a new ask could not be stored; its request stays where it is");
+                Err(Failure::NotStored)
+            }
+            Applied::NotStored(error) if done.is_some() => {
+                tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
+                self.finish_later(id);
+                Err(Failure::NotStored)
+            }
+            Applied::NotStored(error) => {
+                tracing::error!(ask = %id, error, "an event could not be stored; trying again");
+                return self.enqueue_later(id, work, pause);
+            }
+            Applied::InDoubt(error) => {
+                tracing::error!(ask = %id, error, "it is not known whether an ask could be stored; storing it again until it is");
+                self.finish_later(id);
+                Err(Failure::InDoubt)
+            }
+            Applied::Broken => {
+                self.set_aside(id).await;
+                Err(Failure::Broken)
+            }
+        };
+        let _gone = done.map(|done| done.send(told));
+    }
+
+    /// Runs something of a lane where it may block on the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        id: AskId,
+        what: T,
+        run: impl FnOnce(&Self, AskId, T) -> Applied + Send + 'static,
+    ) -> Applied {
+        let broker = self.clone();
+        match tokio::task::spawn_blocking(move || run(&broker, id, what)).await {
+            Ok(applied) => applied,
+            Err(panic) if panic.is_panic() => Applied::Broken,
+            Err(stopped) => Applied::NotStored(stopped.to_string()),
+        }
+    }
+
+    /// Finishes a save that failed before, if there is one.
+    async fn finish(&self, id: AskId) -> Result<(), String> {
+        let Some(Unfinished { step, at, followed }) = self.index().unfinished(id) else { return Ok(()) };
+        let again = Arc::clone(&step);
+        let saved = self.blocking(id, again, move |broker, _, step| match broker.save(&step, at) {
+            Ok(()) => Applied::Finished,
+            Err(error) => Applied::NotStored(error.to_string()),
+        });
+        match saved.await {
+            Applied::Finished => {
+                self.index().finished(id);
+                if let Some(set_by) = followed {
+                    self.index().has_followed(id, set_by);
+                }
+                tracing::info!(ask = %id, "what could not be stored before is stored");
+                self.act(&Arc::new(step.ask.clone()), step.effects.clone());
+                Ok(())
+            }
+            Applied::NotStored(error) => Err(error),
+            _ => {
+                self.set_aside(id).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Has a failed save finished in a while; once, however many wait for it.
+    fn finish_later(&self, id: AskId) {
+        if self.index().needs_finishing(id) {
+            self.enqueue_later(id, Work::Finish, RETRY.0);
+        }
+    }
+
+    /// Load, step, save. Blocks on the disk.
+    fn apply(&self, id: AskId, work: Work) -> Applied {
+        let event = match work {
+            Work::Accept(step) => return self.store_first(*step),
+            Work::Finish => return Applied::Finished,
+            Work::Retire => return self.retire_again(id),
+            Work::Event(event) => event,
+        };
+        let ask = match self.load(id) {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return Applied::Unknown,
+            Err(error) => return Applied::NotStored(error.to_string()),
+        };
+        panic_point("step", ask.content.title.as_deref());
+        let Reading { now, set_by } = self.clock().reading();
+        match self.follow_clock(&ask, set_by, now) {
+            Ok(Some(followed)) => Applied::Followed(followed),
+            Ok(None) => self.step(ask, event, now),
+            Err(error) => Applied::NotStored(error.to_string()),
+        }
+    }
+
+    /// Counts what is left of the ask's deadlines by the clock as it was set, before anything is judged by it.
+    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Box<Step>>, StoreError> {
+        let by = self.index().behind(ask.id, set_by);
+        let step = if by == 0 { None } else { ask.clone().clock_set(by) };
+        if let Some(step) = &step
+            && let Err(error) = self.save(step, now)
+        {
+            if matches!(error, StoreError::InDoubt { .. }) {
+                self.unfinish(step.clone(), now, Some(set_by));
+            }
+            return Err(error);
+        }
+        self.index().has_followed(ask.id, set_by);
+        Ok(step.map(Box::new))
+    }
+
+    fn step(&self, ask: Ask, event: Event, now: Time) -> Applied {
+        let replying = match &event {
+            Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
+            _ => None,
+        };
+        match ask.clone().step(event, now) {
+            Ok(Some(step)) => match self.save(&step, now) {
+                Ok(()) => Applied::Stepped(Box::new(step)),
+                Err(error @ StoreError::InDoubt { .. }) => {
+                    self.unfinish(step, now, None);
+                    Applied::InDoubt(error.to_string())
+                }
+                Err(error) => {
+                    self.unfinish(Step { ask, effects: Vec::new() }, now, None);
+                    Applied::NotStored(error.to_string())
+                }
+            },
+            Ok(None) => Applied::Same(Box::new(ask)),
+            Err(refusal) => {
+                if let Some(person) = replying {
+                    self.0.audit.refused(&ask, &person, &refusal, now);
+                }
+                Applied::Refused(Box::new(refusal), Box::new(ask))
+            }
+        }
+    }
+
+    fn unfinish(&self, step: Step, at: Time, followed: Option<i64>) {
+        self.index().unfinish(step.ask.id, Unfinished { step: Arc::new(step), at, followed });
+    }
+
+    pub(super) fn load(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+        let Some(group) = self.index().group(id) else { return Ok(None) };
+        self.0.store.load(&group, id)
+    }
+
+    fn store_first(&self, step: Step) -> Applied {
+        let now = step.ask.created_at;
+        match self.save(&step, now) {
+            Ok(()) => {
+                crash_point("accept.stored");
+                Applied::Stepped(Box::new(step))
+            }
+            Err(error @ StoreError::InDoubt { .. }) => {
+                self.unfinish(step, now, None);
+                Applied::InDoubt(error.to_string())
+            }
+            Err(error) => {
+                self.index().take_back(&step.ask);
+                Applied::NotStored(error.to_string())
+            }
+        }
+    }
+
+    fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
+        let ask = &step.ask;
+        let allowed = self.0.allow(step, now)?;
+        if step.effects.contains(&Effect::Forget) {
+            self.0.store.forget(&ask.group, ask.id)?;
+            self.0.tidy(ask, true);
+            self.index().remove(ask);
+            return Ok(());
+        }
+        if !(on("ackfirst") && ask.outcome().is_some()) {
+            // That it was allowed is stored: then something was changed, whatever becomes of the ask.
+            self.0.store.save(ask).map_err(|error| if allowed { error.in_doubt() } else { error })?;
+        }
+        self.note(step, now);
+        self.index().update(ask);
+        self.0.moved.notify_one();
+        crash_point(point(step));
+        if step.effects.contains(&Effect::Retire) {
+            self.retire(ask);
+        }
+        // Nobody may be looking.
+        let _nobody = self.0.changes.send(ask.id);
+        Ok(())
+    }
+
+    fn note(&self, step: &Step, now: Time) {
+        for effect in &step.effects {
+            if let Effect::Note(fact) = effect {
+                self.0.audit.fact(&step.ask, fact, now);
+            }
+        }
+    }
+
+    fn retire(&self, ask: &Ask) {
+        if let Err(error) = self.0.store.retire(&ask.group, ask.id) {
+            tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
+            self.enqueue_later(ask.id, Work::Retire, RETRY.0);
+        }
+        crash_point("close.retired");
+    }
+
+    fn retire_again(&self, id: AskId) -> Applied {
+        match self.load(id) {
+            // It may have been taken up again meanwhile.
+            Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
+                Ok(()) => Applied::Finished,
+                Err(error) => Applied::NotStored(error.to_string()),
+            },
+            Ok(_) => Applied::Finished,
+            Err(error) => Applied::NotStored(error.to_string()),
+        }
+    }
+}
+
+/// The crash point that a saved step stands for.
+fn point(step: &Step) -> &'static str {
+    let has = |wanted: fn(&Effect) -> bool| step.effects.iter().any(wanted);
+    if has(|effect| matches!(effect, Effect::Respond(_))) {
+        "settle.saved"
+    } else if has(|effect| matches!(effect, Effect::Publish(_))) {
+        "deliver.ready"
+    } else if has(|effect| matches!(effect, Effect::Retire)) {
+        "close.saved"
+    } else {
+        "saved"
+    }
+}

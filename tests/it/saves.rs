@@ -1,0 +1,173 @@
+//! Saves that fail half-way: what was renamed and not synced is finished, what was not renamed is told, and nobody waits
+//! for a restart.
+#![cfg(feature = "sabotage")]
+
+use crate::harness::{SOON, World, within};
+use serde_json::json;
+use std::fs;
+
+/// A world in which calls on files can be made to fail while the daemon runs.
+struct Disk {
+    world: World,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let world = World::empty();
+        let fail = world.dir.path().join("fail").display().to_string();
+        let slow = world.dir.path().join("slow").display().to_string();
+        Self { world: world.env("ASKD_FAIL_CALL", &fail).env("ASKD_SLOW_CALL", &slow).started() }
+    }
+
+    /// From now on the calls that `what` names fail (`fail`), or take long (`slow`).
+    fn begins(&self, trouble: &str, what: &str) {
+        let file = self.world.dir.path().join(trouble);
+        fs::write(file.with_extension("new"), what).unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    }
+
+    fn ends(&self, trouble: &str) {
+        fs::remove_file(self.world.dir.path().join(trouble)).unwrap();
+    }
+
+    /// With an ask that is over: the folders of the group are made.
+    fn and_one_done(self) -> Self {
+        let agent = self.world.group("g");
+        agent.ask_framework("done");
+        let ask = self.world.open_of("done");
+        assert_eq!(self.world.answer(&ask, &json!({"done_0": "Vue"})).0, 200);
+        agent.take("done");
+        self.world.all_done("g");
+        self
+    }
+
+    fn lines(&self, what: &str) -> usize {
+        self.world.audit().iter().filter(|line| line["what"] == what).count()
+    }
+}
+
+#[test]
+fn an_answer_that_was_renamed_and_not_synced_is_finished_without_a_restart() {
+    let disk = Disk::new().and_one_done();
+    let world = &disk.world;
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
+    assert_eq!(status, 503, "{problem}");
+    assert!(!problem["detail"].as_str().unwrap().contains("nothing was changed"), "a lie: {problem}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("It may have been stored, or not"), "{problem}");
+    assert!(agent.response("r1").is_none(), "nothing is done before it is stored");
+    // What comes after it waits for it, and is told so.
+    let (status, problem) = world.answer(&ask, &json!({"r1_0": "React"}));
+    assert_eq!(status, 503, "{problem}");
+    disk.ends("fail");
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue");
+    let (status, problem) = world.answer(&ask, &json!({"r1_0": "React"}));
+    assert_eq!(status, 409, "{problem}");
+    world.all_done("g");
+    assert_eq!(disk.lines("answered"), 2);
+}
+
+#[test]
+fn an_answer_that_was_not_renamed_changed_nothing() {
+    let disk = Disk::new();
+    let world = &disk.world;
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    for call in ["openat2@.tmp-", "write", "fsync@file", "renameat2@.json"] {
+        let call =
+            if call.contains(".tmp-") { format!("openat2@{}", ask["id"].as_str().unwrap()) } else { call.to_owned() };
+        disk.begins("fail", &format!("{call}:1-:ENOSPC"));
+        let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
+        assert_eq!(status, 503, "{call}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("nothing was changed"), "{call}: {problem}");
+        disk.ends("fail");
+        assert_eq!(world.ask(ask["id"].as_str().unwrap())["state"], "open", "{call}: nothing was changed");
+    }
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "React"})).0, 200);
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
+    world.all_done("g");
+}
+
+#[test]
+fn a_request_that_was_stored_by_halves_is_asked_once() {
+    let mut disk = Disk::new();
+    let agent = disk.world.group("g");
+    agent.ask_framework("r0");
+    disk.world.open_of("r0");
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    agent.ask_framework("r1");
+    within(SOON, "the complaint", || (disk.world.log().matches("could be stored").count() > 0).then_some(()));
+    assert!(!agent.task_names().is_empty(), "its request is not deleted before it is stored");
+    disk.ends("fail");
+    let ask = disk.world.open_of("r1");
+    agent.tasks_gone();
+    assert_eq!(disk.world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    agent.take("r1");
+    disk.world.kill();
+    disk.world.start();
+    let open = disk.world.open();
+    assert_eq!(open.len(), 1, "no ghost: {open:?}");
+    assert_eq!(open[0]["request_id"], "r0");
+    assert_eq!(disk.lines("asked"), 2);
+    assert!(agent.response("r1").is_none(), "nothing twice");
+}
+
+#[test]
+fn an_ask_whose_first_save_takes_long_still_times_out() {
+    let disk = Disk::new().and_one_done();
+    let agent = disk.world.group("g");
+    disk.begins("slow", "fsync@file:11000");
+    agent.ask("r1", &json!({"timeoutMs": 10000, "renderTimeout": 10000, "questions": [{"question": "Go?"}]}));
+    within(SOON, "the save to begin", || disk.world.state_files("pending_questions/g").pop());
+    disk.ends("slow");
+    assert_eq!(agent.wait("r1")["result"]["status"], "timeout");
+    disk.world.all_done("g");
+}
+
+/// With these titles askd panics in the core, or when it acts on what is stored.
+fn panics(at: &str) -> World {
+    let world = World::empty().env("ASKD_PANIC_AT", &format!("{at}:The bad one")).started();
+    let agent = world.group("g");
+    agent.ask("bad", &json!({"title": "The bad one", "questions": [{"question": "Go?"}]}));
+    agent.ask_framework("good");
+    world.open_of("good");
+    world
+}
+
+#[test]
+fn an_ask_on_which_askd_panics_is_set_aside_and_the_others_go_on() {
+    let mut world = panics("step");
+    let agent = world.group("g");
+    let bad = world.open_of("bad");
+    let (status, problem) = world.answer(&bad, &json!({"bad_0": "yes"}));
+    assert_eq!(status, 500, "{problem}");
+    let response = agent.wait("bad");
+    assert_eq!(response["result"]["status"], "rejected");
+    assert!(response["error"].as_str().unwrap().contains("failed at this question"), "{response}");
+    assert_eq!(world.answer(&bad, &json!({"bad_0": "yes"})).0, 404);
+    let kept = format!("{}.json.set-aside", bad["id"].as_str().unwrap());
+    assert!(world.state_files("pending_questions/g").contains(&kept));
+    assert_eq!(world.log().matches("has set it aside").count(), 1);
+    assert_eq!(world.answer(&world.open_of("good"), &json!({"good_0": "Vue"})).0, 200);
+    agent.wait("good");
+    world.kill();
+    world.start();
+    assert!(world.open().is_empty(), "nor does it come back");
+}
+
+#[test]
+fn a_lane_has_a_runner_after_a_panic() {
+    let mut world = panics("act");
+    let agent = world.group("g");
+    let bad = world.open_of("bad");
+    assert_eq!(world.answer(&bad, &json!({"bad_0": "yes"})).0, 200, "somebody runs its lane");
+    assert_eq!(world.answer(&bad, &json!({"bad_0": "no"})).0, 409);
+    world.without_env("ASKD_PANIC_AT");
+    world.kill();
+    world.start();
+    assert_eq!(agent.wait("bad")["result"]["answers"]["Go?"], "yes");
+}

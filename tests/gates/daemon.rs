@@ -23,6 +23,8 @@ pub(crate) fn client() -> Result<reqwest::Client, String> {
 
 /// A daemon, its settings and its log. Clients find its address here.
 pub(crate) struct Daemon {
+    /// A copy: Cargo may put another in its place while this is played.
+    binary: PathBuf,
     config: PathBuf,
     log: PathBuf,
     sabotage: Option<String>,
@@ -32,11 +34,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Nothing runs yet. `config` is a file.
-    pub(crate) fn new(config: &Path, log: &Path, sabotage: Option<&str>) -> Result<Self, String> {
+    /// Nothing runs yet. `askd.toml` lies in the folder, the log will.
+    pub(crate) fn new(folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
+        let binary = folder.join("askd");
+        std::fs::copy(env!("CARGO_BIN_EXE_askd"), &binary).map_err(|error| format!("askd: {error}"))?;
         Ok(Self {
-            config: config.to_owned(),
-            log: log.to_owned(),
+            binary,
+            config: folder.join("askd.toml"),
+            log: folder.join("log"),
             sabotage: sabotage.map(str::to_owned),
             url: Mutex::default(),
             http: client()?,
@@ -47,7 +52,7 @@ impl Daemon {
     /// Starts it and waits for nothing.
     pub(crate) async fn spawn(&self) -> Result<(), String> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_askd"));
+        let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars() {
             if name.starts_with("ASKD") || name == "RUST_LOG" {
                 command.env_remove(name);

@@ -42,7 +42,7 @@ const GATES: [Gate; 3] = [
     },
     Gate {
         name: "kills-whatsapp",
-        rounds: [8, 15, 60],
+        rounds: [12, 15, 60],
         what: "kills",
         counted: &[
             "lost",

@@ -74,7 +74,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let config = folder.path().join("askd.toml");
     files::write(&config, settings(&data, &slack.api_url()).as_bytes()).map_err(|error| error.to_string())?;
-    let daemon = Daemon::new(&config, &folder.path().join("log"), plan.sabotage)?;
+    let daemon = Daemon::new(folder.path(), plan.sabotage)?;
     let world = Arc::new(World {
         slack,
         daemon,

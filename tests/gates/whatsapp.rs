@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(120);
 /// How long nothing at all may happen before everything has come to its end.
 const STUCK: Duration = Duration::from_secs(90);
 /// When it is broken on purpose, what is still owed does not matter: a few chats more have their say.
-const BROKEN: Duration = Duration::from_secs(20);
+const BROKEN: Duration = Duration::from_secs(30);
 
 /// What somebody wrote, and what was on the phone then.
 struct Said {
@@ -87,7 +87,7 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
     let world = Arc::new(World {
         sim,
         room,
-        daemon: Daemon::new(&config, &folder.path().join("log"), sabotage)?,
+        daemon: Daemon::new(folder.path(), sabotage)?,
         history: Mutex::default(),
         agents: (0..PEOPLE).map(|person| Mutex::new(Agent::new(&data, &format!("g{person}"), false))).collect(),
         said: (0..PEOPLE).map(|_| Mutex::default()).collect(),
@@ -300,8 +300,8 @@ impl Chat {
     async fn go_on(mut self) {
         while self.world.asking.load(Ordering::SeqCst) {
             match self.dice.roll(10) {
-                0..=3 => self.a_message_is_held_back().await,
-                4..=5 => self.one_of_two_is_meant().await,
+                0..=4 => self.a_message_is_held_back().await,
+                5..=7 => self.one_of_two_is_meant().await,
                 _ => {
                     let request = self.ask();
                     self.answers(&request, false).await;

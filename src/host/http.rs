@@ -1,24 +1,31 @@
 //! The one HTTP server: who may talk to it at all, what every response carries, and health. What is
 //! behind the routes belongs to the channels.
 
+use super::places::{Place, Places};
 use crate::host::channel::web::Problem;
 use crate::host::ctx::{Ctx, IN_HAND};
 use crate::host::settings::{Http, url_host};
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use hyper::Request;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
@@ -78,19 +85,21 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(MAX_CONNECTIONS);
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
-    connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    while let Some((stream, place)) = next(&listener, &places, ctx).await {
+    connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_BUFFER);
+    while let Some(stream) = next(&listener, &places, ctx).await {
         // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
         drop(stream.set_nodelay(true));
-        let service = TowerToHyperService::new(app.clone());
+        let place = Arc::new(places.take(ctx.clock().monotonic()));
+        let dropped = place.dropped();
+        let app = TowerToHyperService::new(app.clone());
+        let service = service_fn(move |request: Request<Incoming>| answer(app.clone(), request, Arc::clone(&place)));
         let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
         ctx.serve(async move {
             // A connection that ends badly concerns nobody but whoever held it.
-            let _ended = serving.await;
-            drop(place);
+            let _ended = dropped.run_until_cancelled(serving).await;
         });
     }
     drop(listener);
@@ -101,20 +110,26 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
 }
 
 /// How long somebody may take to send the head of a request, and between two pieces of its body.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at a time; more wait. Each open page of the inbox holds one.
-const MAX_CONNECTIONS: usize = 256;
+/// Connections at a time. One more, and the one goes that has had no request in work for longest. Streams of events and
+/// webhooks have places of their own, far fewer than this: a health check always finds one.
+const MAX_CONNECTIONS: usize = 512;
+/// The largest head of a request, in bytes, and what is read of a body at a time.
+const MAX_BUFFER: usize = 16 * 1024;
 /// Pause when no connection can be accepted (no file handles left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// The next connection, and its place among those that are served; `None` when it is time to stop.
-async fn next(listener: &TcpListener, places: &Arc<Semaphore>, ctx: &Ctx) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+/// The next connection; `None` when it is time to stop.
+async fn next(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpStream> {
     let accept = async {
-        let place = Arc::clone(places).acquire_owned().await.ok()?;
+        // Whoever waits is in the queue of the system meanwhile.
+        while let Some(wait) = places.wait(ctx.clock().monotonic()) {
+            ctx.clock().sleep(wait).await;
+        }
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return Some((stream, place)),
+                Ok((stream, _)) => return stream,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     ctx.clock().sleep(ACCEPT_PAUSE).await;
@@ -123,8 +138,89 @@ async fn next(listener: &TcpListener, places: &Arc<Semaphore>, ctx: &Ctx) -> Opt
         }
     };
     tokio::select! {
-        accepted = accept => accepted,
+        accepted = accept => Some(accepted),
         () = ctx.stopping() => None,
+    }
+}
+
+/// Answers a request. Its connection stays from when the request is whole until the answer is out.
+async fn answer(
+    app: TowerToHyperService<Router>,
+    request: Request<Incoming>,
+    place: Arc<Place>,
+) -> Result<Response, Infallible> {
+    let arriving = |body: Incoming| {
+        let arriving = Arriving { body, place: Arc::clone(&place) };
+        arriving.look();
+        Body::new(arriving)
+    };
+    let response = app.call(request.map(arriving)).await?;
+    Ok(response.map(|body| Body::new(Leaving { body, place })))
+}
+
+/// A request's body that is still coming.
+struct Arriving {
+    body: Incoming,
+    place: Arc<Place>,
+}
+
+impl Arriving {
+    fn look(&self) {
+        if self.body.is_end_stream() {
+            self.place.begin();
+        }
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(None) => self.place.begin(),
+            Poll::Ready(Some(_)) => self.look(),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response's body that is on its way out.
+struct Leaving {
+    body: Body,
+    place: Arc<Place>,
+}
+
+impl HttpBody for Leaving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.place.end();
     }
 }
 
@@ -147,7 +243,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: axum::extract::Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));

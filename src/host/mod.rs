@@ -13,6 +13,7 @@ pub mod demo;
 pub mod folders;
 pub mod http;
 pub mod intake;
+mod places;
 pub mod session;
 pub mod settings;
 pub mod store;
@@ -25,6 +26,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use broker::Broker;
 use channel::Channels;
+use channel::signed::Webhooks;
 use channel::slack::Slack;
 use channel::web::{Inbox, token};
 use channel::whatsapp::Whatsapp;
@@ -146,15 +148,16 @@ impl Daemon {
         let ctx = self.ctx;
         let routes = Inbox::new(self.broker.clone(), self.token, ctx.clone()).routes();
         let health = health(self.broker.clone(), ctx.clone());
+        let warnings = Warnings::new(ctx.clock().clone());
+        let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
         let mut webhooks = Router::new();
         if let Some(slack) = &self.slack {
             slack.start(&self.broker);
-            webhooks = slack.routes(&self.broker).unwrap_or_default();
+            webhooks = slack.routes(&self.broker, &signed).unwrap_or_default();
         }
         if let Some(whatsapp) = &self.whatsapp {
-            webhooks = webhooks.merge(whatsapp.routes());
+            webhooks = webhooks.merge(whatsapp.routes(&signed));
         }
-        let warnings = Warnings::new(ctx.clock().clone());
         let intake = Intake::new(self.broker.clone(), self.folders, ctx.clone(), warnings);
         ctx.finish(intake.map_err(DaemonError::io("the watch of the groups' folders"))?.run());
         let told = ctx.clone();

@@ -51,6 +51,7 @@ mod slack_refusals;
 mod slack_round;
 mod slack_world;
 mod stopping;
+mod strangers;
 mod timing;
 mod troubles;
 mod whatsapp_closing;

@@ -4,6 +4,7 @@
 //!
 //! The inbox needs none of this: it shows the stored asks themselves.
 
+pub mod signed;
 pub mod slack;
 pub mod web;
 pub mod whatsapp;

@@ -18,6 +18,7 @@ mod webhooks;
 use crate::ask::{Content, Group, Rejection, Time, wording};
 use crate::clock::Clock;
 use crate::host::broker::Broker;
+use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{SlackDoor, SlackSettings};
 use axum::Router;
@@ -92,13 +93,10 @@ impl Slack {
 
     /// The addresses Slack posts to, if it does.
     #[must_use]
-    pub fn routes(&self, broker: &Broker) -> Option<Router> {
-        let webhooks = matches!(self.0.settings.door, SlackDoor::Webhooks(_));
-        webhooks.then(|| webhooks::routes(Desk::new(self.clone(), broker.clone())))
-    }
-
-    fn door(&self) -> &SlackDoor {
-        &self.0.settings.door
+    pub fn routes(&self, broker: &Broker, webhooks: &Webhooks) -> Option<Router> {
+        let SlackDoor::Webhooks(secret) = &self.0.settings.door else { return None };
+        let desk = Desk::new(self.clone(), broker.clone());
+        Some(webhooks::routes(desk, secret.clone(), webhooks.clone()))
     }
 
     fn clock(&self) -> &Clock {

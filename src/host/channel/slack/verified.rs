@@ -1,54 +1,53 @@
-//! A webhook of Slack that is what it says: this type is built only after the signature over the raw bytes was
-//! verified. Too old, too large or too slow is refused before anything is hashed or kept.
+//! How Slack signs its webhooks: over the time and the raw bytes. Too old is refused before anything is read.
 
 use super::desk::Desk;
-use crate::host::settings::SlackDoor;
-use axum::body::{Bytes, to_bytes};
+use crate::host::channel::signed::{Platform, Refused, Signed, Webhooks};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
-use secrecy::ExposeSecret as _;
+use axum::http::HeaderMap;
+use secrecy::{ExposeSecret as _, SecretString};
 use slack_morphism::signature_verifier::SlackEventSignatureVerifier as Verifier;
-use std::time::Duration;
 
-/// Bytes of a body: far more than a form of ten answers at their limits takes.
-const LARGEST: usize = 256 * 1024;
-/// How long a body may take.
-const SLOWEST: Duration = Duration::from_secs(2);
 /// How old, and how far ahead, a webhook may be: as Slack says.
 const OLDEST: u64 = 300;
 
+/// Where Slack's webhooks arrive.
+#[derive(Debug, Clone)]
+pub(super) struct Door {
+    pub(super) desk: Desk,
+    pub(super) secret: SecretString,
+    pub(super) webhooks: Webhooks,
+}
+
+impl Platform for Door {
+    const NAME: &'static str = "Slack";
+    /// Far more than a form of ten answers at their limits takes.
+    const LARGEST: usize = 256 * 1024;
+    /// And the time it was made.
+    type Signature = (String, String);
+
+    fn signature(&self, headers: &HeaderMap) -> Result<Self::Signature, &'static str> {
+        let (signature, timestamp) = signed(headers).ok_or("not signed")?;
+        if recent(&timestamp, self.desk.slack().clock().now().as_millis()) {
+            Ok((signature, timestamp))
+        } else {
+            Err("not of the last five minutes")
+        }
+    }
+
+    fn is_genuine(&self, (signature, timestamp): &Self::Signature, body: &[u8]) -> bool {
+        let verifier = Verifier::new(&self.secret.expose_secret().to_owned().into());
+        std::str::from_utf8(body).is_ok_and(|text| verifier.verify(signature, text, timestamp).is_ok())
+    }
+}
+
 /// The body of a verified webhook.
-pub(super) struct Verified(pub(super) Bytes);
+pub(super) struct Verified(pub(super) Signed);
 
-impl FromRequest<Desk> for Verified {
-    type Rejection = StatusCode;
+impl FromRequest<Door> for Verified {
+    type Rejection = Refused;
 
-    async fn from_request(request: Request, desk: &Desk) -> Result<Self, StatusCode> {
-        let refuse = |why: &'static str, status: StatusCode| {
-            tracing::warn!(why, "a webhook of Slack was refused");
-            status
-        };
-        let SlackDoor::Webhooks(secret) = desk.slack().door() else { return Err(StatusCode::NOT_FOUND) };
-        let (parts, body) = request.into_parts();
-        let (signature, timestamp) =
-            signed(&parts.headers).ok_or_else(|| refuse("not signed", StatusCode::UNAUTHORIZED))?;
-        if !recent(&timestamp, desk.slack().clock().now().as_millis()) {
-            return Err(refuse("not of the last five minutes", StatusCode::UNAUTHORIZED));
-        }
-        let length =
-            parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if length.is_some_and(|length| length > LARGEST) {
-            return Err(refuse("too large", StatusCode::PAYLOAD_TOO_LARGE));
-        }
-        let body = match desk.slack().clock().timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-            Some(Ok(body)) => body,
-            Some(Err(_)) => return Err(refuse("too large, or cut off", StatusCode::PAYLOAD_TOO_LARGE)),
-            None => return Err(refuse("too slow", StatusCode::REQUEST_TIMEOUT)),
-        };
-        let verifier = Verifier::new(&secret.expose_secret().to_owned().into());
-        let genuine =
-            std::str::from_utf8(&body).is_ok_and(|text| verifier.verify(&signature, text, &timestamp).is_ok());
-        if genuine { Ok(Self(body)) } else { Err(refuse("the signature is wrong", StatusCode::UNAUTHORIZED)) }
+    async fn from_request(request: Request, door: &Door) -> Result<Self, Refused> {
+        door.webhooks.verify(door, request).await.map(Self)
     }
 }
 

@@ -2,20 +2,25 @@
 
 use super::desk::{Desk, Taken};
 use super::payload::{Callback, Interaction};
-use super::verified::Verified;
+use super::verified::{Door, Verified};
+use crate::host::channel::signed::Webhooks;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use secrecy::SecretString;
 
 /// `POST /slack/interactions` and `POST /slack/events`.
-pub(super) fn routes(desk: Desk) -> Router {
-    Router::new().route("/slack/interactions", post(interactions)).route("/slack/events", post(events)).with_state(desk)
+pub(super) fn routes(desk: Desk, secret: SecretString, webhooks: Webhooks) -> Router {
+    Router::new()
+        .route("/slack/interactions", post(interactions))
+        .route("/slack/events", post(events))
+        .with_state(Door { desk, secret, webhooks })
 }
 
-async fn interactions(State(desk): State<Desk>, Verified(body): Verified) -> Response {
-    let payload = form_urlencoded::parse(&body).find(|(name, _)| name == "payload");
+async fn interactions(State(Door { desk, .. }): State<Door>, Verified(signed): Verified) -> Response {
+    let payload = form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
     let Some(payload) = payload.and_then(|(_, payload)| serde_json::from_str::<Interaction>(&payload).ok()) else {
         // Genuine, and not understood: an error would only be shown to a person who cannot mend it.
         tracing::debug!("an interaction that is not understood was ignored");
@@ -24,8 +29,8 @@ async fn interactions(State(desk): State<Desk>, Verified(body): Verified) -> Res
     answer(desk.interaction(payload).await)
 }
 
-async fn events(State(desk): State<Desk>, Verified(body): Verified) -> Response {
-    let Ok(callback) = serde_json::from_slice::<Callback>(&body) else {
+async fn events(State(Door { desk, .. }): State<Door>, Verified(signed): Verified) -> Response {
+    let Ok(callback) = serde_json::from_slice::<Callback>(&signed.body) else {
         tracing::debug!("an event that is not understood was ignored");
         return StatusCode::OK.into_response();
     };

@@ -21,6 +21,7 @@ use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::Value;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 use tokio_stream::wrappers::BroadcastStream;
@@ -258,7 +259,11 @@ async fn shown(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
+async fn events(State(inbox): State<Inbox>) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
+    let Ok(place) = Arc::clone(&inbox.streams).try_acquire_owned() else {
+        let detail = "Too many pages and readers follow what happens. Close some of them; this one tries again.";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many readers", detail));
+    };
     let ctx = inbox.ctx.clone();
     let changes = BroadcastStream::new(inbox.broker.changes());
     let resync = || SseEvent::default().event("resync").data("{}");
@@ -278,5 +283,9 @@ async fn events(State(inbox): State<Inbox>) -> Sse<impl Stream<Item = Result<Sse
     let first = stream::once(std::future::ready(Ok(SseEvent::default().event("resync").data("{}"))));
     // A stream that never ends would keep the daemon from stopping.
     let stream = first.chain(stream);
-    Sse::new(stream.take_until(async move { ctx.stopping().await })).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let stream = stream.take_until(async move {
+        let _place = place;
+        ctx.stopping().await;
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

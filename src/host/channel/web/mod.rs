@@ -18,6 +18,7 @@ use crate::host::ctx::Ctx;
 use axum::Router;
 use secrecy::SecretString;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// What the inbox needs.
 #[derive(Debug, Clone)]
@@ -25,13 +26,18 @@ pub struct Inbox {
     broker: Broker,
     token: Arc<SecretString>,
     ctx: Ctx,
+    /// Places for streams of events.
+    streams: Arc<Semaphore>,
 }
+
+/// Streams of events at a time, one for each open page.
+const STREAMS: usize = 32;
 
 impl Inbox {
     /// An inbox that ends its streams when the daemon stops.
     #[must_use]
     pub fn new(broker: Broker, token: SecretString, ctx: Ctx) -> Self {
-        Self { broker, token: Arc::new(token), ctx }
+        Self { broker, token: Arc::new(token), ctx, streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
     /// The page and the API.

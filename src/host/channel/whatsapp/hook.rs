@@ -2,8 +2,8 @@
 //! handler's argument is only built after the MAC over the raw bytes.
 
 use super::{Whatsapp, shapes};
+use crate::host::channel::signed::{Platform, Refused, Signed, Webhooks};
 use axum::Router;
-use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,30 +14,22 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
 use shapes::Told;
-use std::sync::Arc;
-use std::time::Duration;
 use subtle::ConstantTimeEq as _;
-use tokio::sync::Semaphore;
 
 /// The largest webhook that is read. Meta sends up to 3 MB.
 const MAX_BODY: usize = 4 * 1024 * 1024;
-/// How long a sender may take for its body.
-const READ_WITHIN: Duration = Duration::from_secs(5);
-/// Webhooks at a time; more are told to come again.
-const AT_A_TIME: usize = 64;
 /// The header with the MAC.
 const SIGNATURE: &str = "x-hub-signature-256";
 
 #[derive(Debug, Clone)]
 struct Door {
     channel: Whatsapp,
-    free: Arc<Semaphore>,
+    webhooks: Webhooks,
 }
 
 /// The two doors.
-pub(super) fn routes(channel: Whatsapp) -> Router {
-    let door = Door { channel, free: Arc::new(Semaphore::new(AT_A_TIME)) };
-    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(door)
+pub(super) fn routes(channel: Whatsapp, webhooks: Webhooks) -> Router {
+    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(Door { channel, webhooks })
 }
 
 #[derive(Deserialize)]
@@ -65,42 +57,34 @@ async fn handshake(State(door): State<Door>, query: Result<Query<Handshake>, Que
     }
 }
 
+impl Platform for Door {
+    const NAME: &'static str = "WhatsApp";
+    const LARGEST: usize = MAX_BODY;
+    type Signature = Vec<u8>;
+
+    fn signature(&self, headers: &HeaderMap) -> Result<Vec<u8>, &'static str> {
+        signature(headers).ok_or("not signed")
+    }
+
+    fn is_genuine(&self, signature: &Vec<u8>, body: &[u8]) -> bool {
+        is_signed(&self.channel.0.client.settings().app_secret, body, signature)
+    }
+}
+
 /// What Meta told, and nobody else could have.
-struct Verified(Vec<Told>);
+struct Verified(Vec<Told>, Signed);
 
 impl FromRequest<Door> for Verified {
-    type Rejection = Response;
+    type Rejection = Refused;
 
-    async fn from_request(request: Request, door: &Door) -> Result<Self, Response> {
-        let refused = |status: StatusCode, why: &'static str| (status, why).into_response();
-        let Ok(_place) = Arc::clone(&door.free).try_acquire_owned() else {
-            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "too many at once\n"));
-        };
-        let (parts, body) = request.into_parts();
-        let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, "at most 4 MB\n");
-        let said =
-            parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if said.is_some_and(|bytes| bytes > MAX_BODY) {
-            return Err(too_large());
+    async fn from_request(request: Request, door: &Door) -> Result<Self, Refused> {
+        let signed = door.webhooks.verify(door, request).await?;
+        let told = shapes::read(&signed.body, &door.channel.0.client.settings().phone_number_id);
+        let what = "a WhatsApp webhook of another shape was ignored";
+        if told.is_none() && door.webhooks.warnings().is_first(None, what) {
+            tracing::warn!(bytes = signed.body.len(), "{what}");
         }
-        let settings = door.channel.0.client.settings();
-        let signature = signature(&parts.headers).ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "not signed\n"))?;
-        let bytes =
-            door.channel.0.ctx.clock().timeout(READ_WITHIN, axum::body::to_bytes(Body::new(body), MAX_BODY)).await;
-        let bytes = match bytes {
-            Some(Ok(bytes)) => bytes,
-            Some(Err(_)) => return Err(too_large()),
-            None => return Err(refused(StatusCode::REQUEST_TIMEOUT, "too slow\n")),
-        };
-        if !is_signed(&settings.app_secret, &bytes, &signature) {
-            tracing::warn!("a WhatsApp webhook with a wrong signature was refused; is whatsapp.app_secret right?");
-            return Err(refused(StatusCode::UNAUTHORIZED, "wrong signature\n"));
-        }
-        let told = shapes::read(&bytes, &settings.phone_number_id);
-        if told.is_none() {
-            tracing::warn!(bytes = bytes.len(), "a WhatsApp webhook of another shape was ignored");
-        }
-        Ok(Self(told.unwrap_or_default()))
+        Ok(Self(told.unwrap_or_default(), signed))
     }
 }
 
@@ -116,7 +100,7 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
-async fn take(State(door): State<Door>, Verified(told): Verified) -> StatusCode {
+async fn take(State(door): State<Door>, Verified(told, _signed): Verified) -> StatusCode {
     // A task of its own: a sender who hangs up must not stop half-way what an answer sets off.
     let channel = door.channel.clone();
     let taken = door.channel.0.ctx.serve(async move { channel.take(told).await });

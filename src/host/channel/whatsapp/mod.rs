@@ -32,6 +32,7 @@ mod text_tests;
 use crate::ask::{AskId, Left, Route, Time};
 use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
+use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::sabotage::on;
 use axum::Router;
@@ -149,8 +150,8 @@ impl Whatsapp {
     }
 
     /// The webhook.
-    pub fn routes(&self) -> Router {
-        hook::routes(self.clone())
+    pub fn routes(&self, webhooks: &Webhooks) -> Router {
+        hook::routes(self.clone(), webhooks.clone())
     }
 
     fn now(&self) -> Time {

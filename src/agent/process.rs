@@ -6,6 +6,7 @@
 
 use super::{AgentError, Folder, SHARED};
 use crate::ask::RequestId;
+use crate::clock::{Clock, Moment};
 use crate::ipc::files::Stamp;
 use crate::ipc::watch::{Hint, Watch};
 use crate::ipc::{RESPONSES, alive_name, response_name};
@@ -14,7 +15,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 /// How often the folder is looked at without any event: for file systems that have none. About 2 s, and a
 /// power of two in milliseconds, because that costs `askd mcp` one wake-up instead of two.
@@ -30,6 +30,7 @@ const BEAT_EVERY: Duration = Duration::from_millis(3500);
 /// A process that waits for answers.
 #[derive(Debug)]
 pub struct Process {
+    clock: Clock,
     name: RequestId,
     wake: Arc<Notify>,
     awaited: Arc<Mutex<HashSet<String>>>,
@@ -48,9 +49,9 @@ struct Watching {
 #[derive(Debug, Default)]
 struct Life {
     waiting: usize,
-    told: Option<Instant>,
+    told: Option<Moment>,
     /// When the last request was written.
-    asked: Option<Instant>,
+    asked: Option<Moment>,
     left: bool,
 }
 
@@ -61,9 +62,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Process {
     /// A process of a random name. The watch is made with the first request.
-    pub fn new() -> Result<Arc<Self>, AgentError> {
+    pub fn new(clock: &Clock) -> Result<Arc<Self>, AgentError> {
         let name = random::unique().parse().map_err(|error| AgentError::NoFolder(format!("{error}")))?;
         Ok(Arc::new(Self {
+            clock: clock.clone(),
             name,
             wake: Arc::default(),
             awaited: Arc::default(),
@@ -91,7 +93,7 @@ impl Process {
     /// How often to look without being woken.
     #[must_use]
     pub fn look_every(&self) -> Duration {
-        let eager = || lock(&self.life).asked.is_some_and(|asked| asked.elapsed() < EAGER_FOR);
+        let eager = || lock(&self.life).asked.is_some_and(|asked| self.clock.monotonic().since(asked) < EAGER_FOR);
         if lock(&self.watching).on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
     }
 
@@ -101,7 +103,7 @@ impl Process {
         self.watch(folder);
         let mut life = lock(&self.life);
         life.waiting += 1;
-        life.asked = Some(Instant::now());
+        life.asked = Some(self.clock.monotonic());
         drop(life);
         self.tell(folder, true);
     }
@@ -130,11 +132,11 @@ impl Process {
 
     fn tell(&self, folder: &Folder, at_once: bool) {
         let mut life = lock(&self.life);
-        if !at_once && life.told.is_some_and(|told| told.elapsed() < BEAT_EVERY) {
+        if !at_once && life.told.is_some_and(|told| self.clock.monotonic().since(told) < BEAT_EVERY) {
             return;
         }
         match folder.tasks.touch(&alive_name(self.name()), SHARED) {
-            Ok(()) => life.told = Some(Instant::now()),
+            Ok(()) => life.told = Some(self.clock.monotonic()),
             Err(error) => tracing::debug!(%error, "no sign of life could be given"),
         }
     }

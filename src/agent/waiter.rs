@@ -4,7 +4,7 @@
 use super::process::{Process, lock};
 use super::{AgentError, Folder};
 use crate::ask::{RequestId, Time};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
@@ -12,7 +12,6 @@ use crate::random;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How long after its own deadline the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,7 +37,7 @@ pub struct Asking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// Nothing yet; at this moment it is time to give up.
-    Waiting(Instant),
+    Waiting(Moment),
     /// A whole response is there, and stays until it is taken.
     Ready,
     /// Nobody claimed the request in time; it was taken back, nobody will be asked.
@@ -88,22 +87,22 @@ pub struct Waiter {
     clock: Clock,
     render_timeout: Duration,
     timeout: Duration,
-    asked: Instant,
+    asked: Moment,
     seen: Mutex<Seen>,
 }
 
 /// What the folder has shown so far. Durations are measured by a clock that nobody sets.
 #[derive(Debug, Default)]
 struct Seen {
-    claimed: Option<Instant>,
+    claimed: Option<Moment>,
     /// What `.status` said, and how it was left.
     status: Option<(Stamp, Option<Deadline>)>,
     /// The daemon's deadline, and when it passes.
-    deadline: Option<(Time, Passing)>,
+    deadline: Option<(Time, Moment)>,
     /// The response that was read last, and how its file was left.
     response: Option<(Stamp, ResponseFile)>,
     /// Since when something else than a file lies where the response belongs.
-    odd: Option<Instant>,
+    odd: Option<Moment>,
 }
 
 /// The daemon's deadline, by its own clock.
@@ -112,15 +111,6 @@ struct Deadline {
     at: Time,
     /// How long a person has in all, if it is known.
     whole: Option<Duration>,
-}
-
-/// When a deadline passes, by a clock that only runs.
-#[derive(Debug, Clone, Copy)]
-struct Passing {
-    /// As it looked when it was first read.
-    first: Instant,
-    /// As the clock on the wall says by now.
-    wall: Instant,
 }
 
 impl Deadline {
@@ -151,6 +141,7 @@ impl Waiter {
         asking.file.request_id = request_id.to_string();
         asking.file.process = Some(process.name().to_owned());
         process.begin(&folder, &request_id);
+        let asked = clock.monotonic();
         let waiter = Self {
             folder: Mutex::new(folder),
             process: Arc::clone(process),
@@ -158,7 +149,7 @@ impl Waiter {
             clock,
             render_timeout: asking.render_timeout,
             timeout: asking.timeout,
-            asked: Instant::now(),
+            asked,
             seen: Mutex::default(),
         };
         let bytes = serde_json::to_vec_pretty(&asking.file).unwrap_or_default();
@@ -172,16 +163,16 @@ impl Waiter {
         &self.request_id
     }
 
+    /// The moment it is, by the clock that this waits by.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.clock.monotonic()
+    }
+
     /// Whether the daemon has taken the request.
     #[must_use]
     pub fn is_claimed(&self) -> bool {
         lock(&self.seen).claimed.is_some()
-    }
-
-    /// When the daemon will give up, if it has said so.
-    #[must_use]
-    pub fn answer_by(&self) -> Option<Time> {
-        self.deadline().map(|deadline| deadline.at)
     }
 
     /// As `.status` says. The file is opened only when it has changed: an opened file wakes whoever watches
@@ -217,7 +208,7 @@ impl Waiter {
             };
             tokio::select! {
                 () = self.process.woken() => {}
-                () = tokio::time::sleep_until(give_up.min(Instant::now() + self.process.look_every())) => {}
+                () = self.clock.sleep_to(give_up.min(self.clock.monotonic() + self.process.look_every())) => {}
             }
         }
     }
@@ -257,7 +248,7 @@ impl Waiter {
             self.claimed();
             return Ok(Look::Ready);
         }
-        let now = Instant::now();
+        let now = self.clock.monotonic();
         if self.is_waiting_to_be_claimed()? {
             // Also again: a daemon that could not store it has put it back.
             lock(&self.seen).claimed = None;
@@ -276,33 +267,44 @@ impl Waiter {
             self.claimed();
             return Ok(Look::Waiting(now + self.timeout));
         };
-        let give_up = self.give_up(claimed, now);
+        let give_up = self.give_up(claimed);
         Ok(if now >= give_up { Look::HostSilent } else { Look::Waiting(give_up) })
     }
 
     fn claimed(&self) {
-        lock(&self.seen).claimed.get_or_insert_with(Instant::now);
+        lock(&self.seen).claimed.get_or_insert_with(|| self.clock.monotonic());
     }
 
-    /// When patience ends. The daemon's deadline is a time of day, and those are set forward and back:
-    /// so it has to have passed both by the clock on the wall and by one that only runs, and a clock set
-    /// back makes nobody wait longer than without a deadline. One that has passed when it is first read, or
-    /// leaves more than there was, tells of two clocks that differ: then the whole time is given from here.
-    fn give_up(&self, claimed: Instant, now: Instant) -> Instant {
-        let blind = claimed + self.timeout * 2 + BLIND_PATIENCE;
-        let Some(Deadline { at, whole }) = self.deadline() else { return blind };
-        let left = at.since(self.clock.now());
-        let whole = whole.unwrap_or(self.timeout);
+    /// When patience ends.
+    fn give_up(&self, claimed: Moment) -> Moment {
+        match self.passes() {
+            Some(passes) => passes + PATIENCE,
+            None => claimed + self.timeout * 2 + BLIND_PATIENCE,
+        }
+    }
+
+    /// How long a person still has, if the daemon has said so.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        self.passes().map(|passes| passes.since(self.clock.monotonic()))
+    }
+
+    /// When the daemon's deadline passes, by the clock that nobody sets. What is left of it is counted when it is first
+    /// read; the daemon writes it anew when the time of day was set. One that has passed then, or leaves more than there
+    /// was, tells of two clocks that differ: the whole time is given from here.
+    fn passes(&self) -> Option<Moment> {
+        let Deadline { at, whole } = self.deadline()?;
         let mut seen = lock(&self.seen);
-        let passing = match seen.deadline {
-            Some((known, passing)) if known == at => passing,
-            _ if left.is_zero() || left > whole => Passing { first: now + whole, wall: now + left },
-            _ => Passing { first: now + left, wall: now + left },
-        };
-        let wall = if left.is_zero() { passing.wall.min(now) } else { now + left };
-        let Passing { first, wall } = Passing { wall, ..passing };
-        seen.deadline = Some((at, Passing { first, wall }));
-        (first.max(wall) + PATIENCE).min(first + self.timeout + BLIND_PATIENCE)
+        if let Some((known, passes)) = seen.deadline
+            && known == at
+        {
+            return Some(passes);
+        }
+        let (left, whole) = (at.since(self.clock.now()), whole.unwrap_or(self.timeout));
+        let left = if left.is_zero() || left > whole { whole } else { left };
+        let passes = self.clock.monotonic() + left;
+        seen.deadline = Some((at, passes));
+        Some(passes)
     }
 
     fn request_name(&self) -> String {
@@ -341,8 +343,8 @@ impl Waiter {
                 Ok(response)
             }
             Err(ReadError::Gone) => Ok(None),
-            Err(ReadError::NotPlain(_)) if odd.is_none_or(|since| since.elapsed() < ODD_FOR) => {
-                seen.odd = odd.or_else(|| Some(Instant::now()));
+            Err(ReadError::NotPlain(_)) if odd.is_none_or(|since| self.clock.monotonic().since(since) < ODD_FOR) => {
+                seen.odd = odd.or_else(|| Some(self.clock.monotonic()));
                 Ok(None)
             }
             Err(error) => {
@@ -408,7 +410,6 @@ mod tests {
     use crate::clock::Hand;
     use crate::ipc::wire::time_text;
     use std::path::PathBuf;
-    use tokio::time::advance;
 
     const START: Time = Time::from_millis(1_790_000_000_000);
     const MINUTE: Duration = Duration::from_secs(60);
@@ -433,7 +434,7 @@ mod tests {
             let (clock, hand) = Clock::by_hand(START);
             let folder = Arc::new(Folder::open(temp.path()).unwrap());
             let asking = Asking { file: RequestFile::default(), render_timeout: MINUTE, timeout: MINUTE };
-            let waiter = Waiter::ask(folder, asking, clock, &Process::new().unwrap()).unwrap();
+            let waiter = Waiter::ask(folder, asking, clock.clone(), &Process::new(&clock).unwrap()).unwrap();
             std::fs::remove_file(tasks.join(waiter.request_name())).unwrap();
             Self { _temp: temp, responses, waiter, hand }
         }
@@ -450,9 +451,8 @@ mod tests {
         }
 
         /// Time passes, and nothing else happens.
-        async fn pass(&self, time: Duration) {
+        fn pass(&self, time: Duration) {
             self.hand.advance(time);
-            advance(time).await;
         }
 
         fn waits(&self) -> bool {
@@ -460,89 +460,85 @@ mod tests {
         }
 
         /// Waits until so long after now, and then no longer.
-        async fn waits_for(&self, time: Duration) {
+        fn waits_for(&self, time: Duration) {
             assert!(self.waits());
-            self.pass(time.saturating_sub(SECOND)).await;
+            self.pass(time.saturating_sub(SECOND));
             assert!(self.waits(), "given up early");
-            self.pass(SECOND * 2).await;
+            self.pass(SECOND * 2);
             assert_eq!(self.waiter.look().unwrap(), Look::HostSilent);
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_host_that_falls_silent_is_given_up_30_s_after_its_deadline() {
         let scene = Scene::claimed();
         scene.says(START, START + MINUTE);
-        scene.waits_for(MINUTE + PATIENCE).await;
+        scene.waits_for(MINUTE + PATIENCE);
         // Told by whoever waits, and nothing of it is deleted.
         assert!(matches!(scene.waiter.wait().await.unwrap(), Waited::HostSilent));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn without_a_deadline_it_is_twice_the_time_and_ten_minutes() {
-        Scene::claimed().waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
+    #[test]
+    fn without_a_deadline_it_is_twice_the_time_and_ten_minutes() {
+        Scene::claimed().waits_for(MINUTE * 2 + BLIND_PATIENCE);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_later_deadline_counts_from_then_on() {
+    #[test]
+    fn a_later_deadline_counts_from_then_on() {
         let scene = Scene::claimed();
         scene.says(START, START + MINUTE);
         assert!(scene.waits());
-        scene.pass(MINUTE).await;
+        scene.pass(MINUTE);
         scene.says(START + MINUTE, START + MINUTE * 2);
-        scene.waits_for(MINUTE + PATIENCE).await;
+        scene.waits_for(MINUTE + PATIENCE);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_set_makes_nobody_give_up_early_or_wait_for_ever() {
-        // Forward: the deadline has passed by the clock on the wall, and not in truth.
-        let scene = Scene::claimed();
-        scene.says(START, START + MINUTE);
-        assert!(scene.waits());
-        scene.hand.advance(HOUR);
-        scene.waits_for(MINUTE + PATIENCE).await;
-        // Back: the wall says that there is more than an hour left.
-        let scene = Scene::claimed();
-        scene.says(START, START + MINUTE);
-        assert!(scene.waits());
-        scene.hand.set(START - HOUR);
-        scene.waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
-        // A little back: 30 s after it has passed by both.
-        let scene = Scene::claimed();
-        scene.says(START, START + MINUTE);
-        assert!(scene.waits());
-        scene.hand.set(START - MINUTE);
-        scene.pass(MINUTE).await;
-        assert!(scene.waits());
-        scene.waits_for(MINUTE + PATIENCE).await;
+    #[test]
+    fn a_clock_that_is_set_makes_nobody_give_up_early_or_wait_longer() {
+        for set in [START + HOUR, START - HOUR] {
+            let scene = Scene::claimed();
+            scene.says(START, START + MINUTE);
+            assert!(scene.waits());
+            scene.hand.set(set);
+            scene.waits_for(MINUTE + PATIENCE);
+            // And the daemon says so half-way.
+            let scene = Scene::claimed();
+            scene.says(START, START + MINUTE);
+            assert!(scene.waits());
+            scene.hand.set(set);
+            scene.pass(SECOND * 30);
+            scene.says(set, set + MINUTE);
+            assert_eq!(scene.waiter.left(), Some(SECOND * 30));
+            scene.waits_for(SECOND * 30 + PATIENCE);
+        }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_host_whose_clock_is_another_one_is_waited_for_as_long() {
+    #[test]
+    fn a_host_whose_clock_is_another_one_is_waited_for_as_long() {
         // Its clock is behind ours: what it says has passed already.
         let scene = Scene::claimed();
         scene.says(START - HOUR, START - HOUR + MINUTE);
-        scene.waits_for(MINUTE + PATIENCE).await;
-        // It is ahead: what it says is far away, and does not come.
+        scene.waits_for(MINUTE + PATIENCE);
+        // It is ahead: what it says is far away.
         let scene = Scene::claimed();
         scene.says(START + HOUR, START + HOUR + MINUTE);
-        scene.waits_for(MINUTE * 2 + BLIND_PATIENCE).await;
+        scene.waits_for(MINUTE + PATIENCE);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_no_file_in_place_of_the_response_is_told_after_a_moment() {
+    #[test]
+    fn what_is_no_file_in_place_of_the_response_is_told_after_a_moment() {
         let scene = Scene::claimed();
         let squatted = scene.responses.join(response_name(scene.waiter.request_id()));
         std::fs::create_dir(&squatted).unwrap();
         assert!(scene.waits());
-        scene.pass(ODD_FOR.saturating_sub(SECOND)).await;
+        scene.pass(ODD_FOR.saturating_sub(SECOND));
         assert!(scene.waits());
         std::fs::remove_dir(&squatted).unwrap();
         assert!(scene.waits());
-        scene.pass(ODD_FOR).await;
+        scene.pass(ODD_FOR);
         std::fs::create_dir(&squatted).unwrap();
         assert!(scene.waits(), "another moment for another one");
-        scene.pass(ODD_FOR + SECOND).await;
+        scene.pass(ODD_FOR + SECOND);
         let error = scene.waiter.look().unwrap_err().to_string();
         assert!(error.contains(squatted.to_str().unwrap()) && error.contains("a folder"), "{error}");
         assert!(error.contains("remove it and ask again"), "{error}");

@@ -104,7 +104,7 @@ impl AskCommand {
         runtime.block_on(async {
             let place = folder.path().display().to_string();
             let clock = Clock::system();
-            let process = Process::new().map_err(|error| Exit::new(FAILED, error))?;
+            let process = Process::new(&clock).map_err(|error| Exit::new(FAILED, error))?;
             // Before the request is written: whoever is killed early must not leave a question behind.
             let signals = Signals::listen()?;
             let waiter = Waiter::ask(Arc::new(folder), asking, clock.clone(), &process);
@@ -175,7 +175,7 @@ impl AskCommand {
     /// Waits for the outcome or a signal, saying on a terminal how long is left.
     async fn wait(&self, waiter: &Waiter, clock: &Clock, mut signals: Signals) -> Result<Ended, Exit> {
         let terminal = std::io::stderr().is_terminal();
-        let mut second = tokio::time::interval(Duration::from_secs(1));
+        let mut next = clock.monotonic();
         let waiting = waiter.wait();
         tokio::pin!(waiting);
         let ended = loop {
@@ -183,7 +183,10 @@ impl AskCommand {
                 end = &mut waiting => break end.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
                 _ = signals.interrupt.recv() => break Ok(Ended::Interrupted),
                 _ = signals.terminate.recv() => break Ok(Ended::Interrupted),
-                _ = second.tick(), if terminal => progress(waiter, clock),
+                () = clock.sleep_to(next), if terminal => {
+                    next = clock.monotonic() + Duration::from_secs(1);
+                    progress(waiter);
+                }
             }
         };
         if terminal {
@@ -271,9 +274,8 @@ fn exit_code(response: &ResponseFile) -> u8 {
     }
 }
 
-fn progress(waiter: &Waiter, clock: &Clock) {
-    let left = waiter.answer_by().map(|answer_by| answer_by.since(clock.now()));
-    let line = match left {
+fn progress(waiter: &Waiter) {
+    let line = match waiter.left() {
         Some(left) => {
             let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
             format!("waiting for an answer, {left} left")

@@ -3,13 +3,13 @@
 use super::json::escaped;
 use super::{Exit, FAILED};
 use crate::agent::{Briefing, Briefings, Found, find};
+use crate::clock::Clock;
 use clap::Args;
 use rustix::fs::{FileType, OFlags};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// How long another process may be at it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,12 +80,13 @@ impl BriefingCommand {
 
 /// Until no other process takes briefings here.
 async fn alone(briefings: &Briefings) -> Result<(), Exit> {
-    let begun = Instant::now();
+    let clock = Clock::system();
+    let end = clock.monotonic() + PATIENCE;
     while !briefings.claim() {
-        if begun.elapsed() > PATIENCE {
+        if clock.monotonic() > end {
             return Err(Exit::new(FAILED, "another `askd briefing --take` is at work here; no briefing was taken"));
         }
-        sleep(LOOK_EVERY).await;
+        clock.sleep(LOOK_EVERY).await;
     }
     Ok(())
 }

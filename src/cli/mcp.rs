@@ -30,6 +30,7 @@ impl Mcp {
         super::log("warn,askd=info,rmcp=error", false)?;
         let settings =
             Settings::read(self.ipc, |name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
+        #[expect(clippy::disallowed_methods, reason = "where the runtime's timer begins")]
         let origin = Instant::now();
         let runtime = super::small_runtime()?;
         let served = runtime.block_on(async {

@@ -69,6 +69,7 @@ impl Serve {
     fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
         let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
         let (files, broker) = (self.config.clone(), daemon.broker().clone());
+        #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
                 match Settings::load(&files) {
@@ -96,6 +97,7 @@ fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let stopping = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
     tokio::spawn(async move {
         for again in [false, true] {
             tokio::select! {

@@ -87,6 +87,7 @@ pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn
     say("");
     let ipc = |group: &str| folder.0.join("ipc").join(group);
     let stopping = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
     let running = tokio::spawn(daemon.run(stop.clone()));
     let script = async {
         let made = || [INBOX_GROUP, SLACK_GROUP].iter().all(|group| ipc(group).join("responses").is_dir());
@@ -211,7 +212,8 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(
     let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
     say(&format!("The agent asks{place}: {}", asked.join(" / ")));
     let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, Clock::system(), &Process::new()?)?;
+    let clock = Clock::system();
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
     let answering = async {
         match auto {
             Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,
@@ -245,7 +247,8 @@ async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &i
     say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
     let file = RequestFile { questions, ..RequestFile::default() };
     let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, Clock::system(), &Process::new()?)?;
+    let clock = Clock::system();
+    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
     let answering = async {
         if auto {
             for (question, reply) in asked.iter().zip(["2", "yes"]) {
@@ -282,14 +285,15 @@ fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {
 
 /// Does what a person would: looks into the inbox and answers.
 async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::Result<()> {
-    let open = tokio::time::timeout(PATIENCE, async {
+    let clock = Clock::system();
+    let open = clock.timeout(PATIENCE, async {
         loop {
             let list = client.call(Method::GET, "/asks?state=open", None).await?;
             let ours = |ask: &&Value| ask["questions"][0]["question"] == *asked[0];
             if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.iter().find(ours)) {
                 return anyhow::Ok(ask.clone());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            clock.sleep(LOOK_EVERY).await;
         }
     });
     let ask = open.await.context("the question did not appear in the inbox")??;
@@ -317,10 +321,11 @@ async fn click(slack: &Slack, answers: &[&str]) -> anyhow::Result<()> {
 }
 
 async fn wait_for(there: impl Fn() -> bool) -> anyhow::Result<()> {
+    let clock = Clock::system();
     let looking = async {
         while !there() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            clock.sleep(LOOK_EVERY).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.context("waited too long")
+    clock.timeout(PATIENCE, looking).await.context("waited too long")
 }

@@ -61,5 +61,5 @@ pub(crate) fn panic_point(name: &str, title: Option<&str>) {
 }
 
 /// Does nothing, in a build without the feature `sabotage`.
-#[cfg(not(feature = "sabotage"))]
+#[cfg(all(feature = "host", not(feature = "sabotage")))]
 pub(crate) const fn panic_point(_name: &str, _title: Option<&str>) {}

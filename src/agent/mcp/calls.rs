@@ -5,6 +5,10 @@
 //! An outcome goes one way: it lies in its file (`open`), is taken for a call (`handing`), and is gone
 //! once the client has heard it (`told`, kept only for who asks again by id). If it did not get
 //! through, it goes back into its file. Called by `mcp` (calls) and `handover` (what passes the pipe).
+#![expect(
+    clippy::disallowed_methods,
+    reason = "when to look is a matter of the runtime's timer; what has passed, of the clock"
+)]
 
 use super::answer::{Outcome, Said};
 use super::arguments::AskArguments;
@@ -43,7 +47,7 @@ impl Calls {
         Ok(Self {
             origin,
             settings,
-            process: Process::new()?,
+            process: Process::new(&clock)?,
             clock,
             folder: Mutex::default(),
             table: Mutex::default(),
@@ -88,7 +92,7 @@ impl Calls {
             key: arguments.key,
             retries: arguments.retries,
             note: arguments.note,
-            stage: Stage::Waiting(Instant::now()),
+            stage: Stage::Waiting(self.clock.monotonic()),
             withdrawn: false,
         };
         table.open.insert(id.clone(), open);
@@ -234,7 +238,9 @@ impl Calls {
             table.finish_withdrawn(id);
         }
         let regular = self.regular_look(now);
-        let next = table.open.values().filter_map(Open::give_up).fold(regular, Instant::min);
+        let moment = self.clock.monotonic();
+        let give_ups = table.open.values().filter_map(Open::give_up).map(|give_up| now + give_up.since(moment));
+        let next = give_ups.fold(regular, Instant::min);
         let next = table.handing.values().filter_map(Handing::over).fold(next, Instant::min);
         table.beat();
         if changed {

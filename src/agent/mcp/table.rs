@@ -4,6 +4,7 @@
 use super::answer::{Outcome, Said};
 use crate::agent::{Look, Taken, Waiter};
 use crate::ask::{Digest, RequestId};
+use crate::clock::Moment;
 use rmcp::model::RequestId as CallId;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) enum Stage {
     /// Look again at this moment at the latest.
-    Waiting(Instant),
+    Waiting(Moment),
     /// The response lies in its file.
     Ready,
     /// It ended without a response.
@@ -59,7 +60,7 @@ pub(super) struct Handing {
 }
 
 impl Open {
-    pub(super) fn give_up(&self) -> Option<Instant> {
+    pub(super) fn give_up(&self) -> Option<Moment> {
         match self.stage {
             Stage::Waiting(give_up) => Some(give_up),
             Stage::Ready | Stage::Over(_) => None,
@@ -137,7 +138,7 @@ impl Table {
             }
             // Withdrawn by the daemon in this very moment.
             Ok(None) => {
-                open.stage = Stage::Waiting(Instant::now());
+                open.stage = Stage::Waiting(open.waiter.moment());
                 None
             }
             Err(error) => {

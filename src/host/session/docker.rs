@@ -220,6 +220,7 @@ fn away(socket: &Path, error: &io::Error) -> EngineError {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the Engine of the tests lives as long as they do")]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
@@ -362,10 +363,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_engine_that_hangs_is_away() {
         let fake = Fake::new(None);
-        let (engine, before) = (fake.engine(), tokio::time::Instant::now());
+        let (engine, clock) = (fake.engine(), Clock::of_tokio());
+        let before = clock.monotonic();
         let error = engine.look("agent").await.unwrap_err();
         assert!(matches!(&error, EngineError::Away(text) if text.contains("within 10 s")), "{error}");
-        assert_eq!(before.elapsed().as_secs(), 10);
+        assert_eq!(clock.monotonic().since(before).as_secs(), 10);
         let error = engine.stop("agent").await.unwrap_err();
         assert!(matches!(&error, EngineError::Away(text) if text.contains("within 30 s")), "{error}");
     }

@@ -55,7 +55,7 @@ const GATES: [Gate; 3] = [
             "repeats",
             "from before",
         ],
-        sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats"])],
+        sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats", "from before"])],
     },
     Gate {
         name: "power-cuts",
@@ -161,8 +161,12 @@ async fn honest(gate: &Gate, orders: &Orders) -> bool {
 
 /// The daemon broken on purpose: it has to be found.
 async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &[&str]) -> bool {
-    let noticed =
-        play(gate, orders, Some(sabotage)).await.is_ok_and(|verdict| figures.iter().any(|what| verdict.bad(what) > 0));
+    let verdict = play(gate, orders, Some(sabotage)).await.unwrap_or_default();
+    let noticed = figures.iter().any(|what| verdict.bad(what) > 0);
+    let wanted = |finding: &&String| figures.iter().any(|what| finding.starts_with(what));
+    for finding in verdict.findings().iter().filter(wanted).take(8) {
+        println!("  noticed: {finding}");
+    }
     if !noticed {
         println!("  {sabotage}: nobody noticed");
     }

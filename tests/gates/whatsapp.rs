@@ -395,8 +395,13 @@ impl Chat {
     /// Two questions stand there, and a bare reply means neither. Then one is answered by a quote, the world dies, and the bare
     /// reply comes again.
     async fn one_of_two_is_meant(&mut self) {
-        let (first, second) = (self.ask(), self.ask());
-        if self.reads(&first).await.is_none() || self.reads(&second).await.is_none() {
+        // One after the other: of two that cross on their way askd would ask back.
+        let first = self.ask();
+        if self.reads(&first).await.is_none() {
+            return;
+        }
+        let second = self.ask();
+        if self.reads(&second).await.is_none() {
             return;
         }
         self.says(None, false);

@@ -11,6 +11,7 @@ mod rejection;
 mod reply;
 mod shown;
 mod time;
+mod trouble;
 mod typed;
 pub mod wording;
 mod wording_of_answers;
@@ -18,7 +19,7 @@ mod wording_of_blocks;
 mod wording_of_sessions;
 
 pub use lifecycle::{
-    Accepted, After, Block, Cause, Effect, Event, Fact, Fate, Found, Late, Left, Lifted, Outcome, Parts, Phase, Posted,
+    Accepted, After, Block, Effect, Event, Fact, Fate, Found, Late, Left, Lifted, Outcome, Parts, Phase, Posted,
     Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
@@ -30,6 +31,7 @@ pub use rejection::Rejection;
 pub use reply::{Answer, Answers, Given, Heard, Names, Refusal, Reply};
 pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
+pub use trouble::{Cause, NoReason, Reason, Trouble};
 pub use typed::{Mistyped, chosen};
 
 use std::time::Duration;
@@ -61,6 +63,8 @@ pub struct Ask {
     pub heard: Vec<String>,
     /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
     pub confirmed: bool,
+    /// A page that a person was looking at has displayed it, whatever became of its routes.
+    pub viewed: bool,
     /// How often it was brought to mind since it was shown.
     pub reminders: u8,
     /// How often it was shown on a further route because nobody answered.

@@ -1,7 +1,10 @@
 //! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
 //! are part of the contract; the rest may be improved here, and only here.
 
-use super::{Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Refusal, Rejection, Remark};
+use super::{
+    Answer, Ask, Cause, Channel, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
+    Trouble,
+};
 use std::time::Duration;
 
 pub use super::wording_of_answers::*;
@@ -19,8 +22,11 @@ pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
             "ask_user timeout: no response. Please decide whether to retry when the user sends a new message."
                 .to_owned(),
         ),
-        Outcome::Undelivered { cause: Cause::RetriesUsedUp(_) } => Some(MAX_RETRIES.to_owned()),
-        Outcome::Undelivered { cause: Cause::Never(reason) } => Some(format!("Could not be shown: {reason}")),
+        Outcome::Undelivered { cause: Cause { retries: Some(_), .. } } => Some(MAX_RETRIES.to_owned()),
+        Outcome::Undelivered { cause: Cause { retries: None, reason } } => {
+            let reason = reason.map_or(Trouble::Unknown.name().to_owned(), |reason| reason.to_string());
+            Some(format!("Could not be shown: {reason}"))
+        }
         Outcome::Blocked { limit } => Some(too_often(*limit, questions)),
     }
 }
@@ -32,8 +38,27 @@ pub const WITHDRAWN: &str = "ask_user cancelled: the question was withdrawn.";
 #[must_use]
 pub fn retry_reason(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Some(max_retries_reason(*retries)),
+        Outcome::Undelivered { cause: Cause { retries: Some(retries), .. } } => Some(max_retries_reason(*retries)),
         _ => None,
+    }
+}
+
+/// Why a channel could not show a question, as a sentence for people.
+#[must_use]
+pub fn trouble(Reason { channel, trouble }: Reason) -> String {
+    let name = match channel {
+        Channel::Slack => "Slack",
+        Channel::Whatsapp => "WhatsApp",
+        Channel::Web => "The inbox",
+    };
+    match trouble {
+        Trouble::NoConnection => format!("{name} cannot be reached."),
+        Trouble::Refused => format!("{name} refused the question."),
+        Trouble::RateLimited => format!("{name} takes no more messages for now."),
+        Trouble::ChatNotFound => format!("{name} does not know the chat."),
+        Trouble::NotConfigured => format!("{name} is not set up."),
+        Trouble::WindowClosed => format!("{name} lets nobody write to the person before they write themselves."),
+        Trouble::Unknown => format!("{name} could not show the question."),
     }
 }
 
@@ -181,8 +206,6 @@ pub fn rejection(rejection: &Rejection) -> String {
     }
 }
 
-/// Why a question that waited for a person to write was given up.
-pub const HELD_TOO_LONG: &str = "the person was asked on WhatsApp to write first, and did not";
 /// Above a card that was posted again. *Exact.*
 #[must_use]
 pub fn retry_heading(attempt: u8) -> String {

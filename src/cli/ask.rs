@@ -218,7 +218,7 @@ impl AskCommand {
             let kept = taken.put_back().map_or("it is lost", |()| "the response stays in responses/");
             return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
         }
-        let error = taken.response.error.clone();
+        let error = taken.response.error.clone().map(|error| with_cause(&error, &taken.response));
         taken.done().context("cannot delete the response").map_err(Exit::from)?;
         match (code, error) {
             (0, _) => Ok(ExitCode::SUCCESS),
@@ -252,6 +252,12 @@ fn say_answer(answer: &str) -> anyhow::Result<()> {
         return answer.lines().try_for_each(|line| say(&ask::printable(line)));
     }
     say(answer)
+}
+
+/// An error and, in a sentence, why the question could not be shown.
+fn with_cause(error: &str, response: &ResponseFile) -> String {
+    let reason = response.result.cause.as_deref().and_then(|cause| cause.parse().ok());
+    reason.map_or(error.to_owned(), |reason| format!("{}. {}", error.trim_end_matches('.'), wording::trouble(reason)))
 }
 
 fn choice(option: &str) -> DraftChoice {

@@ -512,31 +512,77 @@ describe('when something happens meanwhile', () => {
 });
 
 describe('noticing', () => {
-  test('a new question is announced, counted in the title and brought into view', async () => {
+  test('a new question is counted in the title and brought into view, and needs no notice then', async () => {
     const earlier = await daemon.asked(SEVERAL);
     await open({ viewport: PHONE });
     await visible(card(page, earlier));
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
-    await visible(page.getByText('Question Received: Please answer the question to continue.'));
-    assert.equal(await page.title(), '(2) askd');
-    await until('the new card in the window', () => card(page, ask).evaluate((node) => node.getBoundingClientRect().top < window.innerHeight - 100));
-    await shoot(page, 'toast', { fullPage: false });
-    await accessible('a page with a new question');
-    await button(page, 'Go to it').click();
-    await until('focus on the card', () => page.evaluate((id) => document.activeElement.id === `ask-${id}`, ask.id));
-    assert.equal(await page.getByText('Question Received:').count(), 0);
+    await until('the title', async () => (await page.title()) === '(2) askd');
+    await until('the new card in the window', () => card(page, ask).evaluate((node) => node.getBoundingClientRect().bottom <= window.innerHeight));
+    await until('its announcement', async () => (await page.locator('#announce').textContent()) === 'Question Received: Please answer the question to continue.');
+    assert.equal(await page.getByText('Question Received:').and(page.locator('#toast *')).count(), 0);
   });
 
+  // Whoever is busy elsewhere on the page is told at the top right, by whom, and never on top of a control.
+  const busyBelow = async (viewport) => {
+    const earlier = await daemon.asked(SEVERAL);
+    // The notice stays for as long as a busy machine needs to look at it.
+    const patient = () => {
+      const { setTimeout: real } = window;
+      window.setTimeout = (run, ms, ...more) => real(run, ms === 12000 ? 600000 : ms, ...more);
+    };
+    await open({ viewport, before: (fresh) => fresh.addInitScript(patient) });
+    await card(page, earlier).getByRole('textbox').first().fill('busy');
+    await page.evaluate(() => window.scrollTo(0, 0));
+  };
+  const covered = () => page.evaluate(() => {
+    const toast = document.getElementById('toast');
+    if (getComputedStyle(toast).visibility === 'hidden') return 'hidden';
+    const box = toast.getBoundingClientRect();
+    const under = [...document.querySelectorAll('main button, main input, main textarea, main label, summary')].filter((node) => {
+      const other = node.getBoundingClientRect();
+      return node.checkVisibility() && other.width > 0 && other.left < box.right && other.right > box.left && other.top < box.bottom && other.bottom > box.top;
+    });
+    return under.map((node) => node.outerHTML.slice(0, 80));
+  });
+
+  for (const [name, viewport] of [['desk', DESKTOP], ['phone', PHONE]]) {
+    test(`who is busy is told of a new question without covering a control: ${name}`, async () => {
+      await busyBelow(viewport);
+      const ask = await daemon.asked({ questions: [FRAMEWORK] });
+      const toast = page.locator('#toast');
+      await until('the notice', async () => (await toast.textContent()).includes('Question Received: Please answer the question to continue.from research'));
+      for (let y = 0; y < 2000; y += 170) {
+        await page.evaluate((top) => window.scrollTo(0, top), y);
+        await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+        const under = await covered();
+        assert.ok(under === 'hidden' || under.length === 0, `${y}: ${under}`);
+      }
+      await page.evaluate(() => window.scrollTo(0, 0));
+      await until('a place for it', async () => (await covered()) !== 'hidden');
+      await shoot(page, `toast-${name}`, { fullPage: false });
+      await accessible('a page with a new question');
+      await button(page, 'Go to it').click();
+      await until('focus on the card', () => page.evaluate((id) => document.activeElement.id === `ask-${id}`, ask.id));
+      assert.equal(await page.getByText('Question Received:').count(), 0);
+    });
+  }
+
   test('a question that is posted again is announced as a retry', async () => {
+    await daemon.asked(SEVERAL);
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, attempt: 3 })}\n\n`];
     await open({
-      before: (fresh) => fresh.route('**/api/v1/events', (route) => {
+      viewport: PHONE,
+      before: (fresh) => fresh.route('**/api/v1/events', async (route) => {
         const body = streams.shift();
+        // Somebody presses something far above: the page then does not scroll by itself.
+        if (streams.length === 0) await fresh.keyboard.press('Shift');
         return body ? route.fulfill({ contentType: 'text/event-stream', body }) : route.continue();
       }),
     });
-    await visible(page.getByText('Question Retry: Previous attempt failed to display. This is retry attempt 2.'));
+    await visible(card(page, ask).getByText('Previous attempt failed to display. This is retry attempt 2.'));
+    await until('the notice', async () => (await page.locator('#toast').textContent()).startsWith('Question Retry: Previous attempt failed to display. This is retry attempt 2.'));
   });
 
   test('a browser notification is shown if it was switched on, and its click leads to the ask', async () => {

@@ -54,6 +54,7 @@ mod stopping;
 mod strangers;
 mod timing;
 mod troubles;
+mod viewing;
 mod whatsapp_closing;
 mod whatsapp_faults;
 mod whatsapp_nudges;

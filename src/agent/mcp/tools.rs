@@ -236,6 +236,7 @@ fn output() -> Value {
             "stillPending": flag("open; repeat the call, or use ask_user_wait"),
             "shouldRetry": flag("repeat this exact call now"),
             "retryReason": maybe("why it could not be shown"),
+            "cause": text("which channel could not show it and why, like slack: no connection; else left out"),
             "renderConfirmed": flag("it is known that it was shown"),
             "details": {
                 "type": "array",

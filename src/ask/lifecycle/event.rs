@@ -1,7 +1,7 @@
 //! What can happen to an ask, and what is then to be done: the words between the core and whoever acts for it.
 
 use super::{Fact, Left, Remark, Tried, Waiter};
-use crate::ask::{Person, Reply, RequestId, Time};
+use crate::ask::{Person, Reply, RequestId, Time, Trouble};
 
 /// Where a reply came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub enum Event {
         /// What it found.
         found: Found,
     },
+    /// A page that a person is looking at displays it, whatever its routes are.
+    Viewed,
     /// Something shows that a person could see it.
     Proof {
         /// The route.
@@ -187,15 +189,22 @@ pub enum Posted {
     NotPosted {
         /// What the channel asked for (`Retry-After`).
         retry_after_millis: Option<u64>,
+        /// Why.
+        trouble: Trouble,
     },
     /// Nobody knows; when it left, if it did.
     Unknown(Option<Left>),
     /// Certainly not posted, and no retry will mend it.
-    Never(String),
+    Never {
+        /// What the agent is told.
+        trouble: Trouble,
+        /// What the operator is told, and how to mend it.
+        why: String,
+    },
 }
 
 /// What became of a message that a channel had taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is the channel's; where a question needs several messages, all but the last say only this.
     Known,
@@ -207,8 +216,8 @@ pub enum Fate {
     Failed {
         /// Because the person has to write first.
         window: bool,
-        /// In words.
-        why: String,
+        /// What the agent is told.
+        trouble: Trouble,
     },
 }
 

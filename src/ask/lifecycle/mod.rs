@@ -21,6 +21,8 @@ mod blocking_properties;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod viewing_tests;
+#[cfg(test)]
 mod waking_tests;
 
 pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
@@ -30,7 +32,8 @@ pub use fact::Fact;
 pub use sending::{Left, Sending};
 
 use super::{
-    Answers, Ask, AskId, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time, TimeoutPolicy,
+    Answers, Ask, AskId, Cause, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time,
+    TimeoutPolicy, Trouble,
 };
 
 /// Where an ask is in its life.
@@ -85,15 +88,6 @@ pub enum Outcome {
         /// How often a question may be asked without an answer.
         limit: u8,
     },
-}
-
-/// Why an ask could not be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
-    /// Posted again as often as allowed: this many times.
-    RetriesUsedUp(u8),
-    /// What no retry can mend, in words.
-    Never(String),
 }
 
 /// One blocked call that waits for the outcome, by the request that made it.
@@ -159,6 +153,8 @@ pub struct Widget {
     pub sendings: Vec<Sending>,
     /// Closed: what it says beside the outcome; `None` while it is being changed.
     pub said: Option<Remark>,
+    /// Why the last try was not shown, as long as none is up.
+    pub trouble: Option<Trouble>,
 }
 
 /// How far a widget is that asks one question after the other, and what it went through.
@@ -231,8 +227,8 @@ pub enum Phase {
     },
     /// Could not be posted; nothing is up.
     Failed {
-        /// Why, if no retry can mend it; `None`: retries used up.
-        never: Option<String>,
+        /// No retry can mend it; else the retries are used up.
+        for_good: bool,
     },
     /// Says how it ended; nothing is left to do.
     Closed,
@@ -305,6 +301,7 @@ impl Ask {
             so_far: Vec::new(),
             heard: Vec::new(),
             confirmed: false,
+            viewed: false,
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
@@ -335,10 +332,11 @@ impl Ask {
             Event::Progress { route, attempt } => self.progress(route, attempt, now),
             Event::Interrupted => self.interrupted(now, &mut effects),
             Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
+            Event::Viewed => self.view(now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
             Event::Fate { route, attempt, part, message, fate, at } => {
-                self.when(route, attempt, &message, &fate, at)
+                self.when(route, attempt, &message, fate, at)
                     | self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }
             Event::Opened { route } => self.opened(route, now, &mut effects),

@@ -3,7 +3,7 @@
 
 use super::settling::so_far_route;
 use super::{Effect, Fact, Fate, Phase, Posted, Remark, Source, Widget};
-use crate::ask::{Ask, Channel, Person, Time};
+use crate::ask::{Ask, Channel, Person, Time, Trouble};
 
 impl Widget {
     /// Keeps the channel's id of a message, and which question it asked.
@@ -140,7 +140,7 @@ impl Ask {
     }
 
     /// When that was, as the channel tells. Of a question in several messages only the last one is judged by.
-    pub(super) fn when(&mut self, route: usize, attempt: u8, message: &str, fate: &Fate, at: Option<Time>) -> bool {
+    pub(super) fn when(&mut self, route: usize, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         match fate {
             Fate::Known => false,
@@ -180,6 +180,7 @@ impl Ask {
                     let given_up = matches!(widget.phase, Phase::Failed { .. });
                     let fall_back_at = (!given_up).then(|| at + render_timeout);
                     widget.phase = Phase::Up { at, proven: false, fall_back_at };
+                    widget.trouble = None;
                     effects.push(Effect::Note(Fact::Posted { route, attempt }));
                     changed = true;
                     if settled {
@@ -190,8 +191,8 @@ impl Ask {
                     changed = self.prove(route, now, effects) || changed;
                 }
             }
-            Fate::Failed { window, why } if attempt == widget.attempt && !settled => {
-                changed = self.undone(route, window, why, now, effects) || changed;
+            Fate::Failed { window, trouble } if attempt == widget.attempt && !settled => {
+                changed = self.undone(route, window, trouble, now, effects) || changed;
             }
             _ => {}
         }
@@ -199,7 +200,7 @@ impl Ask {
     }
 
     /// What was taken will not be displayed.
-    fn undone(&mut self, route: usize, window: bool, why: String, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn undone(&mut self, route: usize, window: bool, trouble: Trouble, now: Time, effects: &mut Vec<Effect>) -> bool {
         let until = now + self.rules.timeout;
         let widget = &mut self.widgets[route];
         if !matches!(widget.phase, Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Held { .. }) {
@@ -211,7 +212,7 @@ impl Ask {
             widget.line_up(until, now);
             effects.push(Effect::Queue { route, not_before: now });
         } else {
-            self.give_up(route, Some(why), now, effects);
+            self.give_up(route, trouble, true, now, effects);
         }
         true
     }
@@ -252,9 +253,9 @@ impl Ask {
             self.widgets[route].parts.repeated = true;
             self.post_again(route, now, effects);
         } else if std::mem::replace(&mut self.widgets[route].parts.repeated, true) && no_history {
-            self.give_up(route, None, now, effects);
+            self.give_up(route, Trouble::Unknown, false, now, effects);
         } else {
-            self.try_again(route, None, now, effects);
+            self.try_again(route, None, Trouble::Unknown, now, effects);
         }
     }
 
@@ -264,7 +265,7 @@ impl Ask {
         if widget.parts.seen {
             widget.close_too(route, now, effects);
         } else {
-            widget.phase = Phase::Failed { never: None };
+            widget.phase = Phase::Failed { for_good: false };
             self.retire_if_done(effects);
         }
     }

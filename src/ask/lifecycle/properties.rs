@@ -2,7 +2,7 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::ask::{Channel, Choice, Draft, Heard, Kind, Names, Questions, Reply, Responders, Route, Via};
+use crate::ask::{Channel, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn questions(count: usize) -> Questions {
     Questions::new("r0", drafts.collect()).unwrap()
 }
 
-fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+pub(super) fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
     begin_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
 }
 
@@ -134,10 +134,18 @@ fn posted() -> impl Strategy<Value = Posted> {
         3 => Just(Posted::Shown("m1".to_owned())),
         2 => left().prop_map(|left| Posted::Accepted(vec!["m2".to_owned(), "m3".to_owned()], left)),
         1 => Just(Posted::Held("m4".to_owned())),
-        2 => proptest::option::of(0..20_000_u64).prop_map(|retry_after_millis| Posted::NotPosted { retry_after_millis }),
+        2 => proptest::option::of(0..20_000_u64).prop_map(not_posted),
         2 => left().prop_map(Posted::Unknown),
-        1 => Just(Posted::Never("channel_not_found".to_owned())),
+        1 => Just(never()),
     ]
+}
+
+fn never() -> Posted {
+    Posted::Never { trouble: Trouble::ChatNotFound, why: "channel_not_found".to_owned() }
+}
+
+fn not_posted(retry_after_millis: Option<u64>) -> Posted {
+    Posted::NotPosted { retry_after_millis, trouble: Trouble::NoConnection }
 }
 
 fn found() -> impl Strategy<Value = Found> {
@@ -149,7 +157,7 @@ fn fate() -> impl Strategy<Value = Fate> {
         Just(Fate::Known),
         Just(Fate::Taken),
         Just(Fate::Displayed),
-        any::<bool>().prop_map(|window| Fate::Failed { window, why: "131047".to_owned() }),
+        any::<bool>().prop_map(|window| Fate::Failed { window, trouble: Trouble::WindowClosed }),
     ]
 }
 
@@ -215,6 +223,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
             .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
         1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+        1 => Just(Some(Event::Viewed)),
         1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(Event::Progress { route, attempt })),
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
             |(route, attempt, part, message, fate, at)| {
@@ -309,6 +318,10 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             }
             Effect::Send { route, attempt } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
+                if !ask.counts(*route) {
+                    assert!(ask.viewed, "only a viewed ask is tried on");
+                    continue;
+                }
                 assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
                 seen.sends.push((*route, *attempt));
                 seen.rounds.insert((*route, ask.widgets[*route].parts.first_attempt));
@@ -394,8 +407,9 @@ fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
         let due = ask.deadline();
         assert_ne!(due, Time::MAX, "an open ask always has a deadline: {ask:?}");
         now = now.max(due);
+        let before = ask.clone();
         ask = apply(ask, Event::Tick, now);
-        assert!(ask.outcome().is_some() || ask.deadline() != due, "a tick at the deadline moves it: {ask:?}");
+        assert!(ask != before, "a tick at the deadline moves it: {ask:?}");
     }
     assert!(ask.outcome().is_some(), "ticks alone end every ask: {ask:?}");
     // Whoever waits is told, once.
@@ -522,7 +536,7 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
     let mut waits = Vec::new();
     for attempt in 1..=4 {
         ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
-        let posted = Posted::NotPosted { retry_after_millis: None };
+        let posted = not_posted(None);
         let step = ask.step(Event::Posted { route: 0, attempt, posted }, now).unwrap().unwrap();
         ask = step.ask;
         if let Phase::Queued { not_before, .. } = ask.widgets[0].phase {
@@ -531,7 +545,8 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
         }
     }
     assert_eq!(waits, [1, 4, 16]);
-    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::NoConnection });
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
 }
 
 #[test]
@@ -599,7 +614,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
 fn a_card_that_turns_up_late_is_closed_too() {
     let spotted = |message: &str| Event::Spotted { route: 0, message: message.to_owned() };
     let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let lost = Event::Posted { route: 0, attempt: 1, posted: Posted::NotPosted { retry_after_millis: None } };
+    let lost = Event::Posted { route: 0, attempt: 1, posted: not_posted(None) };
     let queued = ask.step(lost, START).unwrap().unwrap().ask;
     let up = queued.step(spotted("m1"), START).unwrap().unwrap().ask;
     assert!(up.confirmed && up.shown_at() == Some(START));
@@ -659,11 +674,12 @@ fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
 fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
     let never = |ask: Ask, route| {
         let ask = ask.step(Event::Turn { route }, START).unwrap().unwrap().ask;
-        let posted = Posted::Never("channel_not_found".to_owned());
+        let posted = never();
         ask.step(Event::Posted { route, attempt: 1, posted }, START).unwrap().unwrap().ask
     };
     let alone = never(begin(&[Channel::Slack], 1, 3).ask, 0);
-    let cause = Cause::Never("channel_not_found".to_owned());
+    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::ChatNotFound });
+    let cause = Cause { retries: None, reason };
     assert_eq!(alone.outcome(), Some(&Outcome::Undelivered { cause }));
     let with_inbox = never(begin(&[Channel::Slack, Channel::Web], 1, 3).ask, 0);
     assert!(matches!(with_inbox.stage, Stage::Open { .. }), "the inbox shows it instead");
@@ -785,7 +801,7 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
     let ask = up(begin(&[Channel::Whatsapp, Channel::Web], 2, 0).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let posted = Posted::Never("131026".to_owned());
+    let posted = never();
     let ask = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap().ask;
     assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
     let done = ask.step(Event::Cancel, START).unwrap().unwrap();
@@ -795,7 +811,7 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
 #[test]
 fn a_closed_window_is_met_once_and_what_is_held_ends() {
     let lapse = |ask: Ask, attempt| {
-        let fate = Fate::Failed { window: true, why: "131047".to_owned() };
+        let fate = Fate::Failed { window: true, trouble: Trouble::WindowClosed };
         let message = "q".to_owned();
         ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate, at: None }, START).unwrap().unwrap().ask
     };
@@ -807,7 +823,8 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
     assert!(step.effects.contains(&Effect::Await { route: 0, until }));
     let open = step.ask.clone().step(Event::Opened { route: 0 }, START).unwrap().unwrap().ask;
     let twice = lapse(up(open, 3, "q"), 3);
-    assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause::Never("131047".to_owned()) }));
+    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::WindowClosed });
+    assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: None, reason } }));
     let early = step.ask.clone().step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
     assert_eq!(early.outcome(), None, "held, though there is no other route");
     let late = early.step(Event::Tick, until).unwrap().unwrap().ask;
@@ -840,7 +857,8 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let later = START + Duration::from_secs(1);
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
-    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause::RetriesUsedUp(3) }));
+    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::Unknown });
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
     let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
     let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");

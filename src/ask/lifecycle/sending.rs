@@ -74,10 +74,10 @@ impl Widget {
             }
             Posted::Unknown(left) => sending.left = *left,
             Posted::Shown(message) => sending.message = Some(message.clone()),
-            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never(_) if sending.message.is_none() => {
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never { .. } if sending.message.is_none() => {
                 self.sendings.retain(|sending| sending.attempt != attempt);
             }
-            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never(_) => {}
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never { .. } => {}
         }
     }
 

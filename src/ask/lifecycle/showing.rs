@@ -1,8 +1,8 @@
 //! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
-use super::{Cause, Effect, Fact, Found, Outcome, Parts, Phase, Posted, Stage, Widget};
-use crate::ask::{Ask, Channel, Time, wording};
+use super::{Effect, Fact, Found, Outcome, Parts, Phase, Posted, Stage, Widget};
+use crate::ask::{Ask, Cause, Channel, Reason, Time, Trouble};
 use std::time::Duration;
 
 /// How long after a look that found nothing the next one follows: what a chat service may need
@@ -10,6 +10,8 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a look may take; a history that cannot be read for so long tells nothing any more.
 const LOOK_FOR: Duration = Duration::from_secs(60);
+/// How often a route is tried whose retries are used up, while people answer elsewhere.
+const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
 
@@ -29,6 +31,7 @@ impl Ask {
                 parts: Parts::default(),
                 sendings: Vec::new(),
                 said: None,
+                trouble: None,
             });
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
@@ -41,6 +44,7 @@ impl Ask {
                 parts: Parts::default(),
                 sendings: Vec::new(),
                 said: None,
+                trouble: None,
             });
             effects.push(Effect::Queue { route, not_before: now });
         }
@@ -98,10 +102,10 @@ impl Ask {
             Posted::Accepted(messages, _) => self.up(route, at, messages, effects),
             // A proof came before this reply: it is up, whatever the reply says.
             _ if matches!(widget.phase, Phase::Up { .. }) => return false,
-            Posted::NotPosted { retry_after_millis } => {
-                self.try_again(route, retry_after_millis.map(Duration::from_millis), now, effects);
+            Posted::NotPosted { retry_after_millis, trouble } => {
+                self.try_again(route, retry_after_millis.map(Duration::from_millis), trouble, now, effects);
             }
-            Posted::Never(why) => self.give_up(route, Some(why), now, effects),
+            Posted::Never { trouble, .. } => self.give_up(route, trouble, true, now, effects),
             Posted::Unknown(_) => self.unknown(route, at, now, effects),
             Posted::Held(message) => self.hold(route, message, now, effects),
         }
@@ -138,6 +142,7 @@ impl Ask {
         if new {
             effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
         }
+        widget.trouble = None;
         if !was_up {
             widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
@@ -148,6 +153,7 @@ impl Ask {
     }
 
     fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
+        self.widgets[route].trouble = Some(Trouble::Unknown);
         self.widgets[route].phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
         effects.push(Effect::Look { route });
     }
@@ -193,7 +199,7 @@ impl Ask {
             // The second look is not due yet.
             Found::Absent if looks == 1 => return false,
             Found::Absent if interrupted => self.post_again(route, now, effects),
-            Found::Absent => self.try_again(route, None, now, effects),
+            Found::Absent => self.try_again(route, None, Trouble::Unknown, now, effects),
         }
         true
     }
@@ -234,6 +240,7 @@ impl Ask {
             return false;
         };
         widget.phase = Phase::Up { at, proven: true, fall_back_at: None };
+        widget.trouble = None;
         widget.parts.seen = true;
         self.confirmed = true;
         effects.push(Effect::Note(Fact::Shown { route }));
@@ -246,6 +253,7 @@ impl Ask {
         &mut self,
         route: usize,
         retry_after: Option<Duration>,
+        trouble: Trouble,
         now: Time,
         effects: &mut Vec<Effect>,
     ) {
@@ -258,9 +266,10 @@ impl Ask {
         if settled {
             self.over(route, now, effects);
         } else if tries > max_retries {
-            self.give_up(route, None, now, effects);
+            self.used_up(route, trouble, now, effects);
         } else {
             effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+            widget.trouble = Some(trouble);
             let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
             let not_before = now + backoff.max(retry_after.unwrap_or_default());
             widget.attempt = widget.attempt.saturating_add(1);
@@ -269,12 +278,58 @@ impl Ask {
         }
     }
 
+    /// A page that a person is looking at displays the ask. People can answer there, so its clock starts and it does not end
+    /// as undeliverable; for its routes this proves nothing.
+    pub(super) fn view(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.outcome().is_some() || self.viewed {
+            return false;
+        }
+        self.viewed = true;
+        self.open(now, now, effects);
+        true
+    }
+
+    /// Posted as often as allowed. An ask that a page has displayed goes on, and its route is tried now and then.
+    fn used_up(&mut self, route: usize, trouble: Trouble, now: Time, effects: &mut Vec<Effect>) {
+        if !self.viewed {
+            return self.give_up(route, trouble, false, now, effects);
+        }
+        let counted = self.counts(route);
+        let (timeout, last) = (self.rules.timeout, self.rules.max_retries.saturating_add(1));
+        let widget = &mut self.widgets[route];
+        if counted {
+            effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
+        }
+        let not_before = now + NOW_AND_THEN;
+        widget.trouble = Some(trouble);
+        widget.attempt = widget.parts.first_attempt.max(1).saturating_add(last);
+        widget.phase = Phase::Queued { not_before, until: not_before + timeout };
+        effects.push(Effect::Queue { route, not_before });
+        if counted {
+            self.show_next(now, effects);
+        }
+    }
+
+    /// Whether the try that is under way is one of those that `maxRetries` allows; others carry no number.
+    #[must_use]
+    pub fn counts(&self, route: usize) -> bool {
+        self.widgets.get(route).is_none_or(|widget| widget.tries() <= self.rules.max_retries.saturating_add(1))
+    }
+
     /// Nothing of this route is up, nor will be: on to the next one.
-    pub(super) fn give_up(&mut self, route: usize, never: Option<String>, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn give_up(
+        &mut self,
+        route: usize,
+        trouble: Trouble,
+        for_good: bool,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
         let settled = self.is_over();
         let widget = &mut self.widgets[route];
+        widget.trouble = Some(trouble);
         effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
-        widget.phase = Phase::Failed { never };
+        widget.phase = Phase::Failed { for_good };
         if settled {
             self.over(route, now, effects);
         } else if !self.show_next(now, effects) {
@@ -287,7 +342,7 @@ impl Ask {
     fn start_clock_or_end(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.stage != Stage::Posting {
             let gone = |widget: &Widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed);
-            if self.outcome().is_none() && self.widgets.iter().all(gone) {
+            if self.outcome().is_none() && !self.viewed && self.widgets.iter().all(gone) {
                 self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects);
             }
             return;
@@ -311,18 +366,21 @@ impl Ask {
     }
 
     fn cause(&self) -> Cause {
-        let reasons: Option<Vec<&str>> = self
-            .widgets
-            .iter()
-            .map(|widget| match &widget.phase {
-                Phase::Failed { never } => never.as_deref(),
-                _ => None,
-            })
-            .collect();
-        match reasons {
-            Some(reasons) => Cause::Never(reasons.join("; ")),
-            None => Cause::RetriesUsedUp(self.rules.max_retries),
-        }
+        let lasts = |widget: &Widget| matches!(widget.phase, Phase::Failed { for_good: true });
+        let retried = self.widgets.iter().position(|widget| !lasts(widget));
+        let route = retried.unwrap_or(0);
+        let reason =
+            self.widgets[route].trouble.map(|trouble| Reason { channel: self.rules.routes[route].channel, trouble });
+        Cause { retries: retried.map(|_| self.rules.max_retries), reason }
+    }
+
+    /// The first route that is in trouble and has nothing up.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Reason> {
+        let routes = self.rules.routes.iter().zip(&self.widgets);
+        routes
+            .filter(|(_, widget)| !matches!(widget.phase, Phase::Up { .. } | Phase::Closed))
+            .find_map(|(route, widget)| widget.trouble.map(|trouble| Reason { channel: route.channel, trouble }))
     }
 
     /// When a widget next needs a tick.
@@ -346,7 +404,10 @@ impl Ask {
             let settled = self.is_over();
             let attempt = self.widgets[route].attempt;
             match self.widgets[route].phase.clone() {
-                Phase::Queued { until, .. } if until <= now => self.give_up(route, None, now, effects),
+                Phase::Queued { until, .. } if until <= now => {
+                    let trouble = self.widgets[route].trouble.unwrap_or(Trouble::Unknown);
+                    self.give_up(route, trouble, false, now, effects);
+                }
                 Phase::Sent { at, render_by } if render_by <= now => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
                     self.unknown(route, at, now, effects);
@@ -359,7 +420,7 @@ impl Ask {
                     self.lost(route, interrupted, now, effects);
                 }
                 Phase::Held { until, .. } if until <= now => {
-                    self.give_up(route, Some(wording::HELD_TOO_LONG.to_owned()), now, effects);
+                    self.give_up(route, Trouble::WindowClosed, true, now, effects);
                 }
                 Phase::Held { at, until, fall_back_at: Some(due) } if due <= now => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));

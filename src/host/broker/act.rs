@@ -111,7 +111,7 @@ impl Broker {
             // Not begun when the daemon stops: the next start posts it as the same try.
             let Some(posted) = broker.0.channels.post(&ask, route, attempt, progress).await else { return };
             crash_point("post.after");
-            if let Posted::Never(why) = &posted {
+            if let Posted::Never { why, .. } = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
             }
             broker.tell(ask.id, Event::Posted { route, attempt, posted });

@@ -9,7 +9,7 @@ pub mod slack;
 pub mod web;
 pub mod whatsapp;
 
-use crate::ask::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time};
+use crate::ask::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
 use crate::host::broker::Broker;
 use slack::Slack;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Channels {
         match self.of(ask.rules.routes.get(route)) {
             Some(Posting::Slack(slack)) => Some(slack.post(ask, route, attempt, progress).await),
             Some(Posting::Whatsapp(whatsapp)) => whatsapp.post(ask, route, attempt).await,
-            None => Some(Posted::Never(not_set_up(ask, route))),
+            None => Some(Posted::Never { trouble: Trouble::NotConfigured, why: not_set_up(ask, route) }),
         }
     }
 

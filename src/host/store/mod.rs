@@ -7,6 +7,7 @@
 mod after;
 mod blocks;
 mod groups;
+mod outcome;
 mod person;
 mod phase;
 mod record;

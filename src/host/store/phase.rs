@@ -35,6 +35,7 @@ pub(super) enum PhaseRecord {
         fall_back_at: Option<String>,
     },
     Failed {
+        /// There if no retry can mend it. In older records: words for the operator.
         never: Option<String>,
     },
     Closed,
@@ -55,7 +56,7 @@ impl PhaseRecord {
             Phase::Held { at, until, fall_back_at } => {
                 Self::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
             }
-            Phase::Failed { never } => Self::Failed { never: never.clone() },
+            Phase::Failed { for_good } => Self::Failed { never: for_good.then(|| "no retry can mend it".to_owned()) },
             Phase::Closed => Self::Closed,
         }
     }
@@ -76,7 +77,7 @@ impl PhaseRecord {
                 let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
                 Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
             }
-            Self::Failed { never } => Phase::Failed { never },
+            Self::Failed { never } => Phase::Failed { for_good: never.is_some() },
             Self::Closed => Phase::Closed,
         })
     }

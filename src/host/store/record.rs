@@ -5,11 +5,12 @@
 
 use super::after::{self, AfterRecord, SessionRecord};
 use super::blocks::BlockRecord;
+use super::outcome::OutcomeRecord;
 pub(super) use super::person::PersonRecord;
 use super::widgets::WidgetRecord;
 use crate::ask::{
-    Ask, Cause, Channel, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar,
-    Stage, Time, TimeoutPolicy, Waiter,
+    Ask, Channel, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar, Stage,
+    Time, TimeoutPolicy, Waiter,
 };
 use crate::ipc::wire::{time_from, time_text as text};
 use crate::sabotage::on;
@@ -61,6 +62,9 @@ struct Record {
     shown_at: Option<String>,
     answer_by: Option<String>,
     render_confirmed: bool,
+    /// Older records do not have it: nobody noted then that a page displayed an ask of another route.
+    #[serde(default)]
+    viewed: bool,
     #[serde(default)]
     reminders: u8,
     #[serde(default)]
@@ -104,18 +108,6 @@ enum StageRecord {
     Posting,
     Open { shown_at: String, answer_by: String },
     Settled { at: String, shown_at: Option<String>, outcome: OutcomeRecord },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "snake_case")]
-enum OutcomeRecord {
-    Answered { given: Vec<GivenRecord>, by: PersonRecord },
-    Dismissed { by: PersonRecord },
-    Withdrawn,
-    TimedOut,
-    RetriesUsedUp { retries: u8 },
-    NeverShown { reason: String },
-    Blocked { limit: u8 },
 }
 
 #[derive(Serialize, Deserialize, Default, PartialEq)]
@@ -240,6 +232,7 @@ impl Record {
             shown_at: ask.shown_at().map(text),
             answer_by,
             render_confirmed: ask.confirmed,
+            viewed: ask.viewed,
             reminders: ask.reminders,
             escalations: ask.escalations,
             key: ask.key.map(|key| key.to_string()),
@@ -273,6 +266,7 @@ impl Record {
             so_far: self.so_far.into_iter().map(SoFarRecord::so_far).collect::<Result<_, _>>()?,
             heard,
             confirmed: self.render_confirmed,
+            viewed: self.viewed,
             reminders: self.reminders,
             escalations: self.escalations,
             stage,
@@ -344,36 +338,6 @@ impl StageRecord {
                 at: time(&at, "at")?,
                 shown_at: shown_at.map(|text| time(&text, "shown_at")).transpose()?,
             },
-        })
-    }
-}
-
-impl OutcomeRecord {
-    fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Answered { answers, by } => {
-                Self::Answered { given: after::given_of(answers), by: PersonRecord::of(by) }
-            }
-            Outcome::Dismissed { by } => Self::Dismissed { by: PersonRecord::of(by) },
-            Outcome::Withdrawn => Self::Withdrawn,
-            Outcome::TimedOut => Self::TimedOut,
-            Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) } => Self::RetriesUsedUp { retries: *retries },
-            Outcome::Undelivered { cause: Cause::Never(reason) } => Self::NeverShown { reason: reason.clone() },
-            Outcome::Blocked { limit } => Self::Blocked { limit: *limit },
-        }
-    }
-
-    fn outcome(self, questions: &Questions) -> Result<Outcome, BadRecord> {
-        Ok(match self {
-            Self::Answered { given, by } => {
-                Outcome::Answered { answers: after::answers(given, questions)?, by: by.person()? }
-            }
-            Self::Dismissed { by } => Outcome::Dismissed { by: by.person()? },
-            Self::Withdrawn => Outcome::Withdrawn,
-            Self::TimedOut => Outcome::TimedOut,
-            Self::RetriesUsedUp { retries } => Outcome::Undelivered { cause: Cause::RetriesUsedUp(retries) },
-            Self::NeverShown { reason } => Outcome::Undelivered { cause: Cause::Never(reason) },
-            Self::Blocked { limit } => Outcome::Blocked { limit },
         })
     }
 }

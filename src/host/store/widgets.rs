@@ -3,7 +3,7 @@
 use super::after;
 use super::phase::PhaseRecord;
 use super::record::{BadRecord, is_false, time};
-use crate::ask::{Left, Parts, Remark, Sending, Widget};
+use crate::ask::{Left, Parts, Remark, Sending, Trouble, Widget};
 use crate::ipc::wire::time_text as text;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,9 @@ pub(super) struct WidgetRecord {
     /// What its card says beside the outcome; not there while that is being changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     said: Option<String>,
+    /// Why the last try was not shown. Older records do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
     #[serde(flatten)]
     phase: PhaseRecord,
 }
@@ -69,6 +72,7 @@ impl WidgetRecord {
             parts: PartsRecord::of(&widget.parts),
             sendings: widget.sendings.iter().map(SendingRecord::of).collect(),
             said: widget.said.map(after::remark_of),
+            trouble: widget.trouble.map(|trouble| trouble.name().to_owned()),
             phase: PhaseRecord::of(&widget.phase),
         }
     }
@@ -78,7 +82,8 @@ impl WidgetRecord {
         let said: Option<Remark> = self.said.as_deref().map(after::remark).transpose()?;
         let sendings = self.sendings.into_iter().map(SendingRecord::sending).collect::<Result<_, _>>()?;
         let (attempt, messages, parts) = (self.attempt, self.messages, self.parts.parts());
-        Ok(Widget { attempt, phase, messages, parts, sendings, said })
+        let trouble = self.trouble.as_deref().and_then(Trouble::named);
+        Ok(Widget { attempt, phase, messages, parts, sendings, said, trouble })
     }
 }
 

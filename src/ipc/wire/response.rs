@@ -32,6 +32,9 @@ pub struct ResponseResult {
     pub timed_out: bool,
     pub should_retry: bool,
     pub retry_reason: Option<String>,
+    /// Why it could not be shown; only there if it could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     pub render_confirmed: bool,
     pub details: Vec<Detail>,
     #[serde(rename = "answered_by")]
@@ -224,6 +227,7 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
             timed_out: status == "timeout",
             should_retry: false,
             retry_reason: wording::retry_reason(outcome),
+            cause: outcome.cause().map(|reason| reason.to_string()),
             render_confirmed: ask.confirmed,
             details: details(&ask.content.questions, outcome),
             answered_by: by,
@@ -247,6 +251,7 @@ pub fn unanswered(request_id: &str, op_code: Option<String>, status: &str, reaso
         timed_out: status == "timeout",
         should_retry: false,
         retry_reason: None,
+        cause: None,
         render_confirmed: false,
         details: Vec::new(),
         answered_by: None,

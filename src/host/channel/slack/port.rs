@@ -4,7 +4,7 @@ use super::client::{CALL, CallError};
 use super::history::{CARD, Shown, TEXT};
 use super::pace::POST;
 use super::{Slack, render};
-use crate::ask::{Ask, Found, Phase, Posted, Stage, wording};
+use crate::ask::{Ask, Found, Phase, Posted, Stage, Trouble, wording};
 use crate::host::channel::Closed;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,10 +29,13 @@ impl Slack {
 
     /// Posts the card, and before it the texts that do not fit into it.
     pub async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: impl Fn() + Send + Sync) -> Posted {
-        let Some(place) = ask.rules.routes.get(route) else { return Posted::Never("no such route".to_owned()) };
-        let render = || match render::blocked(ask, attempt) {
-            Some(blocked) => vec![blocked],
-            None => render::card(&render::Sight::of(ask, attempt, self.clock().now())),
+        let Some(place) = ask.rules.routes.get(route) else { return nothing("no such route") };
+        let render = || {
+            if let Some(blocked) = render::blocked(ask, attempt) {
+                return vec![blocked];
+            }
+            let sight = render::Sight::of(ask, attempt, self.clock().now());
+            render::card(&render::Sight { numbered: ask.counts(route), ..sight })
         };
         let mut messages = render();
         if messages.len() > 1 {
@@ -43,7 +46,7 @@ impl Slack {
             // Drawn anew: it says until when it can be answered, and the texts took their time.
             messages = render();
         }
-        let Some(card) = messages.last() else { return Posted::Never("nothing to show".to_owned()) };
+        let Some(card) = messages.last() else { return nothing("nothing to show") };
         let said = json!({"ask": ask.id.to_string(), "attempt": attempt.to_string()});
         match self.say(&place.chat, card, CARD, &said).await {
             Ok(ts) => Posted::Shown(ts),
@@ -61,7 +64,7 @@ impl Slack {
         progress: impl Fn() + Send + Sync,
     ) -> Result<(), Posted> {
         let chat = &ask.rules.routes[route].chat;
-        let again = Posted::NotPosted { retry_after_millis: None };
+        let again = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Unknown };
         // What is not sent by then is looked for before it is there; each text that Slack took moves it.
         let patience = |left: Duration| self.clock().monotonic() + left.saturating_sub(Duration::from_secs(1));
         let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.phase) {
@@ -213,18 +216,28 @@ impl Slack {
     }
 }
 
+fn nothing(why: &str) -> Posted {
+    Posted::Never { trouble: Trouble::Unknown, why: why.to_owned() }
+}
+
 fn posted(error: &CallError) -> Posted {
     match error {
         CallError::Limited(wait) => {
-            Posted::NotPosted { retry_after_millis: Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)) }
+            let retry_after_millis = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            Posted::NotPosted { retry_after_millis, trouble: Trouble::RateLimited }
         }
-        CallError::NotSent => Posted::NotPosted { retry_after_millis: None },
+        CallError::NotSent => {
+            tracing::warn!("Slack cannot be reached; a card will be tried again");
+            Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection }
+        }
         CallError::Refused { code, needed } if is_final(code) => {
-            Posted::Never(wording::slack_refuses(code, needed.as_deref()))
+            let gone = matches!(code.as_str(), "channel_not_found" | "is_archived" | "is_inactive");
+            let trouble = if gone { Trouble::ChatNotFound } else { Trouble::Refused };
+            Posted::Never { trouble, why: wording::slack_refuses(code, needed.as_deref()) }
         }
         CallError::Refused { code, .. } => {
             tracing::warn!(code, "Slack did not take a card; it will be tried again");
-            Posted::NotPosted { retry_after_millis: None }
+            Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Refused }
         }
         CallError::Unknown(why) => {
             tracing::warn!(why, "it is not known whether a card was posted; looking for it");

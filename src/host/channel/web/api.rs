@@ -244,7 +244,7 @@ async fn reset(
     inbox.happen(&name, event).await
 }
 
-/// The beacon of a page that displays an ask: proof for the inbox, of no meaning for other channels.
+/// The beacon of a page in view that displays an ask: proof for the inbox; an ask of other routes is known to be viewed.
 async fn shown(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -253,8 +253,9 @@ async fn shown(
     let ask = inbox.ask(&name).await?;
     let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == Channel::Web);
     // A beacon that arrives after the answer has nothing to prove any more.
-    if let Some(route) = route.filter(|_| ask.outcome().is_none()) {
-        let Json(_view) = inbox.happen(&ask.id.to_string(), Event::Proof { route }).await?;
+    if ask.outcome().is_none() {
+        let event = route.map_or(Event::Viewed, |route| Event::Proof { route });
+        let Json(_view) = inbox.happen(&ask.id.to_string(), event).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -23,6 +23,12 @@ pub(super) struct View {
     shown_at: Option<String>,
     answer_by: Option<String>,
     render_confirmed: bool,
+    /// A page that a person was looking at has displayed it.
+    viewed: bool,
+    /// Which channel could not show it, and why; of an open ask as long as that lasts.
+    cause: Option<String>,
+    /// The same as a sentence.
+    cause_line: Option<String>,
     outcome: Option<OutcomeView>,
     /// Of a question that was asked too often.
     block: Option<Value>,
@@ -66,6 +72,7 @@ impl View {
             Stage::Open { answer_by, .. } => Some(time_text(answer_by)),
             _ => None,
         };
+        let cause = ask.outcome().map_or_else(|| ask.trouble(), Outcome::cause);
         let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
         Self {
             id: ask.id.to_string(),
@@ -89,6 +96,9 @@ impl View {
             shown_at: ask.shown_at().map(time_text),
             answer_by,
             render_confirmed: ask.confirmed,
+            viewed: ask.viewed,
+            cause: cause.map(|reason| reason.to_string()),
+            cause_line: cause.map(wording::trouble),
             outcome: outcome(ask),
             block: ask.block.as_ref().map(block),
             late_until: match ask.after.late {

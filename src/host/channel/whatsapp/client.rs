@@ -130,7 +130,7 @@ impl Client {
             // No connection: nothing can have been taken.
             Err(error) if error.is_connect() => {
                 tracing::warn!(error = %error.without_url(), "WhatsApp cannot be reached");
-                return Sent::Refused(Verdict::Again(None));
+                return Sent::Refused(Verdict::Away);
             }
             Err(error) => {
                 tracing::warn!(error = %error.without_url(), "the answer to a WhatsApp message was lost");

@@ -77,15 +77,15 @@ impl Whatsapp {
                         break;
                     }
                     Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost | Sent::NotBegun => return Closed::Later(None),
+                    Sent::Lost | Sent::NotBegun | Sent::Refused(Verdict::Away) => return Closed::Later(None),
                     Sent::Refused(Verdict::Window) => {
                         self.0.memory.lapsed(to, self.now());
                         return Closed::Later(None);
                     }
                     Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
                     // What it quotes may be gone.
-                    Sent::Refused(Verdict::Never(_)) if quotes.is_some() => quotes = None,
-                    Sent::Refused(Verdict::Never(why)) => return Closed::Never(why),
+                    Sent::Refused(Verdict::Never(..)) if quotes.is_some() => quotes = None,
+                    Sent::Refused(Verdict::Never(_, why)) => return Closed::Never(why),
                     Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
                 }
             }

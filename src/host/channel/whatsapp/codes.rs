@@ -3,6 +3,7 @@
 //!
 //! Codes: Meta's error reference (support/error-codes).
 
+use crate::ask::Trouble;
 use std::time::Duration;
 
 /// What is to be done about a refusal.
@@ -10,12 +11,14 @@ use std::time::Duration;
 pub(super) enum Verdict {
     /// Certainly not sent; worth another try.
     Again(Option<Duration>),
+    /// It never left: there is no connection. Worth another try.
+    Away,
     /// The person has to write first.
     Window,
     /// The template does not have the parameters that were sent.
     Parameters,
-    /// No retry will mend it: why, and what would.
-    Never(String),
+    /// No retry will mend it: the class of it, and for the operator why, and what would.
+    Never(Trouble, String),
 }
 
 /// The pair limit: wait 4^tries seconds (Meta's overview).
@@ -23,7 +26,7 @@ const PAIR: u64 = 131_056;
 
 /// What `code` means; `message` is Meta's.
 pub(super) fn verdict(code: u64, message: &str, attempt: u8) -> Verdict {
-    let never = |mend: &str| Verdict::Never(format!("WhatsApp refused it ({code}): {mend}"));
+    let never = |mend: &str| Verdict::Never(trouble(code), format!("WhatsApp refused it ({code}): {mend}"));
     match code {
         PAIR => Verdict::Again(Some(Duration::from_secs(4_u64.saturating_pow(u32::from(attempt.min(4)))))),
         4 | 80_007 | 130_429 => Verdict::Again(Some(Duration::from_secs(4))),
@@ -47,7 +50,18 @@ pub(super) fn verdict(code: u64, message: &str, attempt: u8) -> Verdict {
         132_005..=132_016 => never("the template does not fit or is paused; see it in the manager of templates"),
         133_010 => never("the number of the business is not registered; register it at Meta"),
         131_008 | 131_009 => never("the number of the route is not one WhatsApp knows; check chat"),
-        _ => Verdict::Never(format!("WhatsApp refused it ({code}): {message}")),
+        _ => never(message),
+    }
+}
+
+/// The class of a refusal.
+pub(super) fn trouble(code: u64) -> Trouble {
+    match code {
+        131_047 => Trouble::WindowClosed,
+        4 | 80_007 | 130_429 | 131_048 | PAIR => Trouble::RateLimited,
+        131_008 | 131_009 | 131_021 | 131_026 | 131_030 | 131_062 => Trouble::ChatNotFound,
+        1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 | 133_016 => Trouble::Unknown,
+        _ => Trouble::Refused,
     }
 }
 
@@ -63,7 +77,7 @@ mod tests {
             assert!(matches!(verdict(passing, "", 1), Verdict::Again(_)), "{passing}");
         }
         for lasting in [190, 368, 131_026, 131_030, 131_031, 131_051, 131_062, 132_001, 999_999] {
-            let Verdict::Never(why) = verdict(lasting, "because", 1) else { panic!("{lasting}") };
+            let Verdict::Never(_, why) = verdict(lasting, "because", 1) else { panic!("{lasting}") };
             assert!(why.contains(&lasting.to_string()), "{why}");
         }
         assert_eq!(verdict(131_047, "", 1), Verdict::Window);

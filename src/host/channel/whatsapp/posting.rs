@@ -6,7 +6,7 @@ use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
 use super::{Whatsapp, lock, until};
-use crate::ask::{Ask, Channel, Found, Left, Posted, Time, wording};
+use crate::ask::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
@@ -18,7 +18,7 @@ impl Whatsapp {
     /// Posts the question that is next on a route. `None`: the daemon stops before all of it has left.
     pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Some(Posted::Never("the route is gone".to_owned()));
+            return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
         let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
         if !self.0.memory.is_open(to, self.now()) {
@@ -83,7 +83,7 @@ impl Whatsapp {
     async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Option<Posted> {
         let settings = self.0.client.settings();
         let Some(template) = settings.template.as_deref() else {
-            return Some(Posted::Never(wording::NO_TEMPLATE.to_owned()));
+            return Some(refused(Verdict::Window));
         };
         let person = self.0.memory.one_name(to);
         let _one_at_a_time = self.0.reading.enter(&format!("invite {person}")).await;
@@ -193,7 +193,8 @@ impl Whatsapp {
                     }
                     return left.map(|left| (id, left));
                 }
-                Sent::Refused(Verdict::Again(after)) => {
+                Sent::Refused(verdict @ (Verdict::Again(_) | Verdict::Away)) => {
+                    let after = if let Verdict::Again(after) = verdict { after } else { None };
                     let wait = after.unwrap_or(Duration::from_secs(2));
                     if !self.until(self.ticks() + u64::try_from(wait.as_millis()).unwrap_or(2_000)).await {
                         return None;
@@ -209,13 +210,16 @@ impl Whatsapp {
 }
 
 fn refused(verdict: Verdict) -> Posted {
+    let never = |trouble, why: &str| Posted::Never { trouble, why: why.to_owned() };
     match verdict {
         Verdict::Again(after) => {
+            let trouble = if after.is_some() { Trouble::RateLimited } else { Trouble::Unknown };
             let retry_after_millis = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-            Posted::NotPosted { retry_after_millis }
+            Posted::NotPosted { retry_after_millis, trouble }
         }
-        Verdict::Never(why) => Posted::Never(why),
-        Verdict::Window => Posted::Never(wording::NO_TEMPLATE.to_owned()),
-        Verdict::Parameters => Posted::Never(wording::TEMPLATE_PARAMETERS.to_owned()),
+        Verdict::Away => Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection },
+        Verdict::Never(trouble, why) => Posted::Never { trouble, why },
+        Verdict::Window => never(Trouble::WindowClosed, wording::NO_TEMPLATE),
+        Verdict::Parameters => never(Trouble::Refused, wording::TEMPLATE_PARAMETERS),
     }
 }

@@ -1,10 +1,11 @@
 //! What became of messages of ours: proof of display, late failures, and who is who.
 
+use super::codes::trouble;
 use super::inbound::NotStored;
 use super::shapes::{State, Status};
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock};
-use crate::ask::{AskId, Event, Fate, Posted};
+use crate::ask::{AskId, Event, Fate, Posted, Trouble};
 use crate::host::broker::{Broker, Failure};
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ impl Whatsapp {
         }
         let failed = match &status.state {
             State::Failed { code, title } => {
-                tracing::warn!(code, "WhatsApp could not deliver a message it had taken");
+                tracing::warn!(code, title, "WhatsApp could not deliver a message it had taken");
                 self.lapse(&status, *code);
-                Some(format!("WhatsApp could not deliver it ({code}): {title}"))
+                Some(trouble(*code))
             }
             _ => None,
         };
@@ -36,15 +37,15 @@ impl Whatsapp {
             at: status.at,
         };
         match (tag.kind, failed) {
-            (Kind::Question | Kind::Piece, Some(why)) => {
-                happen(broker, tag.ask, fate(Fate::Failed { window, why })).await
+            (Kind::Question | Kind::Piece, Some(trouble)) => {
+                happen(broker, tag.ask, fate(Fate::Failed { window, trouble })).await
             }
             (Kind::Question, None) if status.state == State::Shown => {
                 happen(broker, tag.ask, fate(Fate::Displayed)).await
             }
             (Kind::Question, None) => happen(broker, tag.ask, fate(Fate::Taken)).await,
             (Kind::Piece, None) => happen(broker, tag.ask, fate(Fate::Known)).await,
-            (Kind::Template, Some(why)) => self.uninvited(broker, &tag, &status, why).await,
+            (Kind::Template, Some(trouble)) => self.uninvited(broker, &tag, &status, trouble).await,
             (Kind::Template, None) => {
                 let posted = Posted::Held(status.id.clone());
                 happen(broker, tag.ask, Event::Posted { route: tag.route, attempt: tag.attempt, posted }).await
@@ -76,7 +77,7 @@ impl Whatsapp {
     }
 
     /// The invitation to write did not arrive: nothing that waits for it will be shown.
-    async fn uninvited(&self, broker: &Broker, tag: &Tag, status: &Status, why: String) -> Result<(), NotStored> {
+    async fn uninvited(&self, broker: &Broker, tag: &Tag, status: &Status, trouble: Trouble) -> Result<(), NotStored> {
         lock(&self.0.invited).retain(|_, message| *message != status.id);
         let ids: Vec<String> = [&status.people.number, &status.people.scoped].into_iter().flatten().cloned().collect();
         let mut asks = broker.asked_of(&self.0.memory.person(&ids));
@@ -92,7 +93,7 @@ impl Whatsapp {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let ours = widget.messages.contains(&status.id) || (id == tag.ask && route == tag.route);
                 if ours {
-                    let fate = Fate::Failed { window: false, why: why.clone() };
+                    let fate = Fate::Failed { window: false, trouble };
                     let (attempt, part, message) = (widget.attempt, widget.parts.index, status.id.clone());
                     happen(broker, id, Event::Fate { route, attempt, part, message, fate, at: None }).await?;
                 }

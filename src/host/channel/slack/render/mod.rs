@@ -56,6 +56,8 @@ pub(super) struct Sight<'a> {
     pub(super) content: &'a Content,
     /// Which try this is, from 1.
     pub(super) attempt: u8,
+    /// It is headed with the number of the try.
+    pub(super) numbered: bool,
     /// Until when it can be answered.
     pub(super) until: Time,
     /// It timed out then, and can still be answered.
@@ -70,7 +72,7 @@ impl<'a> Sight<'a> {
             _ => now + ask.rules.timeout,
         };
         let (id, group, content) = (ask.id, &ask.group, &ask.content);
-        Self { id, short_id: Some(&ask.short_id), group, content, attempt, until, timed_out: None }
+        Self { id, short_id: Some(&ask.short_id), group, content, attempt, numbered: true, until, timed_out: None }
     }
 
     /// As it is shown after its timeout, while an answer is still taken.

@@ -42,7 +42,7 @@ fn whole(sight: &Sight<'_>) -> Vec<Value> {
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
     let id = crate::ask::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
-    let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, until, timed_out: None };
+    let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
     let size = card(&sight).iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
     let most = card(&sight).iter().map(|message| message.blocks.len()).max().unwrap_or(0);
     for (size, limit, unit) in
@@ -81,7 +81,7 @@ fn intro(sight: &Sight<'_>) -> Vec<Value> {
 
 /// Heads a card that was posted again, while it waits for an answer.
 fn retry(sight: &Sight<'_>) -> Option<Value> {
-    let again = sight.attempt > 1 && sight.timed_out.is_none();
+    let again = sight.numbered && sight.attempt > 1 && sight.timed_out.is_none();
     again.then(|| context(&wording::retry_heading(sight.attempt)))
 }
 

@@ -30,6 +30,7 @@ fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
         group: &group,
         content,
         attempt,
+        numbered: true,
         until: NOW,
         timed_out: None,
     })

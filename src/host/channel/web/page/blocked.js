@@ -59,7 +59,12 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     if (when.textContent !== text) when.textContent = text;
   }
 
+  // askd is back: what it did not reply to can be pressed again.
+  function reconnected() {
+    if (!busy) problem.replaceChildren();
+  }
+
   update(ask);
   tick();
-  return { element, update, tick, focused: () => element.contains(document.activeElement) };
+  return { element, update, reconnected, tick, focused: () => element.contains(document.activeElement) };
 }

@@ -24,11 +24,15 @@ export function openCard(firstAsk, { settled, unreached }) {
   let ask = firstAsk;
   let state = 'open';
   let settledMeanwhile = null;
+  // What got no reply, to be sent again when askd is back; that is done once.
+  let unsent = null;
+  let resent = false;
 
   const age = time();
   const rest = time();
   const deadline = el('p', { class: 'left' }, rest);
   const retry = el('p', { class: 'retry own', hidden: true });
+  const trouble = el('p', { class: 'retry own', hidden: true });
   const asks = el('span', {}, 'asks');
   const heading = el('h3', { id: uniqueId('ask') }, el('span', { class: 'group' }, ask.group), ' ', asks);
   const channel = el('span', {});
@@ -39,6 +43,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     deadline,
     el('p', { class: 'meta' }, el('span', {}, 'asked ', age), channel, el('span', {}, 'id ', el('code', {}, ask.short_id ?? ask.id.slice(0, 8)))),
     retry,
+    trouble,
   );
 
   const form = buildForm(ask, (answers, again) => send(() => answerAsk(ask.id, answers), again));
@@ -74,6 +79,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     if (state !== 'open') return;
     const focus = focused() ? document.activeElement : null;
     state = 'sending';
+    unsent = null;
     busy(true);
     try {
       const after = await call();
@@ -96,6 +102,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     busy(false);
     const mayRepeat = (failure.status === 0 || failure.status >= 500) && !(isLate(ask) && again.dismisses);
     problem.replaceChildren(...complaint(failure, mayRepeat ? again : null));
+    if (failure.status === 0) unsent = again;
     // A disabled control loses the focus; a person on the keyboard would have to start from the top.
     if (focus) (focus.isConnected ? focus : element).focus({ preventScroll: true });
     if (failure.status === 0 || failure.status === 401) unreached(failure);
@@ -144,8 +151,10 @@ export function openCard(firstAsk, { settled, unreached }) {
     channel.textContent = `channel ${channelName(ask.channel)}`;
     if (isLate(ask)) element.setAttribute('aria-describedby', late.lineId);
     else element.removeAttribute('aria-describedby');
-    retry.hidden = !(open && ask.attempt > 1);
-    if (!retry.hidden) retry.textContent = wording(ask).body;
+    retry.hidden = !(open && ask.attempt > 1 && !ask.viewed);
+    retry.textContent = retry.hidden ? '' : wording(ask).body;
+    trouble.hidden = !(open && ask.cause_line);
+    trouble.textContent = trouble.hidden ? '' : `${ask.cause_line} You can answer here.`;
     tick();
   }
 
@@ -168,6 +177,17 @@ export function openCard(firstAsk, { settled, unreached }) {
     const { text, soon } = left(ask.answer_by);
     element.classList.toggle('soon', soon);
     setTime(rest, ask.answer_by, soon ? `Ends soon: ${text}` : text);
+  }
+
+  // askd is back. Somebody may have changed their mind about ending an ask; an answer is sent as it was.
+  function reconnected() {
+    if (state !== 'open' || !unsent) return;
+    const again = unsent;
+    unsent = null;
+    problem.replaceChildren();
+    if (again.dismisses || resent) return;
+    resent = true;
+    again.run();
   }
 
   // It ended without this page. Returns whether the card keeps its place to say so.
@@ -195,6 +215,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     update,
     tick,
     settledElsewhere,
+    reconnected,
     id: ask.id,
     createdAt: ask.created_at,
     isOpen: () => state !== 'closed',

@@ -35,29 +35,40 @@ let listing = null;
 let lastShift = -Infinity;
 let lastInput = -Infinity;
 
-// ---- What is displayed is reported, once per page and ask
+// ---- What is displayed is reported, once per page, ask and channel
 
-// A card of which no more than this peeks into the window is not displayed yet.
-const EDGE_PX = 60;
+// A card is in view if at least half of it is inside the window; one that is higher than two windows never is, so it
+// has to fill half of the window.
+const HALF = 0.5;
+const isInView = (ratio, height) => ratio >= HALF || height >= window.innerHeight * HALF;
+
+function cardInView(id) {
+  const box = cards.get(id)?.element.getBoundingClientRect();
+  if (!box || document.visibilityState !== 'visible') return false;
+  const height = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
+  return isInView(height / box.height, height);
+}
 
 const inView = new Set();
 const reported = new Set();
 const viewer = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (isIntersecting) inView.add(target.dataset.ask);
+  for (const { target, intersectionRatio, intersectionRect } of entries) {
+    if (isInView(intersectionRatio, intersectionRect.height)) inView.add(target.dataset.ask);
     else inView.delete(target.dataset.ask);
   }
   report();
-}, { rootMargin: `-${EDGE_PX}px 0px` });
+}, { threshold: Array.from({ length: 21 }, (_, step) => step / 20) });
 
 function report() {
   if (document.visibilityState !== 'visible') return;
   for (const id of inView) {
-    if (reported.has(id) || !cards.get(id)?.isOpen()) continue;
-    reported.add(id);
+    // On another channel it is to be proven anew.
+    const key = `${id} ${asks.get(id)?.channel}`;
+    if (reported.has(key) || !cards.get(id)?.isOpen()) continue;
+    reported.add(key);
     reportShown(id).catch(({ status }) => {
       // Not worth a word to the person; without a reply it is sent again once the connection is back.
-      if (status === 0 || status >= 500) reported.delete(id);
+      if (status === 0 || status >= 500) reported.delete(key);
     });
   }
 }
@@ -133,7 +144,7 @@ function take(ask) {
   if (isOpen(ask)) {
     if (card) card.update(ask);
     else addCard(ask);
-    return loaded && (!before || ask.attempt > before.attempt);
+    return loaded && (!before || (ask.attempt > before.attempt && !ask.viewed));
   }
   untell(ask.id);
   const note = noteOf(ask);
@@ -268,9 +279,9 @@ function bringForward(news) {
   show();
   report();
   if (news.length === 0) return;
-  tell(news, goTo);
   const busy = performance.now() - lastInput < BUSY_MS || [...cards.values()].some((card) => card.isInUse());
   if (!busy) cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
+  tell(news, { goTo, inView: cardInView });
 }
 
 // ---- The connection
@@ -328,6 +339,7 @@ const link = connection({
     const wasLost = byId('connection').classList.contains('lost');
     line(wasLost ? 'Connected again.' : '', wasLost ? 'back' : '');
     if (wasLost) lineTimer = setTimeout(() => line(''), BACK_NOTICE_MS);
+    for (const item of [...cards.values(), ...blocks.values()]) item.reconnected();
   },
 });
 

@@ -47,7 +47,45 @@ function hideToast() {
   clearTimeout(toastTimer);
   toastAsk = null;
   byId('toast').replaceChildren();
+  byId('toast').classList.remove('no-place');
 }
+
+// Controls that a notice must not cover.
+const CONTROLS = 'a, button, input, label, select, summary, textarea';
+const GAP_PX = 8;
+
+// Top right, or as far below as no control is under it; not at all where there is no such place.
+function place() {
+  const node = byId('toast');
+  if (toastAsk === null) return;
+  node.style.top = '';
+  const box = node.getBoundingClientRect();
+  const across = ({ left, right }) => left < box.right + GAP_PX && right > box.left - GAP_PX;
+  const controls = [...document.querySelectorAll(CONTROLS)]
+    // What lies in closed details has a box, too.
+    .filter((control) => !node.contains(control) && (control.checkVisibility?.() ?? true))
+    .map((control) => control.getBoundingClientRect())
+    .filter((other) => other.width > 0 && other.bottom > 0 && other.top < window.innerHeight && across(other))
+    .sort((one, other) => one.top - other.top);
+  let top = box.top;
+  for (const other of controls) {
+    if (other.top < top + box.height + GAP_PX && other.bottom > top - GAP_PX) top = other.bottom + GAP_PX;
+  }
+  node.style.top = `${top}px`;
+  node.classList.toggle('no-place', top + box.height > window.innerHeight);
+}
+
+let placing = false;
+function placeSoon() {
+  if (placing || toastAsk === null) return;
+  placing = true;
+  requestAnimationFrame(() => {
+    placing = false;
+    place();
+  });
+}
+window.addEventListener('scroll', placeSoon, { passive: true });
+window.addEventListener('resize', placeSoon);
 
 function toast(ask, { title, body }, goTo) {
   clearTimeout(toastTimer);
@@ -57,7 +95,7 @@ function toast(ask, { title, body }, goTo) {
     goTo(ask.id);
   };
   byId('toast').replaceChildren(
-    el('p', {}, el('strong', {}, `${title}:`), ` ${body}`),
+    el('p', {}, el('strong', {}, `${title}:`), ` ${body}`, el('span', { class: 'from' }, 'from ', el('b', {}, ask.group))),
     el(
       'div',
       {},
@@ -66,6 +104,7 @@ function toast(ask, { title, body }, goTo) {
     ),
   );
   toastTimer = setTimeout(hideToast, TOAST_MS);
+  place();
 }
 
 function beep() {
@@ -101,11 +140,14 @@ function browserNotification(ask, { title, body }, goTo) {
   }
 }
 
-// `asks`: the new ones, oldest first. `goTo(id)` brings one into view.
-export function tell(asks, goTo) {
+// `asks`: the new ones, oldest first. `goTo(id)` brings one into view; `inView(id)`: it is there already, which needs no
+// notice to be seen.
+export function tell(asks, { goTo, inView }) {
   if (asks.length === 0) return;
-  const latest = asks[asks.length - 1];
-  toast(latest, wording(latest), goTo);
+  const { title, body } = wording(asks[asks.length - 1]);
+  const unseen = asks.filter(({ id }) => !inView(id));
+  if (unseen.length > 0) toast(unseen[unseen.length - 1], wording(unseen[unseen.length - 1]), goTo);
+  else announce(`${title}: ${body}`);
   if (byId('sound').checked) beep();
   const looking = document.visibilityState === 'visible' && document.hasFocus();
   if (!byId('notify').checked || looking) return;

@@ -22,7 +22,7 @@ export function settledItem(ask) {
     ),
     said('p', ask.title || first?.question || '', 'what'),
     el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), ended(ask, word)),
-    result(outcome, word),
+    result(ask, outcome, word),
     note,
     more ? details(ask) : null,
   );
@@ -58,16 +58,22 @@ function ended(ask, word) {
 
 // The answers one by one, and not the daemon's closing line, which holds them and askd's words in one text: a
 // right-to-left mark in an answer would reorder who gave it.
-function result(outcome, word) {
+function result(ask, outcome, word) {
   if (outcome.status === 'answered') {
     const answers = answersOf(outcome);
     if (answers.length === 0) return el('p', { class: 'own line' }, 'Skipped');
     return el('ul', { class: 'line' }, ...answers.map(({ answer }) => said('li', answer)));
   }
   // Beside the words above, only what they do not say: a reason, or what became of it later.
-  const reason = outcome.status === 'undeliverable' ? outcome.error : outcome.line;
+  const reason = outcome.status === 'undeliverable' ? undelivered(ask) : outcome.line;
   const adds = reason && reason.replace(/\.$/, '') !== word && outcome.status !== 'cancelled' && outcome.status !== 'blocked';
   return adds ? said('p', reason, 'what') : null;
+}
+
+// A reason in words takes the place of its short name.
+function undelivered({ outcome, cause, cause_line: why }) {
+  if (!why) return outcome.error;
+  return outcome.error.endsWith(cause) ? why : `${outcome.error.replace(/\.?$/, '.')} ${why}`;
 }
 
 function details(ask) {

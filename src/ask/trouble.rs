@@ -1,0 +1,118 @@
+//! Why a channel could not show an ask: the class, which agents and pages are told. What an operator has to mend stands in
+//! the operator's log alone.
+
+use super::{Channel, Outcome};
+use std::fmt;
+use std::str::FromStr;
+
+/// The class of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// The channel cannot be reached.
+    NoConnection,
+    /// The channel said no.
+    Refused,
+    /// The channel takes no more for now.
+    RateLimited,
+    /// The chat or the person of the route is not there.
+    ChatNotFound,
+    /// The channel is not set up.
+    NotConfigured,
+    /// The person has to write first.
+    WindowClosed,
+    /// Nobody can tell.
+    Unknown,
+}
+
+impl Trouble {
+    const ALL: [Self; 7] = [
+        Self::NoConnection,
+        Self::Refused,
+        Self::RateLimited,
+        Self::ChatNotFound,
+        Self::NotConfigured,
+        Self::WindowClosed,
+        Self::Unknown,
+    ];
+
+    /// The name used in files. *Exact.*
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoConnection => "no connection",
+            Self::Refused => "refused",
+            Self::RateLimited => "rate limited",
+            Self::ChatNotFound => "chat not found",
+            Self::NotConfigured => "not configured",
+            Self::WindowClosed => "window closed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The class of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|trouble| trouble.name() == name)
+    }
+}
+
+/// Which channel had which trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reason {
+    /// The channel.
+    pub channel: Channel,
+    /// Its trouble.
+    pub trouble: Trouble,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.channel.name(), self.trouble.name())
+    }
+}
+
+/// A text that is no [`Reason`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoReason;
+
+impl FromStr for Reason {
+    type Err = NoReason;
+    fn from_str(text: &str) -> Result<Self, NoReason> {
+        let (channel, trouble) = text.split_once(": ").ok_or(NoReason)?;
+        let channel = [Channel::Slack, Channel::Whatsapp, Channel::Web].into_iter().find(|c| c.name() == channel);
+        Ok(Self { channel: channel.ok_or(NoReason)?, trouble: Trouble::named(trouble).ok_or(NoReason)? })
+    }
+}
+
+/// Why an ask could not be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause {
+    /// It was posted again as often as allowed: this many times. `None`: no retry could mend it.
+    pub retries: Option<u8>,
+    /// What the first route had that counts; records of before do not say it.
+    pub reason: Option<Reason>,
+}
+
+impl Outcome {
+    /// Why it could not be shown, if it could not.
+    #[must_use]
+    pub fn cause(&self) -> Option<Reason> {
+        if let Self::Undelivered { cause } = self { cause.reason } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_read_as_it_is_written() {
+        for channel in [Channel::Slack, Channel::Whatsapp, Channel::Web] {
+            for trouble in Trouble::ALL {
+                let reason = Reason { channel, trouble };
+                assert_eq!(reason.to_string().parse(), Ok(reason));
+            }
+        }
+        assert_eq!("slack: a token".parse::<Reason>(), Err(NoReason));
+    }
+}

@@ -1,0 +1,89 @@
+// What a page shows while something is away: Slack, or askd itself.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { Daemon, DESKTOP, PHONE, card, done, launch, openPage, shoot, until } from './harness.mjs';
+
+const FRAMEWORK = { question: 'Which framework?', options: ['React', 'Vue'] };
+// Nothing listens there.
+const SLACK_AWAY = () => `[slack]
+bot_token = "xoxb-1-secret"
+signing_secret = "0123456789abcdef0123456789abcdef"
+api_url = "http://127.0.0.1:9/api"
+pace = "0s"
+[groups.research]
+max_retries = 1
+routes = [{ channel = "slack", chat = "C0AGENTS", responders = ["U0ALICE"] }]
+`;
+
+let browser;
+let daemon;
+let page;
+
+before(async () => { browser = await launch(); });
+after(() => browser.close());
+afterEach(async () => {
+  await page.finish();
+  await daemon.end();
+});
+
+describe('Slack is away', () => {
+  beforeEach(async () => { daemon = await Daemon.start({ groups: SLACK_AWAY }); });
+
+  for (const [name, options] of [['desk', { viewport: DESKTOP }], ['phone', { viewport: PHONE, dark: true }]]) {
+    test(`a card in view says so, stays and is answered: ${name}`, async () => {
+      page = await openPage(browser, { url: daemon.link, ...options });
+      await until('the inbox', () => page.getByText('Nothing waits for an answer.').isVisible());
+      const ask = await daemon.asked({ questions: [FRAMEWORK] });
+      await card(page, ask).getByText('Slack cannot be reached. You can answer here.').waitFor();
+      await until('the view', async () => (await daemon.known(ask.request_id)).viewed);
+      // Its retries are used up after a second.
+      await until('the last try', async () => (await daemon.known(ask.request_id)).attempt === 3);
+      assert.equal(await card(page, ask).getByText(/retry attempt/).count(), 0);
+      await shoot(page, `slack-away-${name}`);
+      await card(page, ask).getByRole('button', { name: 'Vue' }).click();
+      assert.equal((await daemon.response(ask.request_id)).status, 'answered');
+    });
+  }
+
+  test('a page that nobody looks at keeps nothing open', async () => {
+    const hidden = () => Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' });
+    page = await openPage(browser, { url: daemon.link, before: (fresh) => fresh.addInitScript(hidden) });
+    await until('the inbox', () => page.getByText('Nothing waits for an answer.').isVisible());
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    const result = await daemon.response(ask.request_id);
+    assert.deepEqual([result.status, result.cause], ['undeliverable', 'slack: no connection']);
+    await done(page, ask).getByText('Max retries exceeded. Slack cannot be reached.').waitFor();
+    await shoot(page, 'slack-away-over');
+  });
+});
+
+describe('askd is away', () => {
+  beforeEach(async () => { daemon = await Daemon.start(); });
+
+  test('an answer that got no reply is sent once more when askd is back', async () => {
+    page = await openPage(browser, { url: daemon.link, viewport: PHONE, expected: [/ERR_/] });
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await card(page, ask).waitFor();
+    await daemon.kill();
+    await card(page, ask).getByRole('button', { name: 'Vue' }).click();
+    await card(page, ask).getByText('No reply from askd').waitFor();
+    await shoot(page, 'no-reply');
+    await daemon.run();
+    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
+    await done(page, ask).getByText('Vue').waitFor();
+    assert.equal(await page.getByText('No reply from askd').count(), 0);
+  });
+
+  test('the box goes away when askd is back, and nobody is dismissed for it', async () => {
+    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await card(page, ask).getByRole('button', { name: 'Dismiss…' }).click();
+    await daemon.kill();
+    await card(page, ask).getByRole('button', { name: 'Dismiss', exact: true }).click();
+    await card(page, ask).getByText('No reply from askd').waitFor();
+    await daemon.run();
+    await until('no box', async () => (await page.getByText('No reply from askd').count()) === 0);
+    assert.equal((await daemon.known(ask.request_id)).state, 'open');
+  });
+});

@@ -57,6 +57,7 @@ mod troubles;
 mod viewing;
 mod whatsapp_closing;
 mod whatsapp_faults;
+mod whatsapp_meant;
 mod whatsapp_nudges;
 mod whatsapp_refusals;
 mod whatsapp_restarts;

@@ -153,3 +153,17 @@ impl Chats {
         self.codes.get(code).is_some_and(|(settled, _)| now < *settled + CODE_RESTS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_rests_for_eight_days_after_its_last_ask_was_settled() {
+        let mut chats = Chats::default();
+        let (code, at): (ShortId, _) = ("k7".parse().unwrap(), Time::from_millis(1_790_000_000_000));
+        chats.codes.insert(code.clone(), (at, AskId::from_bits(7)));
+        assert!(chats.rests(&code, at + CODE_RESTS - Duration::from_millis(1)));
+        assert!(!chats.rests(&code, at + CODE_RESTS) && !chats.rests(&"m3".parse().unwrap(), at));
+    }
+}

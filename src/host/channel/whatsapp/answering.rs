@@ -153,19 +153,21 @@ impl Whatsapp {
             ask: asked.ask.id.to_string(),
             question: asked.next(),
             said: said.to_owned(),
+            nth: self.now().as_millis().to_le_bytes()[1],
             note: None,
             since: None,
             at: self.now().as_millis(),
         };
+        let nth = confirmation.nth;
         self.0.memory.ask_to_confirm(&sender.name, confirmation);
-        self.note_confirm(sender, asked);
+        self.note_confirm(sender, asked, nth);
         Ok(())
     }
 
-    fn note_confirm(&self, sender: &Sender<'_>, asked: &Asked) {
+    fn note_confirm(&self, sender: &Sender<'_>, asked: &Asked, nth: u8) {
         let question = text::in_short(asked.question());
         let told = text::tame(&wording::did_you_mean(&question));
-        self.note_to_confirm(&sender.reply_to, &asked.ask, told, sender.name.clone());
+        self.note_to_confirm(&sender.reply_to, &asked.ask, told, (sender.name.clone(), nth));
     }
 
     /// Whether the message was a `1` that confirms what was said before, and dealt with.
@@ -186,11 +188,11 @@ impl Whatsapp {
         let after = since.zip(sender.at).is_some_and(|(since, at)| at > since);
         if !quoted && !after {
             // It may be about the question or about what was asked back.
-            self.note_confirm(sender, asked);
+            self.note_confirm(sender, asked, pending.nth);
             return Ok(true);
         }
-        let names = Names::Message;
-        let heard = Heard { message: sender.message.id.clone(), at: sender.at, names };
+        // It answers our message that asked for it, which named the question.
+        let heard = Heard { message: sender.message.id.clone(), at: sender.at, names: Names::Message };
         let reply = match reading::read(
             &pending.said,
             None,

@@ -13,7 +13,7 @@ use crate::ask::{
     wording,
 };
 use crate::host::broker::{Broker, Failure, Named};
-use crate::sabotage::on;
+use crate::sabotage::{crash_point, on};
 use std::time::Duration;
 
 /// Webhooks are repeated for up to 7 days: what was settled before that is no rival of what comes now.
@@ -64,7 +64,11 @@ impl Whatsapp {
                 }
             }
         }
-        if wrote { self.save().await } else { Ok(()) }
+        if wrote {
+            self.save().await?;
+            crash_point("inbound.saved");
+        }
+        Ok(())
     }
 
     pub(super) async fn save(&self) -> Result<(), NotStored> {
@@ -105,6 +109,7 @@ impl Whatsapp {
         if !self.has_counted(broker, &message.id).await? {
             self.read(broker, &sender).await?;
         }
+        crash_point("inbound.counted");
         let writes = !matches!(message.said, Said::Reaction | Said::Deleted | Said::Edited(_) | Said::Nothing);
         if let Some(at) = written.filter(|_| writes) {
             lock(&self.0.invited).remove(&sender.name);

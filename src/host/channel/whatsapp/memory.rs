@@ -59,6 +59,9 @@ pub(super) struct Confirmation {
     pub(super) ask: String,
     pub(super) question: usize,
     pub(super) said: String,
+    /// Tells our messages that ask for a confirmation apart.
+    #[serde(default)]
+    pub(super) nth: u8,
     /// Our message that asks for it, once it has left.
     #[serde(default)]
     pub(super) note: Option<String>,
@@ -181,17 +184,18 @@ impl Memory {
         name.to_owned()
     }
 
-    /// Learns that two ids are one person; `known` is the one that others may point to already.
-    pub(super) fn learn(&self, known: &str, other: &str) {
+    /// Learns that two ids are one person; `known` is the one that others may point to already. `true` if that is new.
+    pub(super) fn learn(&self, known: &str, other: &str) -> bool {
         let ids = self.person(&[known.to_owned()]);
         if ids.iter().any(|id| id == other) {
-            return;
+            return false;
         }
         let name = self.one_name(known);
         // What `other` was so far has a name of its own: both get this one.
         let others = self.one_name(other);
         self.kept().same.insert(others, name);
         self.paper.changed();
+        true
     }
 
     /// Somebody wrote at that time.
@@ -280,21 +284,15 @@ impl Memory {
         }
     }
 
-    /// The message that asks for a confirmation has left, or the platform tells when it sent it.
-    pub(super) fn confirmation_left(&self, person: &str, note: &str, since: Time) {
-        if let Some(asked) = self.kept().confirmations.get_mut(person) {
-            (asked.note, asked.since) = (Some(note.to_owned()), Some(since.as_millis()));
+    /// The message that asks for a confirmation has left by then; `told`: the platform itself says so.
+    pub(super) fn confirmation_left(&self, person: &str, nth: u8, note: &str, by: Time, told: bool) {
+        if let Some(asked) = self.kept().confirmations.get_mut(person).filter(|asked| asked.nth == nth) {
+            asked.note = Some(note.to_owned());
+            if told || asked.since.is_none() {
+                asked.since = Some(by.as_millis());
+            }
         }
         self.paper.changed();
-    }
-
-    /// The platform tells when it sent a message: if it is one that asks for a confirmation, it counts from then.
-    pub(super) fn note_sent(&self, note: &str, sent: Time) {
-        let mut kept = self.kept();
-        let asked = kept.confirmations.values_mut().find(|asked| asked.note.as_deref() == Some(note));
-        if let Some(asked) = asked {
-            asked.since = Some(sent.as_millis());
-        }
     }
 
     /// An answer of the platform was dated `date` (in whole seconds) when our clock showed `now`.

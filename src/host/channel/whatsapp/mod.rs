@@ -205,8 +205,9 @@ impl Whatsapp {
     async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> (Sent, Left) {
         let called = self.now();
         let Answer { sent, date, wa_id } = self.0.client.send(message, attempt).await;
-        if let Some(wa_id) = wa_id {
-            self.0.memory.learn(message.to, &wa_id);
+        if wa_id.is_some_and(|wa_id| self.0.memory.learn(message.to, &wa_id)) {
+            // Else the next answer, or a status, tells it again.
+            let _not_stored = self.save().await;
         }
         let left = self.left(called, date);
         let now = self.ticks();

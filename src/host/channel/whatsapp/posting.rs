@@ -154,12 +154,12 @@ impl Whatsapp {
         self.send_aside(to, ask, text, None);
     }
 
-    /// The same, and `person` has something to confirm once it has left.
-    pub(super) fn note_to_confirm(&self, to: &str, ask: &Ask, text: String, person: String) {
-        self.send_aside(to, Some(ask), text, Some(person));
+    /// The same, and that person has something to confirm once it has left: which time, too.
+    pub(super) fn note_to_confirm(&self, to: &str, ask: &Ask, text: String, confirms: (String, u8)) {
+        self.send_aside(to, Some(ask), text, Some(confirms));
     }
 
-    fn send_aside(&self, to: &str, ask: Option<&Ask>, text: String, confirms: Option<String>) {
+    fn send_aside(&self, to: &str, ask: Option<&Ask>, text: String, confirms: Option<(String, u8)>) {
         let key = (to.to_owned(), text);
         if !lock(&self.0.notes).insert(key.clone()) {
             return;
@@ -168,9 +168,11 @@ impl Whatsapp {
         self.0.ctx.finish(async move {
             let (to, text) = &key;
             for text in text::note(text) {
-                let sent = channel.send_note(to, &text, ask).await;
-                if let (Some((id, left)), Some(person)) = (sent, &confirms) {
-                    channel.0.memory.confirmation_left(person, &id, left.by);
+                let (attempt, kind) = confirms.as_ref().map_or((0, Kind::Note), |(_, nth)| (*nth, Kind::Confirm));
+                let tag = ask.map(|ask| Tag { ask, route: 0, attempt, part: 0, kind });
+                let sent = channel.send_note(to, &text, tag).await;
+                if let (Some((id, left)), Some((person, nth))) = (sent, &confirms) {
+                    channel.0.memory.confirmation_left(person, *nth, &id, left.by, false);
                     // In doubt it is asked once more.
                     let _not_stored = channel.save().await;
                 }
@@ -180,16 +182,15 @@ impl Whatsapp {
     }
 
     /// The id of what was sent, and when it left.
-    async fn send_note(&self, to: &str, text: &str, ask: Option<crate::ask::AskId>) -> Option<(String, Left)> {
-        let tag = ask.map(|ask| Tag { ask, route: 0, attempt: 0, part: 0, kind: Kind::Note }.to_string());
+    async fn send_note(&self, to: &str, text: &str, tag: Option<Tag>) -> Option<(String, Left)> {
+        let named = tag.map(|tag| tag.to_string()).unwrap_or_default();
         for attempt in 1..=NOTE_TRIES {
-            let message =
-                Outgoing { to, content: Content::Text(text), tag: tag.clone().unwrap_or_default(), quotes: None };
+            let message = Outgoing { to, content: Content::Text(text), tag: named.clone(), quotes: None };
             let (sent, left) = self.send(&message, attempt).await;
             match sent {
                 Sent::Id(id) => {
-                    if let Some(ask) = ask {
-                        self.0.memory.about(&id, ask, self.now());
+                    if let Some(tag) = tag {
+                        self.0.memory.about(&id, tag.ask, self.now());
                     }
                     return left.map(|left| (id, left));
                 }

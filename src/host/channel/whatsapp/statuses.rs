@@ -27,6 +27,7 @@ impl Whatsapp {
             _ => None,
         };
         let Some(tag) = status.tag.as_deref().and_then(Tag::read) else { return Ok(()) };
+        self.recognise(broker, &tag, &status).await?;
         let window = matches!(status.state, State::Failed { code: WINDOW, .. });
         let fate = |fate| Event::Fate {
             route: tag.route,
@@ -55,16 +56,38 @@ impl Whatsapp {
                 self.told_closed(&tag);
                 Ok(())
             }
-            (Kind::Note, None) => {
-                if let (State::Sent, Some(sent)) = (&status.state, status.at) {
-                    self.0.memory.note_sent(&status.id, sent);
+            (Kind::Confirm, None) => {
+                let person = status.people.number.as_ref().or(status.people.scoped.as_ref());
+                if let (State::Sent, Some(sent), Some(person)) = (&status.state, status.at, person) {
+                    let person = self.0.memory.one_name(person);
+                    self.0.memory.confirmation_left(&person, tag.attempt, &status.id, sent, true);
                 }
                 self.0.memory.about(&status.id, tag.ask, self.now());
                 Ok(())
             }
+            (Kind::Note, None) => {
+                self.0.memory.about(&status.id, tag.ask, self.now());
+                Ok(())
+            }
             (Kind::Closing, Some(_)) => self.not_closed(&tag, &status, window).await,
-            (Kind::Note, Some(_)) => Ok(()),
+            (Kind::Note | Kind::Confirm, Some(_)) => Ok(()),
         }
+    }
+
+    /// Whoever a question was sent to is called by another number in its statuses: that is the same person.
+    async fn recognise(&self, broker: &Broker, tag: &Tag, status: &Status) -> Result<(), NotStored> {
+        let Some(number) = status.people.number.as_ref().filter(|_| tag.kind.asks()) else { return Ok(()) };
+        let ids = self.0.memory.person(std::slice::from_ref(number));
+        if broker.settings().may_write_on_whatsapp(&ids) || !broker.asked_of(&ids).is_empty() {
+            return Ok(());
+        }
+        let Some(ask) = broker.show(tag.ask).await.map_err(|_| NotStored)? else { return Ok(()) };
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(tag.route), ask.widgets.get(tag.route)) else {
+            return Ok(());
+        };
+        let sending = widget.sendings.iter().find(|sending| sending.attempt == tag.attempt);
+        let to = sending.and_then(|sending| sending.to.as_ref()).unwrap_or(&place.chat);
+        if self.0.memory.learn(to, number) { self.save().await } else { Ok(()) }
     }
 
     /// The platform says that the chat is closed.

@@ -14,12 +14,20 @@ pub(super) enum Kind {
     Template,
     /// Says how the ask ended.
     Closing,
+    /// Asks whether something was meant; the attempt says which time.
+    Confirm,
     /// Anything else.
     Note,
 }
 
-const KINDS: [(Kind, &str); 5] =
-    [(Kind::Question, "q"), (Kind::Piece, "p"), (Kind::Template, "t"), (Kind::Closing, "c"), (Kind::Note, "n")];
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Question, "q"),
+    (Kind::Piece, "p"),
+    (Kind::Template, "t"),
+    (Kind::Closing, "c"),
+    (Kind::Confirm, "y"),
+    (Kind::Note, "n"),
+];
 
 impl Kind {
     /// Whether an ask waits for what comes of it.

@@ -1,7 +1,7 @@
 //! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
 
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
-use askd::sim::slack::{Act, FaultKind};
+use askd::sim::slack::{Act, FaultKind, Raw};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -193,4 +193,37 @@ async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
     let response = world.response("research", "r1", SOON).await;
     assert_eq!(response["result"]["status"], "answered");
     world.all_done(SOON).await;
+}
+
+#[tokio::test]
+async fn in_a_thread_only_what_is_later_than_the_card_answers_and_once() {
+    let world = World::new(Mode::Http).await;
+    world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    let url = format!("{}/slack/events", world.url);
+    let hear = async |ts: &str, text: &str| {
+        let event =
+            json!({"type": "message", "channel": CHANNEL, "user": ALICE, "text": text, "ts": ts, "thread_ts": card.ts});
+        let payload = world.slack.event_payload(&event);
+        let answer = world.slack.send_raw(Raw::event(&world.slack, &url, &payload)).await;
+        assert_eq!(answer.status, Some(200));
+    };
+    for ts in ["1.000001", card.ts.as_str(), "soon", ""] {
+        hear(ts, "React").await;
+    }
+    world.told(ALICE, "You wrote this before I asked. Please reply again.").await;
+    assert!(
+        world.slack.message(CHANNEL, &card.ts).unwrap().blocks.iter().any(|block| block["type"] == "actions"),
+        "still open"
+    );
+    let (seconds, micros) = card.ts.split_once('.').unwrap();
+    let later = format!("{}.{micros}", seconds.parse::<u64>().unwrap() + 1);
+    hear(&later, "Vue").await;
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"]["Which?"], "Vue");
+    hear(&later, "Vue").await;
+    assert!(
+        !world.slack.ephemerals(ALICE).iter().any(|note| note.text.contains("already")),
+        "a copy is no late answer"
+    );
 }

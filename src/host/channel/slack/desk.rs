@@ -3,7 +3,9 @@
 
 use super::payload::{Callback, Container, Event as Said, Interaction, Part, User};
 use super::{Slack, text};
-use crate::ask::{Ask, AskId, Channel, Event, Given, Kind, Person, Refusal, Reply, Responders, Source, Via, wording};
+use crate::ask::{
+    Ask, AskId, Channel, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
+};
 use crate::host::broker::{Broker, Failure};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,8 +152,15 @@ impl Desk {
             return Taken::Done;
         }
         let team = team_id.or_else(|| event.team.clone());
+        let later = event.is_later();
         let Said {
-            user: Some(user), user_team, channel: Some(channel), thread_ts: Some(thread), text: Some(said), ..
+            ts,
+            user: Some(user),
+            user_team,
+            channel: Some(channel),
+            thread_ts: Some(thread),
+            text: Some(said),
+            ..
         } = event
         else {
             return Taken::Done;
@@ -170,7 +179,16 @@ impl Desk {
         let Some(route) = route(&ask, &channel) else { return Taken::Done };
         let person = Person { via: Via::Slack, id: user, name: None };
         let who = Somebody { person, team: user_team, channel, thread: Some(thread) };
-        let taken = match understood(&ask, &text::typed(&said)) {
+        let heard =
+            Heard { message: format!("{}:{}", who.channel, ts.unwrap_or_default()), at: None, names: Names::Message };
+        let taken = match understood(&ask, &text::typed(&said), heard) {
+            // The thread names its card; what is older than the card is not about it.
+            Some(_) if !later => {
+                if may_be_answered(&ask) && ask.rules.routes[route].responders.includes(&who.person.id) {
+                    self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), wording::FROM_BEFORE);
+                }
+                Taken::Done
+            }
             Some(reply) => self.done(&ask, route, who, Deed::Reply(reply), event_id.as_deref()).await,
             // People may talk there about what to answer; only those who would be listened to are told how.
             None if may_be_answered(&ask) && ask.rules.routes[route].responders.includes(&who.person.id) => {
@@ -277,15 +295,15 @@ fn route(ask: &Ask, chat: &str) -> Option<usize> {
 
 /// What a text in the thread answers: an exact label or number a question that stands alone, any text one that is
 /// answered by typing.
-fn understood(ask: &Ask, said: &str) -> Option<Reply> {
+fn understood(ask: &Ask, said: &str, heard: Heard) -> Option<Reply> {
     let [question] = &*ask.content.questions else { return None };
     let said = said.trim();
     if question.kind == Kind::Text {
         let text = Some(said.to_owned()).filter(|text| !text.is_empty())?;
-        return Some(Reply::Whole(vec![(0, Given { picks: Vec::new(), text: Some(text) })]));
+        return Some(Reply::Told { index: 0, given: Given { picks: Vec::new(), text: Some(text) }, heard });
     }
     let number =
         || said.trim_end_matches('.').parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < question.choices.len());
     let pick = question.choice(said).or_else(number)?;
-    Some(Reply::Whole(vec![(0, Given { picks: vec![pick], text: None })]))
+    Some(Reply::Told { index: 0, given: Given { picks: vec![pick], text: None }, heard })
 }

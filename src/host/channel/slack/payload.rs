@@ -207,6 +207,7 @@ pub(super) struct Event {
     pub(super) user_team: Option<String>,
     pub(super) team: Option<String>,
     pub(super) channel: Option<String>,
+    pub(super) ts: Option<String>,
     pub(super) thread_ts: Option<String>,
     pub(super) text: Option<String>,
 }
@@ -216,6 +217,15 @@ impl Event {
     pub(super) fn is_reply(&self) -> bool {
         let spoken = matches!(self.subtype.as_deref(), None | Some("thread_broadcast" | "file_share"));
         self.kind == "message" && spoken && self.bot_id.is_none() && self.app_id.is_none()
+    }
+
+    /// Whether it was written after the card in whose thread it stands, by Slack's clock; without a time it was not.
+    pub(super) fn is_later(&self) -> bool {
+        let moment = |ts: &Option<String>| {
+            let (seconds, micros) = ts.as_deref()?.split_once('.')?;
+            Some((seconds.parse::<u64>().ok()?, micros.parse::<u64>().ok()?))
+        };
+        moment(&self.ts).zip(moment(&self.thread_ts)).is_some_and(|(said, card)| said > card)
     }
 }
 

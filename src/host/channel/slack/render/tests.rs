@@ -401,9 +401,10 @@ fn nothing_in_an_agent_s_text_can_mention_link_or_pose() {
             vec![poisoned("text", injection), poisoned("multi-select", &format!("{injection} 2"))],
         ] {
             let content = content(Some(injection), Some(injection), drafts);
-            let given = (0..content.questions.len())
-                .map(|n| (n, Given { picks: vec![], text: Some((*injection).to_owned()) }))
-                .collect();
+            // U+0000 is refused in an answer.
+            let said = injection.replace('\0', "");
+            let given =
+                (0..content.questions.len()).map(|n| (n, Given { picks: vec![], text: Some(said.clone()) })).collect();
             let mut messages = drawn(&content, 1);
             messages.push(late(content.clone()));
             messages.push(answered(content, given, injection));

@@ -1,33 +1,64 @@
-//! Who is at it: of the same work one is done at a time. Nothing is decided here, and nothing is kept.
+//! One at a time: of the same work one is done, the others wait in line or do without. Nothing is decided here, and
+//! nothing is kept.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::OwnedMutexGuard;
 
-/// What is being done.
+/// A lock for each key.
 #[derive(Debug)]
-pub(super) struct Busy<T>(Arc<Mutex<HashSet<T>>>);
+pub(super) struct Busy<T>(Mutex<HashMap<T, Arc<tokio::sync::Mutex<()>>>>);
 
 /// Until this is dropped, nobody else does it.
-#[derive(Debug)]
-pub(super) struct Alone<T: Eq + Hash>(Arc<Mutex<HashSet<T>>>, T);
+pub(super) type Alone = OwnedMutexGuard<()>;
 
 impl<T> Default for Busy<T> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Mutex::default())
     }
 }
 
-impl<T: Eq + Hash + Clone> Busy<T> {
-    /// `None`: somebody is at it.
-    pub(super) fn begin(&self, what: T) -> Option<Alone<T>> {
-        let new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(what.clone());
-        new.then(|| Alone(Arc::clone(&self.0), what))
+impl<T: Eq + Hash> Busy<T> {
+    fn lock(&self, key: T) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody holds or waits for.
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(key).or_default())
+    }
+
+    /// Begins, unless somebody is at it.
+    pub(super) fn begin(&self, key: T) -> Option<Alone> {
+        self.lock(key).try_lock_owned().ok()
+    }
+
+    /// Begins when it is the caller's turn; who comes first goes first.
+    pub(super) async fn turn(&self, key: T) -> Alone {
+        self.lock(key).lock_owned().await
     }
 }
 
-impl<T: Eq + Hash> Drop for Alone<T> {
-    fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_at_a_time_in_order_and_nothing_is_kept() {
+        let busy = Busy::default();
+        let first = busy.turn(1).await;
+        assert!(busy.begin(1).is_none() && busy.begin(2).is_some());
+        let order = Mutex::new(Vec::new());
+        let next = |n| {
+            let (busy, order) = (&busy, &order);
+            async move {
+                let _alone = busy.turn(1).await;
+                order.lock().unwrap().push(n);
+            }
+        };
+        tokio::join!(next(2), next(3), async { drop(first) });
+        assert_eq!(order.into_inner().unwrap(), [2, 3]);
+        assert!(busy.begin(1).is_some());
+        let _other = busy.begin(4);
+        assert_eq!(busy.0.lock().unwrap().len(), 1);
     }
 }

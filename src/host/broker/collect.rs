@@ -15,7 +15,6 @@ use crate::sabotage::{crash_point, on};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// No briefing of an ask at its limits comes near this.
 const MAX_BRIEFING: usize = 4 * 1024 * 1024;
@@ -86,28 +85,24 @@ impl Looked {
 }
 
 impl Broker {
-    /// Looks after everything that lies there; if somebody is looking already, they do.
+    /// Looks after everything that lies there, group by group; where somebody is looking already, they do.
     pub fn look_after(&self) {
-        if on("nocollect") || self.0.collecting.swap(true, Ordering::SeqCst) {
+        if on("nocollect") {
             return;
         }
-        let broker = self.clone();
-        self.0.ctx.spawn(async move {
-            let mut groups: HashMap<Arc<Group>, Vec<(AskId, Lying)>> = HashMap::new();
-            for (group, id, lying) in broker.index().lying() {
-                groups.entry(group).or_default().push((id, lying));
-            }
-            for (group, asks) in groups {
-                // A group whose folders are slow keeps no other waiting.
-                let Some(alone) = broker.0.looking.begin((*group).clone()) else { continue };
-                let looking = broker.clone();
-                broker.0.ctx.spawn(async move {
-                    looking.look_after_group(&group, asks).await;
-                    drop(alone);
-                });
-            }
-            broker.0.collecting.store(false, Ordering::SeqCst);
-        });
+        let mut groups: HashMap<Arc<Group>, Vec<(AskId, Lying)>> = HashMap::new();
+        for (group, id, lying) in self.index().lying() {
+            groups.entry(group).or_default().push((id, lying));
+        }
+        for (group, asks) in groups {
+            // A group whose folders are slow keeps no other waiting.
+            let Some(alone) = self.0.looking.begin((*group).clone()) else { continue };
+            let looking = self.clone();
+            self.0.ctx.spawn(async move {
+                looking.look_after_group(&group, asks).await;
+                drop(alone);
+            });
+        }
     }
 
     async fn look_after_group(&self, group: &Group, asks: Vec<(AskId, Lying)>) {
@@ -204,9 +199,10 @@ impl Broker {
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
+                let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.turn(ask.id)).await else { return };
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
                 let done = tokio::task::spawn_blocking(move || {
-                    let _alone = worker.0.moving.begin(on.id).ok_or(io::ErrorKind::WouldBlock)?;
+                    let _alone = alone;
                     match worker.0.store.load(&on.group, on.id).map_err(io::Error::other)? {
                         Some(ask) => task(&worker, &ask),
                         None => Ok(None),

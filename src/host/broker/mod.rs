@@ -34,7 +34,6 @@ use crate::host::store::{Scan, Store, StoreError};
 use crate::sabotage::on;
 use busy::Busy;
 use index::Index;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
@@ -69,9 +68,7 @@ struct Inner {
     ctx: Ctx,
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
-    /// Somebody is looking after what lies in the groups' folders.
-    collecting: AtomicBool,
-    /// And in these groups.
+    /// Somebody is looking after what lies in the folders of these groups.
     looking: Busy<Group>,
     /// Something is moved in the folders for these asks.
     moving: Busy<AskId>,
@@ -140,7 +137,6 @@ impl Broker {
             sessions: Sessions::new(ctx.clone()),
             ctx,
             settings: RwLock::new(settings),
-            collecting: AtomicBool::new(false),
             looking: Busy::default(),
             moving: Busy::default(),
             starting: Busy::default(),

@@ -52,6 +52,7 @@ mod slack_round;
 mod slack_world;
 mod stopping;
 mod strangers;
+mod sweep;
 mod timing;
 mod troubles;
 mod viewing;

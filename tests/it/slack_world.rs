@@ -141,8 +141,20 @@ impl World {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Without it again.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn without_env(&mut self, name: &str) {
+        self.env.retain(|(known, _)| known != name);
+    }
+
     /// Starts the daemon (again).
     pub(crate) async fn serve(&mut self) {
+        let ended = self.try_serve().await;
+        assert!(ended.is_none(), "askd does not get ready: {ended:?}\n{}", self.log());
+    }
+
+    /// The same; how it ended, if it did instead.
+    pub(crate) async fn try_serve(&mut self) -> Option<std::process::ExitStatus> {
         let log = std::fs::File::options().create(true).append(true).open(self.path("log")).expect("a log");
         let child = Command::new(env!("CARGO_BIN_EXE_askd"))
             .args(["serve", "--config"])
@@ -161,10 +173,13 @@ impl World {
         loop {
             let ready = client.get(format!("{}/readyz", self.url)).send().await;
             if ready.is_ok_and(|response| response.status().is_success()) {
-                return;
+                return None;
             }
             let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-            assert!(ended.is_none() && began.elapsed() < SOON, "askd does not get ready: {ended:?}\n{}", self.log());
+            if ended.is_some() {
+                return ended;
+            }
+            assert!(began.elapsed() < SOON, "askd does not get ready\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

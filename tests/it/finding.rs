@@ -119,18 +119,51 @@ fn a_half_written_file_is_read_again_once_it_is_whole() {
     world.open_of("r1");
 }
 
+/// Takes about 75 s: so long a file may be half-written. Another one is finished after 12 s.
 #[test]
-fn a_file_that_stays_torn_is_answered_and_kept() {
+fn a_writer_may_pause_and_what_stays_cut_off_is_answered_and_kept() {
     let world = World::new();
     let agent = world.group("g");
     let torn = br#"{"type":"ask_user:ask","request_id":"r1","questions":[{"quest"#;
+    let begun = Instant::now();
     fs::write(agent.tasks().join("r1.json"), torn).unwrap();
-    let response = agent.wait("r1");
+    let whole = br#"{"type":"ask_user:ask","request_id":"r2","questions":[{"question":"Go?"}]}"#;
+    let cancelled = br#"{"type":"ask_user:ask","request_id":"r3","questions":[{"question":"Stop?"}]}"#;
+    for (name, content) in [("r2.json", &whole[..45]), ("r3.json", &cancelled[..45])] {
+        fs::write(agent.tasks().join(name), content).unwrap();
+    }
+    agent.cancel("r3");
+    // What is known is withdrawn, whatever is half-written beside it.
+    agent.ask_framework("r4");
+    world.open_of("r4");
+    agent.cancel("r4");
+    let told = Instant::now();
+    assert_eq!(agent.wait("r4")["result"]["reason"], "system");
+    assert!(told.elapsed() < Duration::from_secs(5) + SOON / 6, "{:?}", told.elapsed());
+    std::thread::sleep(Duration::from_secs(12).saturating_sub(begun.elapsed()));
+    assert!(agent.response("r2").is_none(), "still being written");
+    for (name, content) in [("r2.json", &whole[..]), ("r3.json", &cancelled[..])] {
+        fs::write(agent.tasks().join(name), content).unwrap();
+    }
+    world.open_of("r2");
+    assert_eq!(agent.wait("r3")["result"]["reason"], "system", "its cancel came first");
+    let response = within(Duration::from_secs(75), "the rejection", || agent.response("r1"));
+    assert!(begun.elapsed() >= Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(response["result"]["status"], "rejected");
     assert!(response["error"].as_str().unwrap().contains("EOF"), "{response}");
     agent.tasks_gone();
     let kept = world.state_files("rejected/g");
     assert_eq!(fs::read(world.data().join("state/rejected/g").join(&kept[0])).unwrap(), torn, "nothing is lost");
+}
+
+#[test]
+fn a_byte_order_mark_in_front_is_skipped() {
+    let world = World::new();
+    let agent = world.group("g");
+    let asked = br#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+    agent.put("r1.json", &[b"\xef\xbb\xbf".as_slice(), asked].concat());
+    world.answer(&world.open_of("r1"), &json!({"Go?": "yes"}));
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Go?"], "yes");
 }
 
 #[test]

@@ -21,8 +21,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_
 pub(super) enum Verdict {
     /// A request that is cut off.
     CutOff,
-    /// It has no `type` that could be read.
+    /// It is empty, or cut off before its `type`.
     Untyped,
+    /// It does not end early and is no request: no JSON, or JSON without a `type`.
+    Garbled,
     /// Nothing of ours, as long as it is not changed.
     NotOurs,
 }
@@ -60,7 +62,7 @@ pub(super) struct Known {
     pub(super) listing: Option<Listing>,
     begun: u64,
     ended: u64,
-    /// The last pass that met a request that is cut off.
+    /// The last pass that met what could still become a request.
     cut_off: u64,
     hash: RandomState,
     files: HashMap<u64, Seen>,
@@ -111,7 +113,7 @@ impl Known {
         let (key, pass) = (self.key(name, stamp), self.pass());
         let seen = self.files.get_mut(&key)?;
         seen.pass = pass;
-        if seen.verdict == Verdict::CutOff {
+        if seen.verdict != Verdict::NotOurs {
             self.cut_off = self.begun;
         }
         let since = self.first + Duration::from_secs(seen.since.into());
@@ -121,7 +123,7 @@ impl Known {
     /// Remembers what a file is. What it was known as before counts from when that was.
     pub(super) fn remember(&mut self, name: &str, stamp: &Stamp, verdict: Verdict, now: Moment) {
         let (key, pass) = (self.key(name, stamp), self.pass());
-        if verdict == Verdict::CutOff {
+        if verdict != Verdict::NotOurs {
             self.cut_off = self.begun;
         }
         let since = u32::try_from(now.since(self.first).as_secs()).unwrap_or(u32::MAX);

@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::time::Duration;
 
-/// A file that cannot be read yet is whole, or never will be, when it was left alone for this long.
+/// What is written in place and ends early is read again until nobody has changed it for this long.
+const HALF_WRITTEN: Duration = Duration::from_secs(60);
+/// What does not end early, and is no request all the same, has this long.
 const SETTLE: Duration = Duration::from_secs(5);
 /// Names that one look takes.
 const LOOK: usize = 20_000;
@@ -41,6 +43,14 @@ pub(super) struct Survey {
 impl Survey {
     pub(super) fn new(known: Known) -> Self {
         Self { known, queue: BTreeMap::new(), watched: None, trouble: None, unserved: false, crowded: false }
+    }
+}
+
+/// How long a file is left as it is before it is judged for good.
+fn patience(verdict: Verdict) -> Duration {
+    match verdict {
+        Verdict::CutOff | Verdict::Untyped => HALF_WRITTEN,
+        Verdict::Garbled | Verdict::NotOurs => SETTLE,
     }
 }
 
@@ -121,13 +131,13 @@ impl Desk {
         let before = known.verdict(name, &stamp, now);
         let settled = match before {
             Some((Verdict::NotOurs, _)) => return Ok(()),
-            Some((_, age)) if age < SETTLE => return Ok(()),
+            Some((verdict, age)) if age < patience(verdict) => return Ok(()),
             Some(_) => true,
             None => false,
         };
         let crowded = survey.crowded;
         if stamp.bytes() == 0 && stamp.is_plain() {
-            self.leave(name, &stamp, &mut survey.known, settled, crowded);
+            self.leave(name, &stamp, &mut survey.known, Verdict::Untyped, settled, crowded);
             return Ok(());
         }
         let (bytes, stamp) = match tasks.read(name, MAX_REQUEST_BYTES) {
@@ -154,20 +164,26 @@ impl Desk {
         let peek = wire::peek(&bytes);
         match &peek.kind {
             Some(kind) if !kind.starts_with(Kinds::PREFIX) => known.remember(name, &stamp, Verdict::NotOurs, now),
-            Some(_) if peek.torn && !settled => known.remember(name, &stamp, Verdict::CutOff, now),
+            Some(_) if peek.torn && !settled => {
+                let verdict = if peek.ends_early { Verdict::CutOff } else { Verdict::Garbled };
+                known.remember(name, &stamp, verdict, now);
+            }
             Some(kind) => {
                 let cancel = kind == Kinds::CANCEL;
                 let candidate = Candidate { cancel, modified: stamp.modified(), name: name.to_owned() };
                 survey.queue.insert(candidate, peek.request_id.filter(|_| cancel && !peek.torn));
             }
-            None => self.leave(name, &stamp, known, settled, crowded),
+            None => {
+                let verdict = if peek.ends_early { Verdict::Untyped } else { Verdict::Garbled };
+                self.leave(name, &stamp, known, verdict, settled, crowded);
+            }
         }
         Ok(())
     }
 
     /// A file without a `type`: it may get one while it is being written.
-    fn leave(&self, name: &str, stamp: &Stamp, known: &mut Known, settled: bool, crowded: bool) {
-        let verdict = if settled { Verdict::NotOurs } else { Verdict::Untyped };
+    fn leave(&self, name: &str, stamp: &Stamp, known: &mut Known, verdict: Verdict, settled: bool, crowded: bool) {
+        let verdict = if settled { Verdict::NotOurs } else { verdict };
         known.remember(name, stamp, verdict, self.ctx.clock().monotonic());
         if settled {
             self.say_left(name, crowded, "a file in tasks/ has no readable \"type\"; it was left alone", None);

@@ -244,6 +244,13 @@ pub struct Peek {
     pub request_id: Option<RequestId>,
     /// Whether the text ended early or is no JSON: it may be half-written.
     pub torn: bool,
+    /// Whether it merely ended early, or in the hole of a file that is still being filled.
+    pub ends_early: bool,
+}
+
+/// The JSON of a file: without the byte-order mark that some editors and programs put in front.
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Reads as far as it goes.
@@ -280,9 +287,13 @@ pub fn peek(bytes: &[u8]) -> Peek {
         }
     }
     let mut peek = Peek::default();
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end());
-    peek.torn = read.is_err_and(|error| !error.is_data());
+    let mut json = serde_json::Deserializer::from_slice(text(bytes));
+    if let Err(error) = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end()) {
+        peek.torn = !error.is_data();
+        // Of a byte-order mark only the first bytes may be there yet.
+        let begins = b"\xef\xbb\xbf".starts_with(bytes);
+        peek.ends_early = error.is_eof() || begins || bytes.ends_with(b"\0");
+    }
     peek
 }
 
@@ -329,7 +340,7 @@ pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
 
 /// Bytes to a shape; what is wrong is said with the field it is wrong in.
 fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
-    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let mut json = serde_json::Deserializer::from_slice(text(bytes));
     let read = serde_path_to_error::deserialize(&mut json).map(|Object(read)| read).map_err(|error| {
         let path = error.path().to_string();
         let why = error.into_inner();
@@ -515,6 +526,19 @@ mod tests {
         }
         assert_eq!(peek(&whole[..45]).request_id, Some("r1".parse().unwrap()));
         assert!(!peek(whole).torn);
+        let marked = [b"\xef\xbb\xbf".as_slice(), whole].concat();
+        assert_eq!(peek(&marked), peek(whole), "a byte-order mark says nothing");
+        assert!(read(&marked).is_ok());
+        for (text, early) in [
+            (&b""[..], true),
+            (b"{\"type\": \"ask", true),
+            (b"\xef\xbb", true),
+            (b"{\"a\"\0\0", true),
+            (b"hello", false),
+            (b"{}", false),
+        ] {
+            assert_eq!(peek(text).ends_early, early, "{text:?}");
+        }
         assert_eq!(peek(br#"{"type":7,"request_id":"a/b"}"#), Peek::default());
         assert!(!peek(b"[1]").torn, "whole, but nothing of ours");
         assert!(peek(b"hello").torn);

@@ -32,6 +32,7 @@ mod hung;
 mod listing;
 mod liveness;
 mod mcp;
+mod mcp_lines;
 mod mcp_troubles;
 mod mcp_world;
 mod saves;

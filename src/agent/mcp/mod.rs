@@ -3,7 +3,7 @@
 //!
 //! Here calls become waiting and waiting becomes results. What is asked, by which arguments and with
 //! which schemas: `arguments` and `tools`. Questions between two calls: `calls` and their `table`. Whether a reply has
-//! reached the client: `handover`. How a result looks: `answer`. `cli` starts it.
+//! reached the client: `handover`. Lines to messages: `lines`. How a result looks: `answer`. `cli` starts it.
 #![expect(
     clippy::disallowed_methods,
     reason = "when to look is a matter of the runtime's timer; what has passed, of the clock"
@@ -13,6 +13,7 @@ mod answer;
 mod arguments;
 mod calls;
 mod handover;
+mod lines;
 mod settings;
 mod table;
 mod tools;
@@ -25,12 +26,12 @@ use answer::{Outcome, Said};
 use arguments::{AskArguments, WaitArguments};
 use calls::Calls;
 use handover::Witness;
+use lines::Lines;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub async fn serve(
     let calls = Arc::new(Calls::new(settings, clock, origin)?);
     let looking = tokio::spawn(Arc::clone(&calls).look_after());
     let (input, output) = stdio_pipes();
-    let transport = Witness::new(AsyncRwTransport::new_server(input, output), Arc::clone(&calls));
+    let transport = Witness::new(Lines::new(input, output), Arc::clone(&calls));
     let served = async {
         match (Server { calls: Arc::clone(&calls) }).serve(transport).await {
             Ok(running) => {

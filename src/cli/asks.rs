@@ -173,7 +173,9 @@ impl Show {
 }
 
 fn whole(ask: &Value, now: Time) -> String {
-    let mut lines = vec![format!("{} ({}), asked by {}", text(ask, "id"), text(ask, "short_id"), text(ask, "group"))];
+    let settled = if ask["outcome"].is_null() { "" } else { ", settled" };
+    let (id, code, group) = (text(ask, "id"), text(ask, "short_id"), text(ask, "group"));
+    let mut lines = vec![format!("{id} ({code}), asked by {group}{settled}")];
     match &ask["outcome"] {
         Value::Null => {
             let left = time_from(text(ask, "answer_by")).map(|answer_by| short(answer_by.since(now)));

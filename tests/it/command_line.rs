@@ -146,6 +146,27 @@ fn a_typo_in_a_terminal_is_not_an_answer() {
 }
 
 #[test]
+fn the_code_of_a_settled_question_still_names_it() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.open_of("r1");
+    let code = ask["short_id"].as_str().unwrap().to_owned();
+    assert!(world.run(&["answer", &code, "React"]).status.success());
+    agent.take("r1");
+    assert!(out(&world.run(&["list", "--settled"])).contains(&format!("  {code} ")), "the list shows it");
+    let show = world.run(&["show", &code]);
+    assert!(
+        out(&show).contains(&format!("({code}), asked by g, settled\nAnswered: React by operator")),
+        "{}",
+        out(&show)
+    );
+    let late = world.run(&["answer", &code, "Vue"]);
+    assert_eq!((late.status.code(), out(&late)), (Some(1), String::new()));
+    assert!(err(&late).contains("answered already") && err(&late).contains("React"), "{}", err(&late));
+}
+
+#[test]
 fn only_the_options_can_be_answered_if_a_script_says_so() {
     let world = World::new();
     let asked = ["ask", "Deploy now?", "--option", "yes", "--option", "no", "--only-options"];

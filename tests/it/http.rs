@@ -146,6 +146,32 @@ fn the_page_carries_headers_that_let_nothing_else_in() {
 }
 
 #[test]
+fn what_has_not_changed_is_not_sent_again() {
+    let world = World::new();
+    let head = |path: &str, headers: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{headers}connection: close\r\n\r\n", world.address());
+        let mut stream = std::net::TcpStream::connect(world.address()).unwrap();
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+        text
+    };
+    for path in ["/", "/inbox.js", "/inbox.css", "/icon.svg"] {
+        let whole = head(path, "");
+        let tag = whole.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_else(|| panic!("{whole}"));
+        for known in [tag.to_owned(), format!("W/{tag}"), format!("\"old\", {tag}"), "*".to_owned()] {
+            let told = head(path, &format!("if-none-match: {known}\r\n"));
+            assert!(
+                told.starts_with("HTTP/1.1 304") && told.contains(tag) && told.ends_with("\r\n\r\n"),
+                "{known}: {told}"
+            );
+        }
+        let other = head(path, "if-none-match: \"old\"\r\n");
+        assert!(other.starts_with("HTTP/1.1 200") && other.len() > 500, "{path}");
+    }
+}
+
+#[test]
 fn health_needs_no_token_and_readiness_tells_the_truth() {
     let mut world = World::new();
     assert_eq!(world.raw("GET", "/healthz", "host: anything\r\n", "").0, 200);

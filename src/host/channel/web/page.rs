@@ -1,8 +1,11 @@
 //! The page: files compiled in, no build step, nothing from elsewhere. They hold no secret and need
 //! no token; what they show comes through the API.
 
+use crate::ipc::wire::digest;
 use axum::Router;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -35,8 +38,24 @@ const FILES: &[(&str, &str, &str)] = files! {
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.iter().fold(Router::new(), |router, (path, kind, content)| {
-        // After an update of the daemon the browser must not go on with old parts.
-        let file = [(CONTENT_TYPE, *kind), (CACHE_CONTROL, "no-cache")];
-        router.route(path, get(move || async move { (file, *content) }))
+        // After an update of the daemon the browser must not go on with old parts: it asks each time, and is told
+        // that nothing has changed.
+        let tag = format!("\"{}\"", digest([content.as_bytes()]));
+        let file = move |headers: HeaderMap| async move {
+            let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+            let head =
+                [(CONTENT_TYPE, (*kind).to_owned()), (CACHE_CONTROL, "no-cache".to_owned()), (ETAG, tag.clone())];
+            if known.is_some_and(|known| is_among(&tag, known)) {
+                (StatusCode::NOT_MODIFIED, head).into_response()
+            } else {
+                (head, *content).into_response()
+            }
+        };
+        router.route(path, get(file))
     })
+}
+
+/// Whether `If-None-Match` names this tag; a proxy that compresses may have made it a weak one.
+fn is_among(tag: &str, known: &str) -> bool {
+    known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag)
 }

@@ -130,3 +130,92 @@ impl Ask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::properties::{START, accepted};
+    use super::*;
+    use crate::ask::{Channel, Event, Fate, Given, Reply, Trouble, Via};
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Time {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn step(ask: Ask, event: Event) -> Ask {
+        ask.clone().step(event, at(0)).unwrap().map_or(ask, |step| step.ask)
+    }
+
+    fn posted(ask: Ask, attempt: u8, posted: Posted) -> Ask {
+        let ask = step(ask, Event::Turn { route: 0 });
+        step(ask, Event::Posted { route: 0, attempt, posted })
+    }
+
+    fn fate(ask: Ask, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> Ask {
+        step(ask, Event::Fate { route: 0, attempt, part: 0, message: message.to_owned(), fate, at })
+    }
+
+    fn since(ask: &Ask) -> Option<Time> {
+        ask.sending(0, "C1", 0).and_then(Sending::since)
+    }
+
+    fn begin() -> Ask {
+        Ask::accept(accepted(&[Channel::Whatsapp], 1, 3), at(0)).ask
+    }
+
+    #[test]
+    fn the_platforms_own_word_comes_before_what_is_reckoned_and_nothing_before_it_left() {
+        let left = Some(Left { called: at(10), by: at(12) });
+        let ask = posted(begin(), 1, Posted::Unknown(left));
+        assert_eq!(since(&ask), None, "nobody knows whether it left");
+        let ask = fate(ask, 1, "q", Fate::Displayed, None);
+        assert_eq!(since(&ask), Some(at(12)), "it did, and this is when at the latest");
+        let ask = fate(ask, 1, "q", Fate::Taken, Some(at(11)));
+        assert_eq!(since(&ask), Some(at(11)));
+        let read = fate(ask.clone(), 1, "q", Fate::Displayed, Some(at(50)));
+        let read = fate(read, 1, "q", Fate::Displayed, Some(at(40)));
+        assert_eq!(read.sending(0, "C1", 0).unwrap().delivered, Some(at(40)), "delivered, then read, in any order");
+        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        assert_eq!(since(&fate(ask, 1, "q", failed, None)), None);
+    }
+
+    #[test]
+    fn of_a_text_in_parts_the_last_part_counts_and_of_copies_the_first_that_did_not_fail() {
+        let left = |seconds| Some(Left { called: at(seconds), by: at(seconds) });
+        let ask = step(begin(), Event::Turn { route: 0 });
+        let ask = fate(ask, 1, "piece", Fate::Known, Some(at(1)));
+        assert_eq!(since(&ask), None, "one part of it");
+        let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) });
+        let ask = step(ask, Event::Looked { route: 0, found: crate::ask::Found::CannotKnow });
+        let again = ask.clone().step(Event::Turn { route: 0 }, at(60)).unwrap().unwrap().ask;
+        let accepted = Posted::Accepted(vec!["p".to_owned(), "q2".to_owned()], left(62));
+        let ask = step(again, Event::Posted { route: 0, attempt: 2, posted: accepted });
+        assert_eq!(since(&ask), Some(at(62)));
+        let first = fate(ask, 1, "q1", Fate::Taken, Some(at(3)));
+        assert_eq!(since(&first), Some(at(3)), "the first one was there after all");
+        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        assert_eq!(since(&fate(first, 1, "q1", failed, None)), Some(at(62)), "but will not be displayed");
+    }
+
+    #[test]
+    fn the_core_itself_refuses_what_came_before() {
+        let left = Some(Left { called: at(10), by: at(10) });
+        let ask = posted(begin(), 1, Posted::Accepted(vec!["q".to_owned()], left));
+        let reply = |names, received: Option<u64>, dismisses: bool| {
+            let heard = Heard { message: "m".to_owned(), at: received.map(at), names };
+            let told = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard: heard.clone() };
+            let reply = if dismisses { Reply::ToldDismiss(heard) } else { told };
+            let person = Person { via: Via::Whatsapp, id: "alice".to_owned(), name: None };
+            ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, at(99))
+        };
+        for dismisses in [false, true] {
+            for names in [Names::Code, Names::Nothing] {
+                for received in [None, Some(0), Some(9), Some(10)] {
+                    assert_eq!(reply(names, received, dismisses), Err(Refusal::FromBefore), "{names:?} {received:?}");
+                }
+                assert!(reply(names, Some(11), dismisses).unwrap().is_some());
+            }
+            assert!(reply(Names::Message, None, dismisses).unwrap().is_some(), "a quote proves itself");
+        }
+    }
+}

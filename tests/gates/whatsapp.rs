@@ -276,6 +276,14 @@ fn asks(message: &Message) -> Option<String> {
     message.text.contains(&format!("1. {}", labels(request)[0])).then(|| request.to_owned())
 }
 
+fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn seconds() -> i64 {
+    i64::try_from(now().as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Waits until something is so; false: it was not within the time.
 async fn until(at_most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
@@ -322,8 +330,7 @@ impl Chat {
         let message = self.world.sim.wait_for_message(here, SOON).await?;
         // Nobody reads and answers within the second in which it was sent.
         let next = message.reached(Stage::Sent).unwrap_or(message.at) / 1000 + 1;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let read = Duration::from_secs(u64::try_from(next).unwrap_or(0)).saturating_sub(now);
+        let read = Duration::from_secs(u64::try_from(next).unwrap_or(0)).saturating_sub(now());
         tokio::time::sleep(read + self.dice.millis(30, 900)).await;
         Some(message)
     }
@@ -345,7 +352,8 @@ impl Chat {
         let began = Instant::now();
         let id = match quotes {
             Some((_, message)) => self.world.sim.person_quotes(&who, &message.id, &words),
-            None => self.world.sim.person_says(&who, &words),
+            // Dated as it is, not as the stand-in would for a test that does not wait: these people have waited.
+            None => self.world.sim.person_says_at(&who, &words, seconds()),
         };
         let names = quotes.map(|(request, _)| request.to_owned());
         lock(&self.world.said[self.person]).push(Said { id, began, words, names, on_the_phone, held });

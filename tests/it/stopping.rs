@@ -314,3 +314,73 @@ fn an_answer_whose_body_is_slow_is_taken() {
     assert!(told.elapsed() < WITHIN, "{:?}", told.elapsed());
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React", "it is told before the end");
 }
+
+// The disk.
+
+/// A world whose disk can be made slow, with an open ask.
+#[cfg(feature = "sabotage")]
+fn on_a_disk() -> (World, Agent, std::path::PathBuf) {
+    let world = World::empty();
+    let slow = world.dir.path().join("slow");
+    let world = world.env("ASKD_SLOW_CALL", &slow.display().to_string()).started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    world.one_open();
+    (world, agent, slow)
+}
+
+/// Answers from another thread, and gives the daemon time to begin to save it.
+#[cfg(feature = "sabotage")]
+fn answering(world: &World) -> std::thread::JoinHandle<String> {
+    let ask = world.one_open();
+    let body = json!({"answers": {"r1_0": "React"}}).to_string();
+    let request = format!(
+        "POST /api/v1/asks/{}/answer HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        ask["id"].as_str().unwrap(),
+        world.address(),
+        world.token(),
+        body.len()
+    );
+    let mut stream = connect(world);
+    let answering = std::thread::spawn(move || {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _cut = stream.read_to_string(&mut answer);
+        answer
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    answering
+}
+
+#[cfg(feature = "sabotage")]
+#[test]
+fn an_answer_whose_save_is_slow_is_taken() {
+    let (mut world, agent, slow) = on_a_disk();
+    std::fs::write(&slow, "fsync@file:1500").unwrap();
+    let answering = answering(&world);
+    stops(&mut world);
+    let answer = answering.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    std::fs::remove_file(&slow).unwrap();
+    world.start();
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
+}
+
+#[cfg(feature = "sabotage")]
+#[test]
+fn the_disk_hangs() {
+    let (mut world, agent, slow) = on_a_disk();
+    std::fs::write(&slow, "fsync:3600000").unwrap();
+    let answering = answering(&world);
+    stops(&mut world);
+    let answer = answering.join().unwrap();
+    assert!(!answer.starts_with("HTTP/1.1 200"), "acknowledged, and not stored: {answer}");
+    std::fs::remove_file(&slow).unwrap();
+    world.start();
+    // Stored or not, nobody knows; the ask has one outcome either way.
+    if let Some(ask) = world.open().first() {
+        assert_eq!(world.answer(ask, &json!({"r1_0": "React"})).0, 200);
+    }
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
+}

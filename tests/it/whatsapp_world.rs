@@ -270,7 +270,10 @@ impl World {
             let folder = self.folder.path().join("state").join(kind).join(group);
             for entry in fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
-                records.push((path.clone(), fs::read_to_string(path).unwrap()));
+                // One may be renamed, into place or to where settled asks are, since it was listed.
+                if let Ok(record) = fs::read_to_string(&path) {
+                    records.push((path, record));
+                }
             }
         }
         records.sort();

@@ -52,7 +52,12 @@ impl Folders {
 
     /// The names below the root: groups, and what is none.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        Dir::open(&self.root)?.names()
+        let mut names = Vec::new();
+        Dir::open(&self.root)?.list()?.part(usize::MAX, |name| {
+            names.push(name.to_owned());
+            Ok(())
+        })?;
+        Ok(names)
     }
 
     /// Whether a group has a folder.

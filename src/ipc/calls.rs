@@ -1,6 +1,7 @@
 //! The system calls that change files, in one place, so that a test can make any one of them fail or take long
 //! ([`crate::sabotage::call`]). `files` is its only caller; it decides nothing.
 
+use super::names::name as raw;
 use crate::sabotage;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ type Done<T = ()> = Result<T, Errno>;
 
 pub(super) fn openat2(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode, how: ResolveFlags) -> Done<OwnedFd> {
     sabotage::call("openat2", name)?;
-    sys::openat2(dir, name, flags, mode, how)
+    sys::openat2(dir, &*raw(name), flags, mode, how)
 }
 
 pub(super) fn mkdirat(dir: &OwnedFd, name: &str, mode: Mode) -> Done {
@@ -36,16 +37,16 @@ pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
 /// Replaces what has the new name.
 pub(super) fn rename(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
     sabotage::call("renameat2", new)?;
-    sys::renameat(from, name, to, new)
+    sys::renameat(from, &*raw(name), to, &*raw(new))
 }
 
 /// Fails where something has the new name.
 pub(super) fn rename_unless_there(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
     sabotage::call("renameat2", new)?;
-    sys::renameat_with(from, name, to, new, RenameFlags::NOREPLACE)
+    sys::renameat_with(from, &*raw(name), to, &*raw(new), RenameFlags::NOREPLACE)
 }
 
 pub(super) fn unlinkat(dir: &OwnedFd, name: &str, flags: AtFlags) -> Done {
     sabotage::call("unlinkat", name)?;
-    sys::unlinkat(dir, name, flags)
+    sys::unlinkat(dir, &*raw(name), flags)
 }

@@ -5,7 +5,7 @@
 //! is written is synced before it gets its name, and the folder after. Both sides and the
 //! daemon's own state use it. It knows no shapes.
 
-use super::calls;
+use super::{calls, names};
 use rustix::fs::{
     self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
     fchmod, fchown, fstat, statat, utimensat,
@@ -119,14 +119,13 @@ impl Listing {
         self.of.same_file(folder)
     }
 
-    /// Hands over the next names, of at most so many entries, without `.` and `..` and what is not UTF-8. `true`
-    /// when that was the end.
+    /// Hands over the next names, of at most so many entries, without `.` and `..`. `true` when that was the end.
     pub fn part(&mut self, most: usize, mut each: impl FnMut(&str) -> io::Result<()>) -> io::Result<bool> {
         for _ in 0..most {
             let Some(entry) = self.entries.read() else { return Ok(true) };
-            match entry?.file_name().to_str() {
-                Ok("." | "..") | Err(_) => {}
-                Ok(name) => each(name)?,
+            match names::text(entry?.file_name().to_bytes()).as_ref() {
+                "." | ".." => {}
+                name => each(name)?,
             }
         }
         Ok(false)
@@ -259,7 +258,7 @@ impl Dir {
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         self.list()?.part(usize::MAX, |name| {
-            names.push(name.to_owned());
+            names.extend((!names::is_odd(name)).then(|| name.to_owned()));
             Ok(())
         })?;
         Ok(names)
@@ -272,7 +271,7 @@ impl Dir {
 
     /// How the file of that name was left; `None` if there is none.
     pub fn look(&self, name: &str) -> io::Result<Option<Stamp>> {
-        match statat(&self.0, plain(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&self.0, &*names::name(plain(name)?), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stamp::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),

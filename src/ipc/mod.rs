@@ -6,6 +6,7 @@
 
 mod calls;
 pub mod files;
+mod names;
 pub mod watch;
 pub mod wire;
 

@@ -157,6 +157,26 @@ fn a_writer_may_pause_and_what_stays_cut_off_is_answered_and_kept() {
 }
 
 #[test]
+fn a_name_that_is_not_utf_8_is_a_name_like_any_other() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new();
+    let agent = world.group("g");
+    let odd = agent.tasks().join(std::ffi::OsStr::from_bytes(b"\xff\xfeodd.json"));
+    fs::write(&odd, r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#).unwrap();
+    world.open_of("r1");
+    within(SOON, "the request to be gone", || (!odd.exists()).then_some(()));
+    // A group's folder of such a name is named once.
+    let folder = world.data().join("ipc").join(std::ffi::OsStr::from_bytes(b"\xffgroup"));
+    fs::create_dir_all(folder.join("tasks")).unwrap();
+    let said = || world.log().lines().filter(|line| line.contains("ignored: not a group's name")).count();
+    within(SOON, "the folder to be named", || (said() == 1).then_some(()));
+    agent.ask_framework("r2");
+    world.open_of("r2");
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(said(), 1, "{}", world.log());
+}
+
+#[test]
 fn a_byte_order_mark_in_front_is_skipped() {
     let world = World::new();
     let agent = world.group("g");

@@ -14,6 +14,7 @@ pub mod folders;
 pub mod http;
 pub mod intake;
 mod places;
+mod ready;
 pub mod session;
 pub mod settings;
 pub mod store;
@@ -22,8 +23,6 @@ pub mod warnings;
 use crate::clock::Clock;
 use audit::Audit;
 use axum::Router;
-use axum::http::StatusCode;
-use axum::routing::get;
 use broker::Broker;
 use channel::Channels;
 use channel::signed::Webhooks;
@@ -33,14 +32,16 @@ use channel::whatsapp::Whatsapp;
 use ctx::Ctx;
 use folders::Folders;
 use intake::Intake;
+use ready::{Gate, Readiness, Running};
 use secrecy::SecretString;
-use settings::Settings;
+use settings::{Http, Settings};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use store::{Store, StoreError};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use warnings::Warnings;
 
@@ -76,16 +77,20 @@ impl DaemonError {
 /// A daemon that is ready to run: it holds its state folder and its address.
 #[derive(Debug)]
 pub struct Daemon {
-    settings: Arc<Settings>,
     broker: Broker,
-    folders: Folders,
+    intake: Intake,
     ctx: Ctx,
     token: SecretString,
     slack: Option<Slack>,
-    whatsapp: Option<Whatsapp>,
-    listener: TcpListener,
-    webhooks: Option<TcpListener>,
+    serving: Vec<JoinHandle<io::Result<()>>>,
     address: SocketAddr,
+}
+
+/// Where calls go once the asks are loaded.
+#[derive(Debug, Default)]
+struct Gates {
+    inbox: Gate,
+    webhooks: Gate,
 }
 
 impl Daemon {
@@ -112,10 +117,31 @@ impl Daemon {
         let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
         let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, ctx.clone()));
         let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
+        // Health is told from now on: reading many asks takes its time.
+        let (readiness, gates) = (Readiness::new(ctx.clone()), Gates::default());
+        let serving = serve(&settings.http, &ctx, &readiness, &gates, listener, webhooks);
         let settings = Arc::new(settings);
         let channels = Channels::new(slack.clone(), whatsapp.clone());
-        let broker = Broker::start(store, folders.clone(), audit, channels, ctx.clone(), Arc::clone(&settings))?;
-        Ok(Self { settings, broker, folders, ctx, token, slack, whatsapp, listener, webhooks, address })
+        let (loading, its) = (readiness.loading(), (folders.clone(), ctx.clone(), Arc::clone(&settings)));
+        let load = move || Broker::start(store, its.0, audit, channels, its.1, its.2, &loading);
+        let broker = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
+        let broker = broker.map_err(DaemonError::io("the stored asks"))??;
+        let warnings = Warnings::new(ctx.clock().clone());
+        let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
+        let mut signed_routes = Router::new();
+        if let Some(slack) = &slack {
+            signed_routes = slack.routes(&broker, &signed).unwrap_or_default();
+        }
+        if let Some(whatsapp) = &whatsapp {
+            signed_routes = signed_routes.merge(whatsapp.routes(&signed));
+        }
+        let intake = Intake::new(broker.clone(), folders, ctx.clone(), warnings);
+        let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
+        gates.inbox.open(Inbox::new(broker.clone(), token.clone(), ctx.clone()).routes());
+        gates.webhooks.open(signed_routes);
+        let (of, slack_too) = (broker.clone(), slack.clone());
+        readiness.runs(Running { broker: of, round: intake.look_round(), slack: slack_too, whatsapp });
+        Ok(Self { broker, intake, ctx, token, slack, serving, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -146,56 +172,40 @@ impl Daemon {
     /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let ctx = self.ctx;
-        let routes = Inbox::new(self.broker.clone(), self.token, ctx.clone()).routes();
-        let health = health(self.broker.clone(), ctx.clone());
-        let warnings = Warnings::new(ctx.clock().clone());
-        let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
-        let mut webhooks = Router::new();
         if let Some(slack) = &self.slack {
             slack.start(&self.broker);
-            webhooks = slack.routes(&self.broker, &signed).unwrap_or_default();
         }
-        if let Some(whatsapp) = &self.whatsapp {
-            webhooks = webhooks.merge(whatsapp.routes(&signed));
-        }
-        let intake = Intake::new(self.broker.clone(), self.folders, ctx.clone(), warnings);
-        ctx.finish(intake.map_err(DaemonError::io("the watch of the groups' folders"))?.run());
+        ctx.finish(self.intake.run());
         let told = ctx.clone();
         ctx.spawn(async move {
             stop.cancelled().await;
             told.begin_stop();
         });
-        let http = &self.settings.http;
-        let served = match self.webhooks {
-            None => http::serve(self.listener, http, routes, health.merge(webhooks), &ctx).await,
-            Some(apart) => {
-                let inbox = http::serve(self.listener, http, routes, health.clone(), &ctx);
-                let webhooks = http::serve(apart, http, Router::new(), health.merge(webhooks), &ctx);
-                tokio::try_join!(inbox, webhooks).map(drop)
-            }
-        };
+        let served = futures_util::future::try_join_all(self.serving).await;
+        let served = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
         // Told to, or because serving failed.
         ctx.stop().await;
         served.map_err(DaemonError::io("http"))
     }
 }
 
-/// `/healthz`: the process runs. `/readyz`: asks and answers can be taken. Neither needs a token or a name.
-fn health(broker: Broker, ctx: Ctx) -> Router {
-    let ready = move || {
-        let (broker, ctx) = (broker.clone(), ctx.clone());
-        async move {
-            if ctx.is_stopping() {
-                return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
-            }
-            match broker.probe().await {
-                Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
-                Err(error) => {
-                    tracing::error!(%error, "not ready");
-                    (StatusCode::SERVICE_UNAVAILABLE, "the state folder cannot be written\n".to_owned())
-                }
-            }
-        }
+/// Serves, first nothing but health; the rest waits behind the gates.
+fn serve(
+    http: &Http,
+    ctx: &Ctx,
+    readiness: &Readiness,
+    gates: &Gates,
+    listener: TcpListener,
+    webhooks: Option<TcpListener>,
+) -> Vec<JoinHandle<io::Result<()>>> {
+    let begin = |listener, routes, open| {
+        let (http, own) = (http.clone(), ctx.clone());
+        ctx.finish(async move { http::serve(listener, &http, routes, open, &own).await })
     };
-    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready))
+    let (inbox, health) = (gates.inbox.routes(), readiness.routes());
+    let open = health.clone().merge(gates.webhooks.webhooks());
+    match webhooks {
+        None => vec![begin(listener, inbox, open)],
+        Some(apart) => vec![begin(listener, inbox, health), begin(apart, Router::new(), open)],
+    }
 }

@@ -174,15 +174,80 @@ fn what_has_not_changed_is_not_sent_again() {
 #[test]
 fn health_needs_no_token_and_readiness_tells_the_truth() {
     let mut world = World::new();
+    let ready = |world: &World| world.raw("GET", "/readyz", "", "");
     assert_eq!(world.raw("GET", "/healthz", "host: anything\r\n", "").0, 200);
-    assert_eq!(world.raw("GET", "/readyz", "", "").0, 200);
+    assert_eq!(ready(&world), (200, "ready\n".to_owned()));
     let state = world.data().join("state");
     let aside = world.data().join("aside");
     std::fs::rename(&state, &aside).unwrap();
     // The open handle follows a rename: nothing is wrong yet.
-    assert_eq!(world.raw("GET", "/readyz", "", "").0, 200);
+    assert_eq!(ready(&world).0, 200);
     std::fs::rename(&aside, &state).unwrap();
     assert!(world.terminate().success());
+}
+
+/// Many records take their time to be read; whoever asks meanwhile is told how far that is.
+#[test]
+fn readiness_says_how_far_the_loading_is() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut world = World::new();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let id = world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).1["id"].as_str().unwrap().to_owned();
+    agent.take("r1");
+    world.all_done("g");
+    assert!(world.terminate().success());
+    let kept = world.data().join("state/settled/g");
+    let record = std::fs::read_to_string(kept.join(format!("{id}.json"))).unwrap();
+    for number in 0..3000_u32 {
+        let other = format!("{number:032x}");
+        std::fs::write(kept.join(format!("{other}.json")), record.replace(&id, &other)).unwrap();
+    }
+    let (done, told) = std::sync::mpsc::channel();
+    let asking = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        while done_is_open(&told) {
+            let Ok(mut stream) = std::net::TcpStream::connect(port) else { continue };
+            let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            let _refused = std::io::Write::write_all(&mut stream, request.as_bytes());
+            let mut text = String::new();
+            let _cut = std::io::Read::read_to_string(&mut stream, &mut text);
+            said.push(text);
+        }
+        said
+    });
+    let mut world = world.env("ASKD__HTTP__LISTEN", &port.to_string());
+    world.start();
+    crate::harness::within(crate::harness::SOON, "it to be ready", || {
+        (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(())
+    });
+    drop(done);
+    let said = asking.join().unwrap();
+    let loading = said.iter().find(|text| text.contains("\r\n\r\nloading ")).expect("it was told while it loaded");
+    assert!(loading.starts_with("HTTP/1.1 503") && loading.ends_with(" of 3001\n"), "{loading}");
+}
+
+/// Until the other end is dropped.
+fn done_is_open(told: &std::sync::mpsc::Receiver<()>) -> bool {
+    matches!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty))
+}
+
+/// What does not stop it is said, without a name.
+#[test]
+fn a_channel_that_is_away_is_told_to_whoever_asks_for_health() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let world = World::empty()
+        .config(&format!(
+            "[slack]\nbot_token = \"xoxb-1-secret\"\nsigning_secret = \"0123456789abcdef0123456789abcdef\"\n\
+             api_url = \"http://{closed}/api\"\npace = \"0s\"\n[groups.g]\n\
+             routes = [{{ channel = \"slack\", chat = \"C0PRIVATE\", responders = [\"U0ALICE\"] }}]\n"
+        ))
+        .started();
+    world.group("g").ask_framework("r1");
+    let said = crate::harness::within(crate::harness::SOON, "the trouble to be told", || {
+        Some(world.raw("GET", "/readyz", "", "")).filter(|(_, body)| body != "ready\n")
+    });
+    assert_eq!(said, (200, "degraded: Slack is away\n".to_owned()));
 }
 
 #[test]

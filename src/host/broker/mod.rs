@@ -30,7 +30,7 @@ use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
-use crate::host::store::{Scan, Store, StoreError};
+use crate::host::store::{Loading, Scan, Store, StoreError};
 use crate::sabotage::on;
 use busy::Busy;
 use index::Index;
@@ -115,8 +115,9 @@ impl Broker {
         channels: Channels,
         ctx: Ctx,
         settings: Arc<Settings>,
+        loading: &Loading,
     ) -> Result<Self, StoreError> {
-        let Scan { pending, settled, corrupt } = store.scan()?;
+        let Scan { pending, settled, corrupt } = store.scan(loading)?;
         for (file, why) in corrupt {
             tracing::error!(file = %file.display(), %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }

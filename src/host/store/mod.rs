@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
@@ -111,6 +111,21 @@ pub struct Store {
     last_save_failed: AtomicBool,
     /// Held as long as the store is.
     _lock: File,
+}
+
+/// How far a start is with reading the stored asks.
+#[derive(Debug, Default)]
+pub struct Loading {
+    done: AtomicUsize,
+    of: AtomicUsize,
+}
+
+impl Loading {
+    /// How many files were read, and of how many; 0 of 0 before it begins.
+    #[must_use]
+    pub fn so_far(&self) -> (usize, usize) {
+        (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
+    }
 }
 
 /// What a start finds.
@@ -270,8 +285,9 @@ impl Store {
     /// Reads everything: for the start. What is damaged is moved aside, what cannot be read or is
     /// somebody else's is left where it is, and neither stops the rest; what is from a newer version
     /// stops the start before anything is touched.
-    pub fn scan(&self) -> Result<Scan, StoreError> {
+    pub fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
         let mut scan = Scan::default();
+        loading.of.store(self.count(), Ordering::Relaxed);
         let mut damaged = Vec::new();
         for kind in [PENDING, SETTLED] {
             let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
@@ -284,6 +300,7 @@ impl Store {
                         for name in names {
                             let found = Found { kind, group: &group, path: path.join(&name), name };
                             found.take_up(&asks, &mut scan, &mut damaged)?;
+                            loading.done.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     Err(error) => scan.corrupt.push((path, BadRecord::Unreadable(error.to_string()))),
@@ -299,6 +316,16 @@ impl Store {
             scan.corrupt.push((path, why));
         }
         Ok(scan)
+    }
+
+    /// How many files a scan will look at, as far as that can be told.
+    fn count(&self) -> usize {
+        let folders = |kind: &Dir| {
+            kind.names().unwrap_or_default().into_iter().filter_map(|group| kind.sub(&group).ok()).collect()
+        };
+        let kinds = [PENDING, SETTLED].into_iter().filter_map(|kind| self.root.sub(kind).ok());
+        let folders = kinds.flat_map(|kind| -> Vec<Dir> { folders(&kind) });
+        folders.filter_map(|folder| folder.names().ok()).map(|names| names.len()).sum()
     }
 
     /// Keeps a copy of a request that could not be asked, within bounds: the oldest go first.

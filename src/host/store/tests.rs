@@ -82,7 +82,7 @@ fn what_is_saved_is_read_back_the_same_at_every_stage() {
     store.forget(&blocked.group, blocked.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
-    let scan = store.scan().unwrap();
+    let scan = store.scan(&Loading::default()).unwrap();
     assert_eq!((scan.pending, scan.settled), (vec![open], vec![done.clone()]));
     store.forget(&done.group, done.id).unwrap();
     assert_eq!(store.load(&done.group, done.id).unwrap(), None);
@@ -130,13 +130,13 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     put("00000000000000000000000000000002.json", "{\"v\":1,");
     put("00000000000000000000000000000003.json", "{\"v\":1}");
     put(".tmp-litter", "x");
-    let scan = store.scan().unwrap();
+    let scan = store.scan(&Loading::default()).unwrap();
     assert_eq!((scan.pending.len(), scan.corrupt.len()), (1, 2));
     assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
     assert!(!folder.join(".tmp-litter").exists());
-    assert_eq!(store.scan().unwrap().corrupt.len(), 0, "reported once");
+    assert_eq!(store.scan(&Loading::default()).unwrap().corrupt.len(), 0, "reported once");
     put("00000000000000000000000000000004.json", "{\"v\":2}");
-    assert!(matches!(store.scan(), Err(StoreError::Newer { .. })));
+    assert!(matches!(store.scan(&Loading::default()), Err(StoreError::Newer { .. })));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use slack_morphism::{SlackApiToken, SlackClient};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call may take; after that nobody knows what came of it.
@@ -45,6 +46,8 @@ pub(super) enum CallError {
 pub(super) struct Client {
     slack: SlackClient<SlackClientHyperHttpsConnector>,
     pace: Arc<Pace>,
+    /// The last call got no answer.
+    away: AtomicBool,
 }
 
 impl fmt::Debug for Client {
@@ -66,7 +69,7 @@ fn connector(api_url: &str) -> io::Result<SlackClientHyperHttpsConnector> {
 
 impl Client {
     pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> io::Result<Self> {
-        Ok(Self { slack: SlackClient::new(connector(&settings.api_url)?), pace })
+        Ok(Self { slack: SlackClient::new(connector(&settings.api_url)?), pace, away: AtomicBool::new(false) })
     }
 
     /// Calls a method that writes, with JSON. `chat`: where, if anywhere.
@@ -101,12 +104,21 @@ impl Client {
         self.judge(method, chat, self.pace.clock().timeout(CALL, call).await)
     }
 
+    /// Whether the last call got no answer that says anything.
+    pub(super) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
     fn judge<R>(&self, method: &str, chat: &str, called: Option<Result<R, SlackClientError>>) -> Result<R, CallError> {
         let failed = match called {
-            Some(Ok(answer)) => return Ok(answer),
+            Some(Ok(answer)) => {
+                self.away.store(false, Ordering::Relaxed);
+                return Ok(answer);
+            }
             Some(Err(error)) => failure(error),
             None => CallError::Unknown(format!("no answer within {} s", CALL.as_secs())),
         };
+        self.away.store(matches!(failed, CallError::NotSent | CallError::Unknown(_)), Ordering::Relaxed);
         if let CallError::Limited(wait) = failed {
             self.pace.limit(method, chat, wait);
             tracing::warn!(method, chat, seconds = wait.as_secs(), "Slack asks us to wait");

@@ -99,6 +99,12 @@ impl Slack {
         Some(webhooks::routes(desk, secret.clone(), webhooks.clone()))
     }
 
+    /// Whether Slack did not answer when it was called last.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.0.client.is_away()
+    }
+
     fn clock(&self) -> &Clock {
         self.0.ctx.clock()
     }

@@ -8,6 +8,7 @@ use reqwest::header::{DATE, RETRY_AFTER};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call may take before nobody knows what became of it.
@@ -65,6 +66,8 @@ pub(super) enum Sent {
 pub(super) struct Client {
     http: reqwest::Client,
     settings: Settings,
+    /// The last call got no answer.
+    away: AtomicBool,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +110,7 @@ impl Client {
             .no_proxy()
             .user_agent(concat!("askd/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { http, settings })
+        Ok(Self { http, settings, away: AtomicBool::new(false) })
     }
 
     /// What it was set up with.
@@ -122,10 +125,17 @@ impl Client {
         answer
     }
 
+    /// Whether the last call got no answer.
+    pub(super) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
     async fn call(&self, message: &Outgoing<'_>, attempt: u8, answer: &mut Answer) -> Sent {
         let url = format!("{}/{}/messages", self.settings.api_url, self.settings.phone_number_id);
         let call = self.http.post(url).bearer_auth(self.settings.access_token.expose_secret()).json(&body(message));
-        let response = match call.send().await {
+        let called = call.send().await;
+        self.away.store(called.is_err(), Ordering::Relaxed);
+        let response = match called {
             Ok(response) => response,
             // No connection: nothing can have been taken.
             Err(error) if error.is_connect() => {

@@ -137,6 +137,12 @@ impl Whatsapp {
         })))
     }
 
+    /// Whether WhatsApp did not answer when it was called last.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.0.client.is_away()
+    }
+
     /// Says where what people do is to go.
     pub fn attach(&self, broker: &Broker) {
         if self.0.broker.set(broker.downgrade()).is_err() {

@@ -275,7 +275,7 @@ async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
 }
 
 /// A daemon within this process, on a clock that is moved by hand and begins now: Slack's signatures hold.
-async fn by_hand(story: impl AsyncFnOnce(slack::World, askd::clock::Hand)) {
+pub(crate) async fn by_hand(story: impl AsyncFnOnce(slack::World, askd::clock::Hand)) {
     let world = Make::new(Mode::Http).groups(&group("", "timeout = \"1h\"")).prepare().await;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let (clock, hand) = Clock::by_hand(Time::from_millis(i64::try_from(since.as_millis()).unwrap()));

@@ -1,6 +1,7 @@
 //! Deadlines: on the real clock where they are short, on one moved by hand where they are not.
 
 use crate::harness::{SOON, World, within};
+use crate::slack_world::{CHANNEL, choice};
 use askd::ask::Time;
 use askd::clock::Clock;
 use askd::host::Daemon;
@@ -229,4 +230,26 @@ fn a_clock_that_is_set_changes_nothing_about_how_long_an_ask_waits() {
         assert_eq!(response["result"]["status"], "timeout");
         assert!((Duration::from_secs(20)..Duration::from_secs(30)).contains(&took), "{set}: {took:?}");
     }
+}
+
+#[tokio::test]
+async fn a_card_in_slack_shows_the_deadline_by_the_clock_that_was_set() {
+    crate::sessions_chat::by_hand(async |world, hand| {
+        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        let shown = || -> i64 {
+            let card = json!(world.slack.message(CHANNEL, &card.ts).unwrap().blocks).to_string();
+            card.split("<!date^").nth(1).unwrap().split('^').next().unwrap().parse().unwrap()
+        };
+        let before = shown();
+        world.stored(&card.ts).await;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        hand.set(Time::from_millis(i64::try_from(now.as_millis()).unwrap()) + Duration::from_secs(7_200));
+        hand.advance(Duration::from_secs(5));
+        until("the card to be drawn anew", || shown() != before).await;
+        let moved = shown() - before;
+        assert!((7_190..7_260).contains(&moved), "{moved}");
+        assert_eq!(world.live(CHANNEL).len(), 1, "it is the same card, and can be used");
+    })
+    .await;
 }

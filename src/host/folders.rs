@@ -9,6 +9,9 @@ use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Written and removed to see whether a folder can be written: one name for ever, so that nothing piles up.
+const PROBE: &str = ".askd-probe";
+
 /// The folders below `ipc/`.
 #[derive(Debug, Clone)]
 pub struct Folders {
@@ -89,8 +92,9 @@ impl Folders {
             let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
                 dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
-            let probe = format!(".askd-{}", crate::random::unique());
-            let usable = dir.create(&probe, b"", self.access).and_then(|()| dir.remove(&probe).map(drop));
+            // What a crash left is removed first.
+            let usable = dir.remove(PROBE).and_then(|_| dir.create(PROBE, b"", self.access));
+            let usable = usable.and_then(|()| dir.remove(PROBE).map(drop));
             if let Err(error) = usable {
                 let me = rustix::process::geteuid().as_raw();
                 return Err(trouble(

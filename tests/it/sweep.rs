@@ -32,12 +32,19 @@ impl Life {
              session = {{ start = {{ command = [\"{}\"] }} }}\n",
             program.path.display()
         );
-        let mut world = Make::new(Mode::Http).groups(&groups).prepare().await;
-        for (name, value) in env {
-            world.env(name, value);
-        }
+        let (mut world, ended) = loop {
+            let mut world = Make::new(Mode::Http).groups(&groups).prepare().await;
+            for (name, value) in env {
+                world.env(name, value);
+            }
+            let ended = world.try_serve().await;
+            // Somebody else was given the same port.
+            if !world.log().contains("Address already in use") {
+                break (world, ended);
+            }
+        };
         // What keeps it from starting is said, and it ends; whoever runs it starts it again.
-        if let Some(ended) = world.try_serve().await {
+        if let Some(ended) = ended {
             assert_eq!(ended.code(), Some(1), "{}", world.log());
             assert!(world.log().contains("os error"), "it says why: {}", world.log());
             world.without_env("ASKD_FAIL_CALL");
@@ -60,10 +67,10 @@ impl Life {
         let world = &self.world;
         let mut question = choice("Which framework?", &["React", "Vue"]);
         question["idempotency_key"] = json!("one card");
-        world.ask("research", "r1", question.clone());
+        world.ask("research", "first", question.clone());
         let card = until("the card", self.bound, || world.live(CHANNEL).pop()).await;
-        world.ask("research", "r2", question);
-        let joined = || world.store().into_values().any(|record| record.contains("\"r2\"")).then_some(());
+        world.ask("research", "second", question);
+        let joined = || world.store().into_values().any(|record| record.contains("\"second\"")).then_some(());
         until("the second call to join", self.bound, joined).await;
         let began = Instant::now();
         loop {
@@ -74,7 +81,7 @@ impl Life {
             }
             assert!(began.elapsed() < self.bound, "no click is taken");
         }
-        for request_id in ["r1", "r2"] {
+        for request_id in ["first", "second"] {
             let response = world.response("research", request_id, self.bound).await;
             assert_eq!(response["result"]["answers"], json!({"Which framework?": "React"}), "{request_id}: {response}");
         }
@@ -118,7 +125,7 @@ impl Life {
         let ipc = self.world.folder.path().join("data/ipc");
         let tasks = || files(&ipc.join("research/tasks")).is_empty().then_some(());
         until("every request to be deleted", self.bound, tasks).await;
-        for request_id in ["r1", "r2"] {
+        for request_id in ["first", "second"] {
             std::fs::remove_file(ipc.join(format!("research/responses/{request_id}.json"))).expect("taken");
         }
         self.world.kill().await;

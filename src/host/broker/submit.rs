@@ -8,6 +8,7 @@ use crate::ask::{
 use crate::clock::Reading;
 use crate::host::session::{DEAD_AFTER, Life};
 use crate::host::settings::GroupSettings;
+use crate::host::store::StoreError;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
@@ -77,10 +78,7 @@ impl Broker {
         }
         let ask = match self.show(id).await {
             Ok(ask) => ask?,
-            Err(error) => {
-                tracing::error!(ask = %id, %error, "cannot read an ask");
-                return Some(Submitted::NotStored);
-            }
+            Err(error) => return Some(Self::unreadable(id, &error)),
         };
         let waiter = ask.waiter(&request.request_id)?;
         if waiter.digest != request.digest {
@@ -104,6 +102,11 @@ impl Broker {
         }
     }
 
+    fn unreadable(id: AskId, error: &StoreError) -> Submitted {
+        tracing::error!(ask = %id, %error, "cannot read an ask");
+        Submitted::NotStored
+    }
+
     /// Whether a response lies where its waiter looks for it.
     async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
         let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
@@ -122,7 +125,11 @@ impl Broker {
 
     /// The outcome of the same question that nobody took; `None` if there is none, so that it is a new ask.
     async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = self.show(id).await.ok()??;
+        let ask = match self.show(id).await {
+            Ok(ask) => ask?,
+            // To ask anew what may be open would show it twice.
+            Err(error) => return Some(Self::unreadable(id, &error)),
+        };
         if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
             return None;
         }
@@ -170,7 +177,11 @@ impl Broker {
 
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = self.show(id).await.ok()??;
+        let ask = match self.show(id).await {
+            Ok(ask) => ask?,
+            // To ask anew what may be open would show it twice.
+            Err(error) => return Some(Self::unreadable(id, &error)),
+        };
         if ask.outcome().is_some() || ask.key != request.key {
             return None;
         }

@@ -2,7 +2,7 @@
 //! first who is through wins, and the others are told.
 
 use crate::whatsapp_world::{ADA, BOB, SOON, World, sim, until};
-use askd::sim::whatsapp::{Message, Whatsapp};
+use askd::sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 
 fn asked(sim: &Whatsapp, who: &str, number: usize) -> Vec<Message> {
@@ -24,11 +24,17 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
             {"question": "Third?", "options": ["e", "f"]},
         ]}),
     );
-    world.shown(ADA, "Question 1 of 3").await;
+    let first = world.shown(ADA, "Question 1 of 3").await;
     world.quiet(1).await;
+    // Bob hears of it from Ada.
+    let heard = first.reached(Stage::Sent).unwrap() / 1000 + 1;
     for (number, (ada, bob)) in [("1", "2"), ("2", "1")].into_iter().enumerate() {
         world.sim.person_says(ADA, ada);
-        world.sim.person_says(BOB, bob);
+        if number == 0 {
+            world.sim.person_says_at(BOB, bob, heard)
+        } else {
+            world.sim.person_says(BOB, bob)
+        };
         for who in [ADA, BOB] {
             let next = |sim: &Whatsapp| !asked(sim, who, number + 2).is_empty();
             assert!(world.sim.wait_until(next, SOON).await, "{who}: {:#?}", world.said_to(who));
@@ -59,9 +65,9 @@ async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
-    world.shown(ADA, "Question 1 of 2").await;
+    let first = world.shown(ADA, "Question 1 of 2").await;
     world.quiet(1).await;
-    world.writes(BOB, "mine").await;
+    world.sim.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
     world.shown(BOB, "Question 2 of 2").await;
     world.writes(ADA, "hers").await;
     world.shown(ADA, "Question 2 of 2").await;

@@ -88,8 +88,7 @@ impl Hub {
         at: Option<UnixMs>,
     ) -> Option<event::Event> {
         let now = self.clock.now();
-        // People who are not asked themselves hear of a question from those who are.
-        let at = at.unwrap_or_else(|| state.chats.values().map(Chat::has_read_until).fold(now, UnixMs::max));
+        let at = at.unwrap_or_else(|| now.max(state.chats.get(wa_id).map_or(now, Chat::has_read_until)));
         let sent = state.message_mut(id)?;
         (sent.stage, sent.at) = (Stage::Sent, at);
         let message = sent.clone();

@@ -126,10 +126,10 @@ fn a_torn_file_waits_no_longer_than_it_has_to() {
     let agent = world.group("g");
     let begun = Instant::now();
     std::fs::write(agent.tasks().join("r1.json"), r#"{"type":"ask_user:ask","request_id":"r1""#).unwrap();
-    // Unchanged for 5 s, seen at one of the looks that come every 5 s.
-    within(Duration::from_secs(10) + SOON, "the rejection", || agent.response("r1"));
+    // Unchanged for a minute, seen at one of the looks that come every 5 s.
+    within(Duration::from_secs(65) + SOON, "the rejection", || agent.response("r1"));
     let took = begun.elapsed();
-    assert!((Duration::from_secs(5)..Duration::from_secs(15)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(60)..Duration::from_secs(70)).contains(&took), "{took:?}");
 }
 
 /// What `.status` says of the deadline.

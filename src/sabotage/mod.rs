@@ -53,13 +53,17 @@ pub fn hang() {
 #[cfg(not(feature = "sabotage"))]
 pub const fn hang() {}
 
-/// Panics on an ask with the title named by `ASKD_PANIC_AT=point:title`.
+/// Stands where askd could panic on an ask.
+///
+/// # Panics
+///
+/// On an ask with the title named by `ASKD_PANIC_AT=point:title`.
 #[cfg(feature = "sabotage")]
-pub(crate) fn panic_point(name: &str, title: Option<&str>) {
+pub fn panic_point(name: &str, title: Option<&str>) {
     let Some(title) = title else { return };
     assert!(std::env::var("ASKD_PANIC_AT") != Ok(format!("{name}:{title}")), "panicking on purpose at {name}");
 }
 
 /// Does nothing, in a build without the feature `sabotage`.
 #[cfg(all(feature = "host", not(feature = "sabotage")))]
-pub(crate) const fn panic_point(_name: &str, _title: Option<&str>) {}
+pub const fn panic_point(_name: &str, _title: Option<&str>) {}

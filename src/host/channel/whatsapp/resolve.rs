@@ -115,7 +115,7 @@ impl Candidate<'_> {
     }
 
     /// It was open still when the message was received, and somebody else has ended it since.
-    fn winto_open(&self, message: &Message<'_>) -> bool {
+    fn was_open(&self, message: &Message<'_>) -> bool {
         match self.state {
             State::Late { at } | State::Ended { at, theirs: false } => {
                 message.at.is_some_and(|received| received <= at)
@@ -168,7 +168,7 @@ fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Tar
 /// Nothing names it: the only one that was open and there.
 fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
     let there = eligible(message, candidates);
-    let doubtful = candidates.iter().any(|other| other.was_there(message) && other.winto_open(message));
+    let doubtful = candidates.iter().any(|other| other.was_there(message) && other.was_open(message));
     match (there.as_slice(), doubtful) {
         ([], _) => {
             let begun = |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.begun;

@@ -128,7 +128,8 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        super::log("warn", false)?;
+        // What people do wrong in the demo is part of it, and said in its own lines.
+        super::log("error", false)?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
         runtime.block_on(async {
             let stop = stop_on_signals()?;

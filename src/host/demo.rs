@@ -100,21 +100,24 @@ pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn
         anyhow::Ok(())
     };
     let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
+    let script = async {
+        let whole = async {
+            script.await?;
+            if !auto && !stop.is_cancelled() {
+                say_what_is_next(&say, ipc);
+                stop.cancelled().await;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            played = whole => played,
+            () = say_private_notes(&slack, &say) => Ok(()),
+        }
+    };
     let played = tokio::select! {
-        played = script => played.map(|_| ()),
+        played = script => played,
         () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
-    if !auto && played.is_ok() && !stop.is_cancelled() {
-        say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
-        for group in [INBOX_GROUP, SLACK_GROUP] {
-            let ipc = ipc(group);
-            say(&format!(
-                "  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\" --only-options",
-                ipc.display()
-            ));
-        }
-        stop.cancelled().await;
-    }
     stop.cancel();
     running.await.context("the daemon")??;
     played?;
@@ -122,6 +125,32 @@ pub async fn run(auto: bool, phone: Phone, stop: CancellationToken, say: impl Fn
         say("Everything worked: asked, shown, answered, delivered.");
     }
     Ok(())
+}
+
+fn say_what_is_next(say: &impl Fn(&str), ipc: impl Fn(&str) -> PathBuf) {
+    say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
+    for group in [INBOX_GROUP, SLACK_GROUP] {
+        say(&format!(
+            "  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\" --only-options",
+            ipc(group).display()
+        ));
+    }
+}
+
+/// Says what the pretended Slack shows to one person alone, for example to a stranger who clicked. Never ends.
+async fn say_private_notes(slack: &Slack, say: &impl Fn(&str)) {
+    let clock = Clock::system();
+    let mut told = 0;
+    loop {
+        let notes = slack.select(|message| message.only_for.is_some());
+        for note in notes.iter().skip(told) {
+            let name = slack.config().users.iter().find(|user| note.only_for.as_ref() == Some(&user.id));
+            let name = name.map_or("somebody", |user| user.name.as_str());
+            say(&format!("Slack shows to {name} alone: {}", note.text));
+        }
+        told = notes.len();
+        clock.sleep(LOOK_EVERY).await;
+    }
 }
 
 /// How the stand-in is reached.

@@ -1,6 +1,6 @@
 //! The command line, as a user meets it: what it prints, where, and with which exit code.
 
-use crate::harness::{SOON, World, askd, within};
+use crate::harness::{SOON, World, askd, exchange, within};
 use crate::sessions::{Program, start, with_session};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -476,6 +476,62 @@ fn the_demo_by_hand_waits_for_a_person() {
     assert!(lines.any(|line| line == "The agent reads: How shall I roll out version 2.4? -> Blue-green"));
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A stranger who clicks is said in a line of the demo, and no line of a log comes between.
+#[test]
+fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let mut demo = askd();
+    let mut child = demo.arg("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let inbox = lines.find(|line| line.contains("#token=")).unwrap();
+    let (url, token) = inbox.split_whitespace().last().unwrap().split_once("/#token=").unwrap();
+    let slack = lines.find(|line| line.contains("pretended Slack")).unwrap();
+    let slack = slack.split_whitespace().last().unwrap().split_once("/?").unwrap().0.to_owned();
+    let call = |args: &[&str]| askd().args(args).args(["--url", url, "--token", token]).output().unwrap();
+    for answers in [
+        &["-q", "How shall I roll out version 2.4?=1"][..],
+        &["-q", "Which targets?=1", "-q", "Tell the customers by mail?=1"],
+    ] {
+        let question = answers[1].split('=').next().unwrap();
+        let id = within(SOON, "the question in the inbox", || {
+            let list: Value = serde_json::from_str(&out(&call(&["list", "--json"]))).ok()?;
+            let ask = list["asks"].as_array()?.iter().find(|ask| ask["questions"][0]["question"] == question)?;
+            ask["id"].as_str().map(str::to_owned)
+        });
+        let answered = call(&[&["answer", &id], answers].concat());
+        assert!(answered.status.success(), "{}", err(&answered));
+    }
+    let host = slack.strip_prefix("http://").unwrap();
+    let http = |head: &str, body: &str| -> Value {
+        let length = body.len();
+        let request = format!(
+            "{head} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        serde_json::from_str(&exchange(host.parse().unwrap(), request.as_bytes()).1).unwrap()
+    };
+    let card = within(SOON, "the card", || {
+        let state = http("GET /page/state?channel=C0AGENTS&user=U0STRANGER", "");
+        state["messages"]
+            .as_array()?
+            .iter()
+            .find(|message| message["text"].as_str().is_some_and(|text| text.contains("roll-out")))
+            .cloned()
+    });
+    let actions = card["blocks"].as_array().unwrap().iter().find(|block| block["type"] == "actions").unwrap();
+    let act = json!({
+        "user": "U0STRANGER", "channel": "C0AGENTS", "ts": card["ts"], "block_id": actions["block_id"],
+        "action_id": actions["elements"][0]["action_id"], "act": "click",
+    });
+    assert_eq!(http("POST /page/act", &act.to_string())["sent"], true);
+    let told = lines.find(|line| line.contains("stranger")).unwrap();
+    assert!(told.starts_with("Slack shows to stranger alone: Only people of the workspace"), "{told}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(log, "", "nothing but the lines of the demo");
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Demo {
         runtime.block_on(async {
             let stop = stop_on_signals()?;
             let phone = super::phone::phone().await.context("the stand-in of WhatsApp")?;
-            demo::run(self.auto, phone, stop, |line| drop(say(line))).await?;
+            Box::pin(demo::run(self.auto, phone, stop, |line| drop(say(line)))).await?;
             anyhow::Ok(())
         })?;
         Ok(ExitCode::SUCCESS)

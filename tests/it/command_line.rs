@@ -491,8 +491,8 @@ fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {
     let slack = slack.split_whitespace().last().unwrap().split_once("/?").unwrap().0.to_owned();
     let call = |args: &[&str]| askd().args(args).args(["--url", url, "--token", token]).output().unwrap();
     for answers in [
-        &["-q", "How shall I roll out version 2.4?=1"][..],
-        &["-q", "Which targets?=1", "-q", "Tell the customers by mail?=1"],
+        &["-q", "How shall I roll out version 2.4?=Canary"][..],
+        &["-q", "Which targets?=staging", "-q", "Tell the customers by mail?=Yes"],
     ] {
         let question = answers[1].split('=').next().unwrap();
         let id = within(SOON, "the question in the inbox", || {

@@ -45,7 +45,7 @@ pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) 
     }
     crash_point("deliver.published");
     // Published is published: a status that cannot be removed is only untidy.
-    if let Err(error) = dir.remove(&status_name(request_id)) {
+    if let Err(error) = dir.remove_for_good(&status_name(request_id)) {
         tracing::warn!(group = %group, request_id = %request_id, %error, "a status file cannot be removed");
     }
     Ok(())

@@ -82,7 +82,9 @@ impl Broker {
             if broker.index().is_settled(ask.id) {
                 written = written.and_then(|()| {
                     let responses = broker.0.folders.ensure(&ask.group, RESPONSES)?;
-                    ask.waiters.iter().try_for_each(|w| responses.remove(&status_name(&w.request_id)).map(drop))
+                    ask.waiters
+                        .iter()
+                        .try_for_each(|w| responses.remove_for_good(&status_name(&w.request_id)).map(drop))
                 });
             }
             if let Err(error) = written {

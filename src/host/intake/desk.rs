@@ -233,7 +233,8 @@ impl Desk {
         let finish = move |desk: &Self| {
             let tasks = desk.folders.get(&desk.group, TASKS)?;
             if taken == Taken::Done {
-                tasks.remove(&claimed).map(drop)
+                // One that stays is read as a request again, and its outcome told once more.
+                tasks.remove_for_good(&claimed).map(drop)
             } else if leftover {
                 Ok(())
             } else {

@@ -1,8 +1,8 @@
-//! What every task of the daemon shares: the clock, the word to stop, and the count of the tasks that a stop waits for.
+//! What every task of the daemon shares: the clock, the signal to stop, and the tasks that a stop waits for.
 //!
-//! A stop has one order, and each of its steps has a bound: nothing new is taken in; what people have in hand is
-//! finished; channels and sessions are asked for nothing more; what is being written or sent ends. The rest is left
-//! to the next start, which takes up whatever is owed. All tasks of the daemon are spawned here.
+//! A stop has one order, and each of its steps has a time limit. The daemon takes in nothing new. It finishes what
+//! people have in hand. It asks channels and sessions for nothing more. It lets writes and calls that are under way
+//! end. The next start takes up the rest. All tasks of the daemon are spawned here.
 
 use crate::clock::{Clock, Moment};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long clicks, webhooks and calls in hand may take once the daemon was told to stop.
+/// How long clicks, webhooks and calls in hand may still take after the daemon was told to stop.
 pub(super) const IN_HAND: Duration = Duration::from_secs(5);
 /// How long writes and calls that are under way may take after that.
 const UNDER_WAY: Duration = Duration::from_secs(2);
@@ -20,86 +20,86 @@ const UNDER_WAY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Ctx {
     clock: Clock,
-    /// Nothing new is taken in.
+    /// Cancelled when nothing new is taken in any more.
     stopping: CancellationToken,
-    /// Channels and sessions are asked for nothing more.
+    /// Cancelled when channels and sessions are asked for nothing more.
     cut: CancellationToken,
-    /// What people have in hand.
+    /// The tasks that people or platforms wait for.
     in_hand: TaskTracker,
     tasks: TaskTracker,
     told: Arc<OnceLock<Moment>>,
 }
 
 impl Ctx {
-    /// Of a daemon that runs by this clock.
+    /// The context of a daemon that runs by this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         Self { clock, stopping, cut, in_hand: TaskTracker::new(), tasks: TaskTracker::new(), told: Arc::default() }
     }
 
-    /// The clock that all of it runs by.
+    /// The clock that the whole daemon runs by.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Work that a stop may cut off anywhere: the next start takes it up.
+    /// Spawns work that a stop may cut off anywhere: the next start takes it up.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
         self.tasks.spawn(async move { cut.run_until_cancelled(work).await });
     }
 
-    /// Work that a stop waits for, within its bound: a write, or a call whose result has to be recorded. Its pauses
-    /// end with [`Self::pause`] or [`Self::unless_cut`].
+    /// Spawns work that a stop waits for, up to its time limit: a write, or a call whose result has to be recorded.
+    /// Such work has to pause with [`Self::pause`] or [`Self::unless_cut`], so that a stop ends its pauses.
     pub fn finish<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.tasks.spawn(work)
     }
 
-    /// The same, on the disk.
+    /// The same as [`Self::finish`] for work that blocks on the disk.
     pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.tasks.spawn_blocking(work);
     }
 
-    /// What a person or a platform has begun: a stop waits for it before it cuts anything off.
+    /// Spawns work that a person or a platform has begun: a stop waits for it before it cuts anything off.
     pub fn serve<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.in_hand.spawn(work)
     }
 
-    /// Waits for something, but not past the point where work is cut off; `None` then.
+    /// Waits for `work`; `None` if a stop cuts it off first.
     pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.cut.run_until_cancelled(work).await
     }
 
-    /// Pauses before another try; `false` if there is to be none.
+    /// Pauses before another try; `false` if a stop cuts the work off, so that there must be no other try.
     pub async fn pause(&self, pause: Duration) -> bool {
         self.unless_cut(self.clock.sleep(pause)).await.is_some()
     }
 
-    /// Until nothing new is to be taken in.
+    /// Waits until the daemon takes in nothing new.
     pub async fn stopping(&self) {
         self.stopping.cancelled().await;
     }
 
-    /// Whether nothing new is to be taken in.
+    /// Whether the daemon takes in nothing new any more.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
 
-    /// Whether work is cut off.
+    /// Whether a stop has cut off the work that it may cut off.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.cut.is_cancelled()
     }
 
-    /// The first step of a stop: nothing new is taken in.
+    /// The first step of a stop: from now on the daemon takes in nothing new.
     pub fn begin_stop(&self) {
         self.told.get_or_init(|| self.clock.monotonic());
         self.stopping.cancel();
     }
 
-    /// The other steps, in their order. Returns within [`IN_HAND`] and [`UNDER_WAY`], whatever hangs.
+    /// The other steps, in their order. Returns within [`IN_HAND`] plus [`UNDER_WAY`], whatever hangs.
     pub async fn stop(&self) {
         self.begin_stop();
         let told = self.told.get().copied().unwrap_or_else(|| self.clock.monotonic());

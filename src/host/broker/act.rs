@@ -93,7 +93,7 @@ impl Broker {
         });
     }
 
-    /// Lines up for the channel. What has not had its turn when the daemon stops lines up again at the next start.
+    /// Waits for a turn at the channel. Work that gets no turn before the daemon stops waits again at the next start.
     fn queue(&self, ask: &Arc<Ask>, route: usize, not_before: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
@@ -110,7 +110,7 @@ impl Broker {
         self.0.ctx.finish(async move {
             crash_point("post.before");
             let progress = || broker.tell(ask.id, Event::Progress { route, attempt });
-            // Not begun when the daemon stops: the next start posts it as the same try.
+            // The daemon stopped before this began: the next start posts it as the same try.
             let Some(posted) = broker.0.channels.post(&ask, route, attempt, progress).await else { return };
             crash_point("post.after");
             if let Posted::Never { why, .. } = &posted {
@@ -164,7 +164,7 @@ impl Broker {
                     return;
                 }
             }
-            // Closed meanwhile: an open card must not be the last word.
+            // The ask closed meanwhile: the open card must not stay.
             if broker.index().is_settled(id)
                 && let Ok(Some(ask)) = broker.show(id).await
             {

@@ -1,5 +1,5 @@
-//! What becomes of an ask on which askd panicked: its record is set aside for whoever looks for the mistake, its callers are
-//! told, and it is forgotten, so that it cannot do the same again. Its cards stay as they are, and the log says so.
+//! What becomes of an ask on which askd panicked: askd sets its record aside for a bug report, tells its callers, and
+//! forgets the ask, so that it cannot cause another panic. Its cards stay as they are, and the log says so.
 
 use super::Broker;
 use crate::ask::{Ask, AskId, Event, Rejection, RequestId, Response};
@@ -38,11 +38,11 @@ impl Broker {
         }
     }
 
-    /// Gives every call what it is owed: the outcome if there is one, else that there will be none.
+    /// Tells every caller the outcome if there is one, or that there will be none.
     fn tell_callers(&self, ask: &Arc<Ask>) {
         for waiter in &ask.waiters {
             let request_id = waiter.request_id.clone();
-            // Nobody hears of it: the ask is forgotten.
+            // The ask is forgotten, so nobody needs this event.
             let told = Event::ResponsePublished(request_id.clone());
             match waiter.response {
                 Response::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),

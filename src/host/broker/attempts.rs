@@ -26,7 +26,7 @@ pub(super) struct Attempts {
 struct Counted {
     /// By [`subject`], and by [`alone`] for the blocks of before.
     questions: HashMap<Digest, Asked>,
-    /// When Allow again was pressed. What an earlier version kept names a question [`alone`].
+    /// When Allow again was pressed. Earlier versions recorded the question [`alone`].
     allowed: HashMap<Digest, Time>,
     /// Blocks that stand, by the ask and the questions it is about.
     blocked: BTreeMap<AskId, Vec<Digest>>,
@@ -56,15 +56,15 @@ impl Asked {
     }
 }
 
-/// A question with the title and context it stands under: stock wording about another thing is another question.
+/// A question with the title and context above it: the same stock wording about something else is another question.
 fn subject(content: &Content, question: &Question) -> Digest {
     let alone = alone(question).to_string();
     let above = [content.title.as_ref(), content.context.as_ref()].into_iter().flat_map(given);
     digest([b"subject".as_slice(), alone.as_bytes()].into_iter().chain(above))
 }
 
-/// What blocks and Allow again of an earlier version are about: the question under every title and context. The
-/// same for every question that a person would see as the same, whatever its id.
+/// The subject of blocks and Allow again of an earlier version: the question under every title and context. Questions
+/// that look the same to a person have the same subject, whatever their ids.
 fn alone(question: &Question) -> Digest {
     let choices = question.choices.iter().flat_map(|choice| [Some(&choice.label), choice.description.as_ref()]);
     let texts = [Some(&question.text), question.header.as_ref(), question.placeholder.as_ref()];
@@ -73,7 +73,7 @@ fn alone(question: &Question) -> Digest {
     digest([question.kind.name().as_bytes(), &flags].into_iter().chain(parts))
 }
 
-/// What is missing differs from what is empty.
+/// A missing text differs from an empty one.
 fn given(text: Option<&String>) -> [&[u8]; 2] {
     match text {
         Some(text) => [b"1", text.as_bytes()],
@@ -81,12 +81,12 @@ fn given(text: Option<&String>) -> [&[u8]; 2] {
     }
 }
 
-/// What an ask is about, question by question.
+/// The subjects of an ask, question by question.
 fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
     content.questions.iter().map(|question| subject(content, question))
 }
 
-/// What a block, or Allow again on this ask, holds for.
+/// The subjects that a block of this ask, or Allow again on it, holds for.
 fn held(ask: &Ask) -> Vec<Digest> {
     match &ask.block {
         Some(block) if block.any_context => ask.content.questions.iter().map(alone).collect(),
@@ -280,7 +280,8 @@ fn rules_of(settings: &GroupSettings) -> Rules {
 }
 
 impl Inner {
-    /// Keeps that somebody pressed Allow again, before anything else is; `true` if somebody did. Blocks on the disk.
+    /// Records that somebody pressed Allow again, before anything else is stored; `true` if somebody did. This call
+    /// blocks on the disk.
     pub(super) fn allow(&self, step: &Step, now: Time) -> Result<bool, StoreError> {
         let by = step.effects.iter().find_map(|effect| match effect {
             Effect::Note(Fact::AllowedAgain { by }) => Some(by),

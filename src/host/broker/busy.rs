@@ -1,5 +1,5 @@
-//! One at a time: of the same work one is done, the others wait in line or do without. Nothing is decided here, and
-//! nothing is kept.
+//! Lets one task at a time do the same work; the others wait in line or go without. Decides nothing and stores
+//! nothing.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -22,17 +22,17 @@ impl<T> Default for Busy<T> {
 impl<T: Eq + Hash> Busy<T> {
     fn lock(&self, key: T) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody holds or waits for.
+        // Drops the locks that nobody holds or waits for.
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(key).or_default())
     }
 
-    /// Begins, unless somebody is at it.
+    /// Begins, unless another task is doing the same work.
     pub(super) fn begin(&self, key: T) -> Option<Alone> {
         self.lock(key).try_lock_owned().ok()
     }
 
-    /// Begins when it is the caller's turn; who comes first goes first.
+    /// Begins when it is the caller's turn, first come, first served.
     pub(super) async fn turn(&self, key: T) -> Alone {
         self.lock(key).lock_owned().await
     }

@@ -1,15 +1,15 @@
-//! Where to look for what somebody writes in a chat: by the person, by the message that is quoted, by the message that
-//! was dealt with, by the code of an ask that is settled. Built anew at every start; decides nothing.
+//! Finds the asks that a chat message may be about: by its sender, by the message that it quotes, by its own id if it
+//! was dealt with before, and by the code of a settled ask. Every start rebuilds it; it decides nothing.
 
 use crate::ask::{Ask, AskId, Channel, Responders, ShortId, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// A code is not given again for so long: Meta repeats webhooks for up to 7 days, and a code says which question is
-/// meant, not when.
+/// How long a code is not given again: Meta repeats webhooks for up to 7 days, and a code says which question is meant,
+/// not when the message was written.
 const CODE_RESTS: Duration = Duration::from_secs(8 * 86_400);
-/// More than one ask makes a message doubtful; nobody has to read hundreds to find that out.
+/// The most asks to look at: two are enough to make a message doubtful, so hundreds need not be read.
 const LOOKED_AT: usize = 16;
 
 /// See the module.
@@ -19,9 +19,10 @@ pub(super) struct Chats {
     people: HashMap<String, Person>,
     /// By hash of a channel's message id; whoever finds one has to look whether it is the one.
     messages: HashMap<u64, AskId>,
-    /// By hash of the id of a person's message: the ask that it changed. Whoever finds one has to look, too.
+    /// By the hash of a person's message id: the ask that the message changed. Hashes can collide, so the caller has to
+    /// check the ask.
     heard: HashMap<u64, AskId>,
-    /// The last ask of each code that was settled, and when; it may be forgotten by now.
+    /// For each code, the ask with it that was settled last, and when. That ask may be forgotten by now.
     codes: HashMap<ShortId, (Time, AskId)>,
     hash: RandomState,
 }
@@ -29,7 +30,7 @@ pub(super) struct Chats {
 #[derive(Debug, Default)]
 struct Person {
     open: BTreeSet<AskId>,
-    /// By when they were settled.
+    /// Settled asks, by the time at which they were settled.
     ended: BTreeMap<(Time, AskId), Ended>,
 }
 
@@ -64,7 +65,7 @@ impl Chats {
             let last = self.codes.entry(ask.short_id.clone()).or_insert((at, ask.id));
             *last = (*last).max((at, ask.id));
         }
-        // What was never shown there cannot be meant there.
+        // A message on WhatsApp cannot mean an ask that was never shown there.
         let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(|route| route.channel == Channel::Whatsapp);
         for id in people(ask) {
             let person = self.people.entry(id.clone()).or_default();
@@ -109,7 +110,7 @@ impl Chats {
         asks.into_iter().collect()
     }
 
-    /// The asks of somebody that were settled at that time or later, the newest ones.
+    /// The newest asks of that person that were settled at that time or later.
     pub(super) fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
         let people = ids.iter().filter_map(|id| self.people.get(id));
         let ended = |person: &Person| {
@@ -120,7 +121,7 @@ impl Chats {
         asks.into_iter().collect()
     }
 
-    /// The settled asks of somebody with that code: first those that can still be answered, then the newest.
+    /// That person's settled asks with that code: first those that can still be answered, then the newest.
     pub(super) fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
         let people = ids.iter().filter_map(|id| self.people.get(id));
         let ended = people.flat_map(|person| &person.ended).filter(|(_, ended)| ended.code == *code);
@@ -128,7 +129,7 @@ impl Chats {
         order.into_iter().rev().take(LOOKED_AT).map(|(_, _, id)| id).collect()
     }
 
-    /// Whether anybody is asked on WhatsApp.
+    /// Whether any ask is open on WhatsApp.
     pub(super) fn asks_anybody(&self) -> bool {
         self.people.values().any(|person| !person.open.is_empty())
     }
@@ -148,7 +149,7 @@ impl Chats {
         self.codes.get(code).map(|(_, id)| *id)
     }
 
-    /// Whether a code was in use so lately that a message with it may still be on its way.
+    /// Whether a code was used so recently that a message with it may still be on its way.
     pub(super) fn rests(&self, code: &ShortId, now: Time) -> bool {
         self.codes.get(code).is_some_and(|(settled, _)| now < *settled + CODE_RESTS)
     }

@@ -65,7 +65,7 @@ struct Looked {
     id: AskId,
     lying: Lying,
     briefing_gone: bool,
-    /// In the order of those that lie there; `None`: it could not be looked at.
+    /// In the same order as the files; `None`: askd could not look.
     responses: Vec<Option<Lies>>,
 }
 
@@ -85,7 +85,7 @@ impl Looked {
 }
 
 impl Broker {
-    /// Looks after everything that lies there, group by group; where somebody is looking already, they do.
+    /// Checks, group by group, what agents have collected. Skips a group that another task is checking.
     pub fn look_after(&self) {
         if on("nocollect") {
             return;
@@ -95,7 +95,7 @@ impl Broker {
             groups.entry(group).or_default().push((id, lying));
         }
         for (group, asks) in groups {
-            // A group whose folders are slow keeps no other waiting.
+            // A group with slow folders must not keep the others waiting.
             let Some(alone) = self.0.looking.begin((*group).clone()) else { continue };
             let looking = self.clone();
             self.0.ctx.spawn(async move {
@@ -107,8 +107,8 @@ impl Broker {
 
     async fn look_after_group(&self, group: &Group, asks: Vec<(AskId, Lying)>) {
         let (folders, of) = (self.0.folders.clone(), group.clone());
-        // Each is looked up by its name: a listing has no end if the container says so, and a rename in the middle of
-        // it is in no list.
+        // Each file is looked up by its name: a container could make a listing endless, and a listing can miss a file
+        // that is renamed meanwhile.
         let look = move || asks.into_iter().map(|(id, lying)| Looked::at(&folders, &of, id, lying)).collect::<Vec<_>>();
         let Ok(looked) = tokio::task::spawn_blocking(look).await else { return };
         for Looked { id, lying, briefing_gone, responses } in looked {
@@ -127,7 +127,7 @@ impl Broker {
                     {
                         self.tell(id, Event::Died(request_id));
                     }
-                    // What cannot be looked at tells nothing.
+                    // A file that askd could not look at proves nothing.
                     _ => {}
                 }
             }
@@ -145,7 +145,7 @@ impl Broker {
         let ask = self.show(id).await.ok()??;
         let settings = self.settings();
         let group = settings.group(&ask.group)?;
-        // A probe that hangs keeps nothing from stopping: then it cannot be told either.
+        // A hanging probe must not delay a stop: then it cannot tell whether the agent lives.
         let judging = self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.clock().now());
         self.0.ctx.unless_cut(Box::pin(judging)).await?
     }
@@ -305,7 +305,7 @@ impl Broker {
         let Some(alone) = self.0.starting.begin(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            // What is not known to have started is started again: at least once.
+            // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
             let mut pause = RETRY.0;
@@ -392,7 +392,8 @@ fn briefing_name(id: AskId) -> String {
     format!("{id}.json")
 }
 
-/// The name of a briefing whose reader has died before it was done with it; one that is being read has to be waited for.
+/// The name of a briefing whose reader has died before it was done with it; one that is being read has to be waited
+/// for.
 fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
     let name = format!(".taken-{id}.json");
     if briefings.look(&name)?.is_none() {

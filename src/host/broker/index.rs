@@ -23,7 +23,7 @@ pub(super) struct Index {
     asks: HashMap<AskId, Entry>,
     /// Jobs of asks that something is happening to.
     lanes: HashMap<AskId, VecDeque<Job>>,
-    /// Saves that failed, and whether somebody comes back to finish them.
+    /// Failed saves, and whether a job to finish each of them is queued.
     unfinished: HashMap<AskId, (Unfinished, bool)>,
     deadlines: BTreeSet<(Time, AskId)>,
     groups: HashMap<Group, Counts>,
@@ -54,7 +54,7 @@ struct Entry {
     place: Place,
     /// How it ended.
     status: Option<&'static str>,
-    /// By how much the clock was set in all when its times were written.
+    /// How far the clock had been set in all when its times were written.
     set_by: i64,
     /// Whether it has to follow a clock that is set.
     counts_time: bool,
@@ -97,7 +97,7 @@ impl Default for Index {
             lying: HashMap::new(),
             chats: Chats::default(),
             attempts: Attempts::default(),
-            // A number that no other run of the daemon has.
+            // Tells this run of the daemon from any other.
             pages: Pages::new(hash.hash_one("life")),
             hash,
         }
@@ -117,7 +117,7 @@ impl Index {
         })
     }
 
-    /// Takes an ask in, whose times were written when the clock had been set by so much.
+    /// Takes in an ask. `set_by` is how far the clock had been set when its times were written.
     pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
         let settled = ask.outcome().is_some();
         let counts = self.counts(&ask.group);
@@ -272,19 +272,19 @@ impl Index {
         }
     }
 
-    /// By how much the clock was set after the times of an ask were written.
+    /// How far the clock was set after the times of an ask were written.
     pub(super) fn behind(&self, id: AskId, set_by: i64) -> i64 {
         self.asks.get(&id).map_or(0, |entry| set_by.saturating_sub(entry.set_by))
     }
 
-    /// Its times have followed the clock.
+    /// Notes that the times of an ask have followed the clock.
     pub(super) fn has_followed(&mut self, id: AskId, set_by: i64) {
         if let Some(entry) = self.asks.get_mut(&id) {
             entry.set_by = set_by;
         }
     }
 
-    /// Whatever has to follow a clock that was set.
+    /// The asks that have to follow a clock that was set.
     pub(super) fn counting_time(&self) -> Vec<AskId> {
         self.asks.iter().filter(|(_, entry)| entry.counts_time).map(|(id, _)| *id).collect()
     }
@@ -340,7 +340,7 @@ impl Index {
         lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }
 
-    /// Whether an ask that can be answered has that code, or had it lately.
+    /// Whether an ask that can be answered has that code, or had it recently.
     pub(super) fn short_taken(&self, short: &ShortId, now: Time) -> bool {
         self.shorts.contains_key(short) || self.late.contains_key(short) || self.chats.rests(short, now)
     }
@@ -354,7 +354,7 @@ impl Index {
         (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
     }
 
-    /// What holds for a reader of the list who begins now.
+    /// What is true for a reader of the list who begins now.
     pub(super) fn begin(&self, filter: &Filter) -> Began {
         let total = self.asks.values().filter(|entry| entry.fits(filter)).count();
         self.pages.begin(total)
@@ -375,7 +375,7 @@ impl Index {
         ahead.take(most).collect()
     }
 
-    /// The asks that are meant by a text: a short code (of an open ask, else of the newest settled one), else the
+    /// The asks that a text means: a short code (of an open ask, or else of the newest settled one), or else the
     /// beginning of an id.
     pub(super) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
         let open = |short| self.shorts.get(short).or_else(|| self.late.get(short)).copied();
@@ -409,22 +409,22 @@ impl Index {
         job
     }
 
-    /// A save failed.
+    /// Notes that a save failed.
     pub(super) fn unfinish(&mut self, id: AskId, what: Unfinished) {
         self.unfinished.insert(id, (what, false));
     }
 
-    /// The save that has to be finished before anything else happens to an ask.
+    /// The failed save that has to be finished before anything else happens to an ask.
     pub(super) fn unfinished(&self, id: AskId) -> Option<Unfinished> {
         self.unfinished.get(&id).map(|(what, _)| what.clone())
     }
 
-    /// It is finished.
+    /// Notes that it is finished.
     pub(super) fn finished(&mut self, id: AskId) {
         self.unfinished.remove(&id);
     }
 
-    /// `true` if there is something to be finished and nobody comes back for it yet: the caller has to.
+    /// `true` if there is a save to finish and no job for it is queued yet: the caller has to queue one.
     pub(super) fn needs_finishing(&mut self, id: AskId) -> bool {
         self.unfinished.get_mut(&id).is_some_and(|(_, coming)| !std::mem::replace(coming, true))
     }

@@ -1,11 +1,11 @@
-//! The lane of an ask: what happens to it, one thing after the other. Each is resolved to the record, stepped through the
-//! core, saved, and only then answered and acted on.
+//! The lane of an ask: its events, handled one after the other. For each event the lane loads the record, steps the
+//! core, saves, and only then answers the caller and acts.
 //!
-//! A save that failed is never forgotten. What may be on the disk is written again until it is there for certain, and
-//! acted on then; what is certainly not there leaves the record as it was, which is written again too. Until that is
-//! done nothing else happens to the ask: whoever wants something is told that it was not stored.
+//! A failed save is never forgotten. If the new record may be on the disk, the lane writes it again until it is
+//! certainly there, and only then acts on it. If the new record is certainly not there, the lane writes the old record
+//! again. Until then nothing else happens to the ask, and callers are told that their event was not stored.
 //!
-//! A panic is a mistake in askd, and writing again does not mend it: the ask is set aside, and the others go on.
+//! A panic is a mistake in askd, and writing again does not help: the lane sets the ask aside, and other asks go on.
 
 use super::{Broker, Failure, RETRY};
 use crate::ask::{Ask, AskId, Effect, Event, Refusal, Step, Time};
@@ -18,44 +18,44 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Who waits for what became of something.
+/// Tells a caller what came of its job.
 type Done = oneshot::Sender<Result<Box<Ask>, Failure>>;
 
-/// Something that waits for its turn in an ask's lane.
+/// Work that waits for its turn in an ask's lane.
 #[derive(Debug)]
 pub(super) struct Job {
     work: Work,
-    /// Without it the work is our own and is tried until it is stored.
+    /// Without a caller the work is our own, and the lane repeats it until it is stored.
     done: Option<Done>,
     /// How long to wait before it is tried again.
     pause: Duration,
 }
 
-/// What is to be done.
+/// What a job has to do.
 #[derive(Debug, Clone)]
 enum Work {
-    /// A new ask is stored for the first time.
+    /// Store a new ask for the first time.
     Accept(Box<Step>),
     Event(Event),
-    /// A finished ask is kept as an outcome only; that failed before.
+    /// Keep only the outcome of a finished ask; an earlier try failed.
     Retire,
-    /// A save that failed is finished.
+    /// Finish a save that failed.
     Finish,
 }
 
-/// A save that failed. It is repeated as a whole, and then acted on.
+/// A failed save. The lane repeats the whole of it and then acts on it.
 #[derive(Debug, Clone)]
 pub(super) struct Unfinished {
     step: Arc<Step>,
     at: Time,
-    /// How the clock was set that this step follows, if it does.
+    /// How far the clock was set, if this step makes the ask follow it.
     followed: Option<i64>,
 }
 
 /// What came of a job.
 enum Applied {
     Stepped(Box<Step>),
-    /// A step that had to come before it: the ask follows a clock that was set.
+    /// A step had to come first: it makes the ask follow a clock that was set.
     Followed(Box<Step>),
     Same(Box<Ask>),
     Refused(Box<Refusal>, Box<Ask>),
@@ -87,17 +87,17 @@ impl Broker {
         told.await.unwrap_or(Err(Failure::Broken))
     }
 
-    /// Lets an event of our own happen, sooner or later.
+    /// Lets an event of our own happen; the lane repeats it until it is stored.
     pub(in crate::host) fn tell(&self, id: AskId, event: Event) {
         self.enqueue(id, Job { work: Work::Event(event), done: None, pause: RETRY.0 });
     }
 
-    /// Keeps a finished ask as an outcome only, sooner or later.
+    /// Keeps only the outcome of a finished ask; the lane repeats this until it is stored.
     pub(super) fn retire_later(&self, id: AskId) {
         self.enqueue(id, Job { work: Work::Retire, done: None, pause: RETRY.0 });
     }
 
-    /// Whether it is not known yet that the ask is stored as it is.
+    /// Whether a failed save of this ask is still unfinished.
     pub(super) fn is_unfinished(&self, id: AskId) -> bool {
         self.index().unfinished(id).is_some()
     }
@@ -109,7 +109,8 @@ impl Broker {
         }
     }
 
-    /// The same after a pause. Outside the lane: whoever wants something meanwhile is told at once that it is not stored.
+    /// Queues the job again after a pause. The pause is outside the lane, so other callers hear at once that their
+    /// event is not stored.
     fn enqueue_later(&self, id: AskId, work: Work, mut pause: Duration) {
         let broker = self.clone();
         self.0.ctx.finish(async move {
@@ -122,7 +123,7 @@ impl Broker {
     async fn run_lane(&self, id: AskId) {
         loop {
             let Some(job) = self.index().next_job(id) else { return };
-            // A lane that ended here would keep everybody waiting who comes later.
+            // If a panic ended the lane here, every later caller would wait for ever.
             if AssertUnwindSafe(self.run(id, job)).catch_unwind().await.is_err() {
                 tracing::error!(ask = %id, "acting on a stored event panicked; what is left of it is done at the next start");
             }
@@ -143,7 +144,7 @@ impl Broker {
         let told = match applied {
             Applied::Stepped(step) => {
                 let Step { ask, effects } = *step;
-                // Whoever asked may have gone; the ask is decided all the same.
+                // The caller may have gone; the ask is decided all the same.
                 let _gone = done.map(|done| done.send(Ok(Box::new(ask.clone()))));
                 panic_point("act", ask.content.title.as_deref());
                 return self.act(&Arc::new(ask), effects);
@@ -182,7 +183,7 @@ impl Broker {
         let _gone = done.map(|done| done.send(told));
     }
 
-    /// Runs something of a lane where it may block on the disk.
+    /// Runs work of a lane on a thread where it may block on the disk.
     async fn blocking<T: Send + 'static>(
         &self,
         id: AskId,
@@ -223,7 +224,7 @@ impl Broker {
         }
     }
 
-    /// Has a failed save finished in a while; once, however many wait for it.
+    /// Queues a job that finishes the failed save later; one job, however many callers wait for it.
     fn finish_later(&self, id: AskId) {
         if self.index().needs_finishing(id) {
             self.enqueue_later(id, Work::Finish, RETRY.0);
@@ -252,7 +253,7 @@ impl Broker {
         }
     }
 
-    /// Counts what is left of the ask's deadlines by the clock as it was set, before anything is judged by it.
+    /// Moves the ask's deadlines along with a clock that was set, before anything is judged by that clock.
     fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Box<Step>>, StoreError> {
         let by = self.index().behind(ask.id, set_by);
         let step = if by == 0 { None } else { ask.clone().clock_set(by) };
@@ -335,7 +336,7 @@ impl Broker {
             return Ok(());
         }
         if !(on("ackfirst") && ask.outcome().is_some()) {
-            // That it was allowed is stored: then something was changed, whatever becomes of the ask.
+            // Allow again is stored already, so something was changed, whatever becomes of the ask.
             self.0.store.save(ask).map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }
         self.note(step, now);
@@ -345,7 +346,7 @@ impl Broker {
         if step.effects.contains(&Effect::Retire) {
             self.retire(ask);
         }
-        // Nobody may be looking.
+        // It is no error if no page is listening.
         let _nobody = self.0.changes.send(ask.id);
         Ok(())
     }
@@ -368,7 +369,7 @@ impl Broker {
 
     fn retire_again(&self, id: AskId) -> Applied {
         match self.load(id) {
-            // It may have been taken up again meanwhile.
+            // Another job may have taken it up again meanwhile.
             Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
                 Ok(()) => Applied::Finished,
                 Err(error) => Applied::NotStored(error.to_string()),
@@ -379,7 +380,7 @@ impl Broker {
     }
 }
 
-/// The crash point that a saved step stands for.
+/// The crash point that follows the save of this step.
 fn point(step: &Step) -> &'static str {
     let has = |wanted: fn(&Effect) -> bool| step.effects.iter().any(wanted);
     if has(|effect| matches!(effect, Effect::Respond(_))) {

@@ -1,5 +1,5 @@
-//! Pages of asks, filtered. The index says which asks may fit and in which order; what it does not know
-//! (words, people, channels) is looked for in the records. Who calls it: the HTTP API.
+//! Pages of asks, filtered. The index says which asks may fit and in which order. Words, people and channels are not in
+//! the index, so this module looks for them in the records. The HTTP API calls it.
 
 use super::Broker;
 use super::pages::{Began, Cursor, Position};
@@ -7,24 +7,24 @@ use crate::ask::{Ask, Channel, Group, Outcome, Person, Time};
 use crate::ipc::wire;
 use std::sync::Arc;
 
-/// Which asks to list. What is not given fits all.
+/// Which asks to list. A field that is not given fits every ask.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// `false`: open ones only; `true`: settled ones only.
     pub settled: Option<bool>,
-    /// Of this group.
+    /// Only asks of this group.
     pub group: Option<Group>,
-    /// With this `status`.
+    /// Only asks with this `status`.
     pub outcome: Option<&'static str>,
-    /// Settled (open ones: asked) at this time or later.
+    /// Only asks settled (for open ones: asked) at this time or later.
     pub since: Option<Time>,
-    /// Before this time.
+    /// Only asks settled (for open ones: asked) before this time.
     pub until: Option<Time>,
-    /// With these words, in lower case.
+    /// Only asks with these words, in lower case.
     pub words: Option<String>,
-    /// Shown or answered there: the channel's name.
+    /// Only asks shown or answered there: the channel's name.
     pub channel: Option<String>,
-    /// Answered or dismissed by whom, id or name in lower case.
+    /// Only asks that this person answered or dismissed: id or name, in lower case.
     pub person: Option<String>,
 }
 
@@ -33,14 +33,14 @@ pub struct Filter {
 pub struct Page {
     /// The asks as they are stored.
     pub asks: Vec<Ask>,
-    /// How many there were when the first page was read.
+    /// How many asks fitted when the first page was read.
     pub total: usize,
     /// Where the next page begins, unless this is the last.
     pub next: Option<Cursor>,
 }
 
 impl Filter {
-    /// Whether the records have to be read to tell which asks fit.
+    /// Whether only the records can tell which asks fit.
     fn reads_records(&self) -> bool {
         self.words.is_some() || self.channel.is_some() || self.person.is_some()
     }
@@ -91,7 +91,7 @@ fn answers(ask: &Ask) -> impl Iterator<Item = String> {
 }
 
 impl Broker {
-    /// The asks that fit, from `after` on: the open ones, then those that want attention, then the rest.
+    /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest.
     pub async fn page(&self, filter: Filter, limit: usize, after: Option<Cursor>) -> Page {
         let broker = self.clone();
         tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after)).await.unwrap_or_else(|panic| {
@@ -116,7 +116,7 @@ impl Broker {
         Page { asks, total: began.total, next }
     }
 
-    /// A page of what the records tell. The first page counts all that fits, and the others repeat its total.
+    /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
     fn search(
         &self,
         filter: &Filter,
@@ -135,7 +135,7 @@ impl Broker {
         Page { asks, total: began.total, next }
     }
 
-    /// The ask there, if it fits. One that cannot be read must not hide the others.
+    /// The ask at this position, if it fits. An ask that cannot be read must not hide the others.
     fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Ask> {
         let loaded = self.0.store.load(group, place.id);
         let loaded =

@@ -68,7 +68,7 @@ struct Inner {
     ctx: Ctx,
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
-    /// Somebody is looking after what lies in the folders of these groups.
+    /// The groups whose folders a task is checking now.
     looking: Busy<Group>,
     /// Something is moved in the folders for these asks.
     moving: Busy<AskId>,
@@ -89,7 +89,7 @@ pub enum Failure {
     Refused(Box<Refusal>, Box<Ask>),
     /// It could not be stored; nothing was changed.
     NotStored,
-    /// It is not known whether it is stored. It is written again until it is, and holds then.
+    /// askd does not know whether it is stored, and writes it again until it is. It takes effect then.
     InDoubt,
     /// askd made a mistake with this ask, and has set it aside.
     Broken,
@@ -201,7 +201,7 @@ impl Broker {
             let Reading { now, set_by } = self.clock().reading();
             if set_by != followed {
                 followed = set_by;
-                // Each follows when something happens to it; an early tick is nothing else.
+                // An ask follows the clock when an event happens to it; an early tick does no more than that.
                 let counting = self.index().counting_time();
                 for id in counting {
                     self.tell(id, Event::Tick);
@@ -248,19 +248,19 @@ impl Broker {
         self.index().chats().of_message(message)
     }
 
-    /// Asks that somebody with one of these ids could answer on WhatsApp and that were settled then or later.
+    /// Asks that were settled then or later, and that the person with one of these ids could answer on WhatsApp.
     #[must_use]
     pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
         self.index().chats().ended_since(ids, since)
     }
 
-    /// The same with that code: first those that can still be answered, then the newest.
+    /// Such asks with that code: first those that can still be answered, then the newest.
     #[must_use]
     pub fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
         self.index().chats().ended_with(ids, code)
     }
 
-    /// Whether anybody is asked on WhatsApp.
+    /// Whether any ask is open on WhatsApp.
     #[must_use]
     pub fn asks_on_whatsapp(&self) -> bool {
         self.index().chats().asks_anybody()
@@ -300,7 +300,7 @@ impl Broker {
         tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or(Ok(()))
     }
 
-    /// Whether the last ask that was to be saved could not be, or is not known to be.
+    /// Whether the last save of an ask failed or is in doubt.
     #[must_use]
     pub fn last_save_failed(&self) -> bool {
         self.0.store.last_save_failed()
@@ -332,7 +332,7 @@ impl Broker {
         tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
     }
 
-    /// Which ask is meant by a short code, or by the beginning of an id.
+    /// The ask that a short code, or the beginning of an id, means.
     #[must_use]
     pub fn named(&self, text: &str) -> Named {
         let short = text.parse::<ShortId>().ok();

@@ -1,12 +1,12 @@
 //! The order of the list of asks, and how far a reader has come in it.
 //!
-//! Open asks come first, the oldest at the top. Settled asks that still want attention follow (late answers, blocks,
+//! Open asks come first, the oldest at the top. Settled asks that still need attention follow (late answers, blocks,
 //! outcomes that nobody has collected), then all other settled ones, both with the newest at the top. A reader goes
 //! from the top to the end in pages. Meanwhile asks move only towards the end, with one exception: a settled ask may
-//! want attention again. So each such ask also keeps its place among the others, and a reader who began earlier finds
+//! need attention again. So each such ask also keeps its place among the others, and a reader who began earlier finds
 //! it there. A page may therefore repeat an ask, but it never skips one.
 //!
-//! Nothing is loaded here, and no filter is known. Who calls it: the index.
+//! This module loads nothing and knows no filters. The index calls it.
 
 use crate::ask::{Ask, AskId, Time};
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use std::fmt;
 use std::ops::Bound;
 use std::str::FromStr;
 
-/// What makes an ask's place in the list.
+/// What decides an ask's place in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// When it was settled; when it was asked, while it is open.
+    /// When it was settled or, while it is open, when it was asked.
     pub(super) at: Time,
     pub(super) settled: bool,
-    /// It is settled, and it can still be answered, or is blocked, or nobody has collected its outcome.
+    /// It is settled, and it can still be answered, is blocked, or has an outcome that nobody has collected.
     pub(super) wanting: bool,
 }
 
@@ -57,19 +57,19 @@ pub(super) struct Position {
     pub(super) id: AskId,
 }
 
-/// How far a reader has come. Clients hand it back unread.
+/// How far a reader has come. Clients hand it back as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) began: Began,
     pub(super) last: Position,
 }
 
-/// What held when a reader began.
+/// What was true when a reader began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Began {
-    /// Which run of the daemon counted.
+    /// The run of the daemon that counted.
     life: u64,
-    /// How often an ask had begun to want attention.
+    /// How often any ask had begun to need attention.
     count: u64,
     /// How many asks fitted.
     pub(super) total: usize,
@@ -78,7 +78,7 @@ pub(super) struct Began {
 /// Every ask, in the order of the list.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// For an ask that wants attention, the count at which that began; `u64::MAX` for any other.
+    /// For an ask that needs attention, the count at which that began; `u64::MAX` for any other.
     places: BTreeMap<Position, u64>,
     count: u64,
     life: u64,
@@ -115,14 +115,14 @@ impl Pages {
         }
     }
 
-    /// What holds for a reader who begins now.
+    /// What is true for a reader who begins now.
     pub(super) fn begin(&self, total: usize) -> Began {
         Began { life: self.life, count: self.count, total }
     }
 
     /// All positions after `last` for a reader who `began` then.
     pub(super) fn after(&self, began: Began, last: Option<Position>) -> impl Iterator<Item = Position> {
-        // What another run of the daemon counted says nothing here: all that wants attention is then repeated.
+        // The count of another run of the daemon means nothing here, so all asks that need attention are repeated.
         let count = if began.life == self.life { began.count } else { 0 };
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let ahead = self.places.range((from, Bound::Unbounded));
@@ -142,7 +142,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A text that no page gave.
+/// A cursor that no page gave out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadCursor;
 
@@ -176,7 +176,7 @@ mod tests {
         AskId::from_bits(u128::from(number))
     }
 
-    /// What may happen to an ask between two pages: it settles, wants attention or does not any more, or is forgotten.
+    /// What may happen to an ask between two pages: it settles, begins or stops to need attention, or is forgotten.
     #[derive(Debug, Clone)]
     enum Change {
         New(u8),
@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// Whoever follows the pages to the end has seen every ask that was there all the time.
+        /// A reader who follows the pages to the end has seen every ask that was there all the time.
         #[test]
         fn pages_never_skip_an_ask(
             before in proptest::collection::vec(change(), 0..120),
@@ -280,7 +280,7 @@ mod tests {
             prop_assert!(always.is_subset(&found), "skipped {:?}", always.difference(&found));
         }
 
-        /// Where nothing changes, nothing is repeated.
+        /// If nothing changes, no page repeats an ask.
         #[test]
         fn pages_of_a_quiet_list_name_each_ask_once(
             before in proptest::collection::vec(change(), 0..120), limit in 1_usize..6,

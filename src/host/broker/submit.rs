@@ -127,7 +127,7 @@ impl Broker {
     async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
         let ask = match self.show(id).await {
             Ok(ask) => ask?,
-            // To ask anew what may be open would show it twice.
+            // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
         if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
@@ -179,7 +179,7 @@ impl Broker {
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
         let ask = match self.show(id).await {
             Ok(ask) => ask?,
-            // To ask anew what may be open would show it twice.
+            // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
         if ask.outcome().is_some() || ask.key != request.key {
@@ -265,7 +265,7 @@ impl Broker {
         Submitted::first(stored)
     }
 
-    /// Stores a new ask, and does what it asks for. One that is in doubt is known by its request from now on.
+    /// Stores a new ask and acts on it. An ask that is in doubt is known by its request from now on.
     pub(super) async fn store_new(&self, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Result<AskId, Failure> {
         let Reading { now, set_by } = self.clock().reading();
         let id = random::ask_id();
@@ -273,7 +273,8 @@ impl Broker {
             let mut index = self.index();
             let short_id = random::short_id(|short| index.short_taken(short, now));
             let step = make(id, short_id, now);
-            // Known before it is stored, so that its code and its place are taken. What is due meanwhile waits in its lane.
+            // The index knows it before it is stored, so that its code and its place are taken. Events that fall due
+            // meanwhile wait in its lane.
             index.insert(&step.ask, set_by);
             step
         };

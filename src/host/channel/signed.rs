@@ -1,6 +1,6 @@
-//! Webhooks that are what they say: a [`Signed`] is only built after the platform's signature over the raw bytes was
-//! verified. What is not verified yet is bounded, for each and for all together, and whoever sends slowest and longest
-//! goes first, so that strangers keep nobody's webhook from being read.
+//! Verified webhooks: a [`Signed`] is only built after the platform's signature over the raw bytes was verified. Bodies
+//! that are not verified yet have limits, each and all together, and the oldest gives way to a new one, so that
+//! strangers cannot keep genuine webhooks from being read.
 
 use crate::clock::Clock;
 use crate::host::warnings::Warnings;
@@ -17,23 +17,23 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a body may take.
 const SLOWEST: Duration = Duration::from_secs(2);
-/// Bodies that are read at a time, and their bytes in all. The oldest gives way to a new one.
+/// How many bodies are read at a time, and how many bytes they may have in all. The oldest gives way to a new one.
 const MOST_READ: usize = 64;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// Verified webhooks that are worked on at a time; more are told to come again.
+/// How many verified webhooks are worked on at a time; the senders of others are told to send them again.
 const AT_A_TIME: usize = 64;
 
 /// How a platform signs its webhooks.
 pub(super) trait Platform {
-    /// For the log.
+    /// Its name in the log.
     const NAME: &'static str;
     /// The largest body it sends, in bytes.
     const LARGEST: usize;
-    /// What its headers say.
+    /// What the headers say about the signature.
     type Signature;
-    /// The signature, if it can be one of now; else what is wrong with it.
+    /// The signature, if it can be a current one; else what is wrong with it.
     fn signature(&self, headers: &HeaderMap) -> Result<Self::Signature, &'static str>;
-    /// Whether these bytes were signed so. In constant time.
+    /// Whether the signature fits these bytes. In constant time.
     fn is_genuine(&self, signature: &Self::Signature, body: &[u8]) -> bool;
 }
 
@@ -46,7 +46,7 @@ pub struct Webhooks {
     places: Arc<Semaphore>,
 }
 
-/// A verified body, with its place among those that are worked on.
+/// A verified body. It holds its place among the webhooks that are worked on.
 #[derive(Debug)]
 pub(super) struct Signed {
     pub(super) body: Bytes,
@@ -68,7 +68,7 @@ const TOO_SLOW: Refused = Refused(StatusCode::REQUEST_TIMEOUT, "too slow");
 const TOO_MANY: Refused = Refused(StatusCode::SERVICE_UNAVAILABLE, "too many at once");
 
 impl Webhooks {
-    /// Counts what is refused in `warnings`.
+    /// Counts refused webhooks in `warnings`.
     #[must_use]
     pub fn new(clock: Clock, warnings: Warnings) -> Self {
         Self { clock, warnings, unsigned: Unsigned::default(), places: Arc::new(Semaphore::new(AT_A_TIME)) }
@@ -79,7 +79,7 @@ impl Webhooks {
         &self.warnings
     }
 
-    /// Reads a webhook within its bounds, and verifies it. What cannot be genuine is refused before it is read.
+    /// Reads a webhook within its limits and verifies it. One that cannot be genuine is refused before it is read.
     pub(super) async fn verify<P: Platform>(&self, platform: &P, request: Request) -> Result<Signed, Refused> {
         let verified = self.read(platform, request).await;
         if let Err(Refused(_, why)) = verified {
@@ -138,7 +138,7 @@ struct Unsigned(Arc<Mutex<Readers>>);
 struct Readers {
     next: u64,
     bytes: usize,
-    /// The oldest first: how many bytes it has, and how it is told to go.
+    /// The oldest first: how many bytes each has, and how it is told to give way.
     open: BTreeMap<u64, (usize, CancellationToken)>,
 }
 

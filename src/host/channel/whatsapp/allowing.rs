@@ -58,7 +58,7 @@ impl Whatsapp {
             return Ok(true);
         }
         let code = if let Allows::Coded(code) = &named { Some(code.as_str()) } else { None };
-        // Without a name it may be the answer to what is open.
+        // It names no block, so it may be the answer to an open question.
         if code.is_none() && quotes.is_none() && open {
             return Ok(false);
         }

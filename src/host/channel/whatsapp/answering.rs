@@ -1,4 +1,4 @@
-//! What a message means for the question that it is about, and what its sender is told.
+//! Reads what a message means for its question, and tells the sender what came of it.
 
 use super::inbound::{Asked, NotStored, Sender};
 use super::memory::Confirmation;
@@ -11,7 +11,7 @@ use crate::ask::{Ask, AskId, Event, Heard, Names, Outcome, Person, Refusal, Repl
 use crate::host::broker::{Broker, Failure};
 
 impl Whatsapp {
-    /// Reads a message of somebody who is, or was, asked.
+    /// Reads a message from a person who is, or was, asked.
     pub(super) async fn read(&self, broker: &Broker, sender: &Sender<'_>) -> Result<(), NotStored> {
         let said = match &sender.message.said {
             Said::Text(said) => said.as_str(),
@@ -88,7 +88,7 @@ impl Whatsapp {
         Ok(())
     }
 
-    /// Words about a question that has ended: an answer after all, if it timed out and can still be answered.
+    /// Handles words about a question that has ended: if it timed out and can still be answered, they may answer it.
     async fn words_late(
         &self,
         broker: &Broker,
@@ -124,7 +124,7 @@ impl Whatsapp {
         Ok(())
     }
 
-    /// It was received before the question was sent: they are told, once, if it would have answered it.
+    /// Tells the sender, once, that the message came before the question, if it would have answered the question.
     fn tell_from_before(&self, sender: &Sender<'_>, said: &str, before: &[&Asked]) {
         if sender.opened {
             return;
@@ -138,7 +138,7 @@ impl Whatsapp {
         }
     }
 
-    /// It may have been written before the phone showed the question: they are asked.
+    /// Asks whether the sender meant this question: they may have written before their phone showed it.
     async fn ask_to_confirm(
         &self,
         broker: &Broker,
@@ -170,7 +170,7 @@ impl Whatsapp {
         self.note_to_confirm(&sender.reply_to, &asked.ask, told, (sender.name.clone(), nth));
     }
 
-    /// Whether the message was a `1` that confirms what was said before, and dealt with.
+    /// Whether the message was a `1` that confirms earlier words; if so, those words have been handled.
     async fn confirms(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
         let Some(pending) = self.0.memory.to_confirm(&sender.name) else { return Ok(false) };
         let ours = |asked: &&Asked| {
@@ -187,11 +187,11 @@ impl Whatsapp {
         let since = pending.since.map(Time::from_millis);
         let after = since.zip(sender.at).is_some_and(|(since, at)| at > since);
         if !quoted && !after {
-            // It may be about the question or about what was asked back.
+            // The message may be about the question or about our request to confirm.
             self.note_confirm(sender, asked, pending.nth);
             return Ok(true);
         }
-        // It answers our message that asked for it, which named the question.
+        // It confirms our own message, and that named the question.
         let heard = Heard { message: sender.message.id.clone(), at: sender.at, names: Names::Message };
         let reply = match reading::read(
             &pending.said,
@@ -207,7 +207,7 @@ impl Whatsapp {
         Ok(true)
     }
 
-    /// It was written for somebody else.
+    /// Handles a forwarded message: it was written for somebody else.
     fn forwarded(&self, sender: &Sender<'_>, asked: &[Asked], target: &Target) {
         if let Target::One(at) | Target::Confirm(at) = target
             && let Some(asked) =
@@ -220,7 +220,7 @@ impl Whatsapp {
         }
     }
 
-    /// An earlier message says something else now: that changes nothing.
+    /// Handles an edited message: the edit changes nothing.
     fn edited(&self, broker: &Broker, sender: &Sender<'_>, original: Option<&str>) {
         let answered = original.is_some_and(|original| broker.heard(original).is_some());
         if answered || !broker.asked_of(&sender.ids).is_empty() {
@@ -261,7 +261,7 @@ impl Whatsapp {
         Ok(())
     }
 
-    /// Whoever answers from elsewhere than the chat is told here; the chat has its closing line.
+    /// Tells a person who answered from outside the chat; the chat itself has its closing line.
     fn receipt(&self, sender: &Sender<'_>, asked: &Asked, ask: &Ask) {
         let chat = &ask.rules.routes[asked.route].chat;
         let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
@@ -269,7 +269,7 @@ impl Whatsapp {
         if (late || ended && !sender.ids.contains(chat))
             && let Some(line) = ask.closing_line()
         {
-            // After a timeout the chat has had its closing line already.
+            // After a timeout the chat already has its closing line.
             self.note(&sender.reply_to, Some(ask), wording::receipt(&text::tame(&line)));
         }
     }

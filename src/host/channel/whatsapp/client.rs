@@ -38,13 +38,13 @@ pub(super) enum Content<'a> {
     Template(&'a str, &'a str, Option<&'a str>),
 }
 
-/// What came of a call, and what else its answer tells.
+/// What came of a call, and what else the answer says.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) sent: Sent,
     /// What the platform's clock showed, in whole seconds.
     pub(super) date: Option<Time>,
-    /// What the platform calls the person who was written to.
+    /// The platform's own id for the person we wrote to.
     pub(super) wa_id: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Sent {
     Refused(Verdict),
     /// Nobody knows.
     Lost,
-    /// The daemon stops, and the call was not made.
+    /// The daemon is stopping, so the call was not made.
     NotBegun,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Sent {
 pub(super) struct Client {
     http: reqwest::Client,
     settings: Settings,
-    /// The last call got no answer.
+    /// Set if the last call got no answer.
     away: AtomicBool,
 }
 
@@ -151,7 +151,7 @@ impl Client {
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let date = response.headers().get(DATE).and_then(|value| date(value.to_str().ok()?));
         let Some(bytes) = read(response).await else { return Sent::Lost };
-        // Of an answer that arrived whole: what stands between us and the platform does not send these.
+        // Only from a complete answer: a proxy between us and the platform does not send these.
         answer.date = date;
         if status.is_success() {
             let Ok(Taken { messages, contacts }) = serde_json::from_slice(&bytes) else { return Sent::Lost };

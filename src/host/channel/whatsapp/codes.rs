@@ -11,13 +11,13 @@ use std::time::Duration;
 pub(super) enum Verdict {
     /// Certainly not sent; worth another try.
     Again(Option<Duration>),
-    /// It never left: there is no connection. Worth another try.
+    /// There was no connection, so it never left. Worth another try.
     Away,
     /// The person has to write first.
     Window,
     /// The template does not have the parameters that were sent.
     Parameters,
-    /// No retry will mend it: the class of it, and for the operator why, and what would.
+    /// No retry will help: the class of the trouble and, for the operator, its reason and its fix.
     Never(Trouble, String),
 }
 

@@ -1,8 +1,8 @@
-//! What people write: who wrote it, what they were asked, and whether it came before. What it means is read in
-//! [`super::answering`].
+//! Takes in what people write: who wrote it, what they were asked, and whether the same message came before.
+//! [`super::answering`] reads what it means.
 //!
-//! An answer is on disk before the webhook is acknowledged. Strangers get nothing; chat that answers nothing is left
-//! alone.
+//! An answer is on disk before the webhook is acknowledged. Strangers get no reply, and chat that answers nothing is
+//! left alone.
 
 use super::reading;
 use super::resolve::{Candidate, State, Times};
@@ -16,7 +16,7 @@ use crate::host::broker::{Broker, Failure, Named};
 use crate::sabotage::{crash_point, on};
 use std::time::Duration;
 
-/// Webhooks are repeated for up to 7 days: what was settled before that is no rival of what comes now.
+/// Meta repeats webhooks for up to 7 days: a new message cannot be about a question that was settled before that.
 const REPEATED: Duration = Duration::from_secs(8 * 86_400);
 
 /// It could not be stored: it has to come again.
@@ -28,7 +28,7 @@ pub(super) struct Asked {
     pub(super) ask: Ask,
     pub(super) route: usize,
     pub(super) person: String,
-    /// A message of it may be up whose id is not known yet.
+    /// It may have a message in the chat whose id we do not know yet.
     nameless: bool,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Sender<'a> {
     pub(super) ids: Vec<String>,
     /// Where to write to.
     pub(super) reply_to: String,
-    /// One name for the person.
+    /// One name for the person, the same for all their ids.
     pub(super) name: String,
     /// When the platform received the message.
     pub(super) at: Option<Time>,
-    /// Nobody could write to the person before this message.
+    /// Before this message the chat was closed: we could not write to the person.
     pub(super) opened: bool,
 }
 
@@ -88,7 +88,7 @@ impl Whatsapp {
         }
         let name = memory.one_name(&reply_to);
         let _one_at_a_time = self.0.reading.enter(&name).await;
-        // Never later than now: nobody may keep a chat open for ever.
+        // Never later than now: a message from the future must not keep a chat open for ever.
         let written = message.at.map(|at| at.min(now));
         if memory.has_seen(&message.id) || written.is_some_and(|at| at + memory::KEEP < now) {
             return Ok(());
@@ -105,7 +105,7 @@ impl Whatsapp {
         let opened = !memory.is_open(&reply_to, now);
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
         let sender = Sender { message, ids, reply_to, name, at, opened };
-        // What it changed is known with the ask, whatever a crash kept from being written here.
+        // The ask itself knows the messages that changed it, even if a crash kept this file from being written.
         if !self.has_counted(broker, &message.id).await? {
             self.read(broker, &sender).await?;
         }
@@ -119,14 +119,15 @@ impl Whatsapp {
         Ok(())
     }
 
-    /// Whether a message of a person has changed an ask.
+    /// Whether this message has already changed an ask.
     async fn has_counted(&self, broker: &Broker, message: &str) -> Result<bool, NotStored> {
         let Some(id) = broker.heard(message) else { return Ok(false) };
         let ask = broker.show(id).await.map_err(|_| NotStored)?;
         Ok(ask.is_some_and(|ask| ask.was_told(message)))
     }
 
-    /// All that the person of a message may mean: what is open, oldest first; what it names; and what ended since.
+    /// All asks that the sender may mean: the open ones, oldest first; those that the message names; and those that
+    /// ended since it was received.
     pub(super) async fn asked(&self, broker: &Broker, sender: &Sender<'_>) -> Result<Vec<Asked>, NotStored> {
         let mut asked = self.placed(broker, &broker.asked_of(&sender.ids), &sender.ids).await?;
         let since = asked.iter().filter_map(|asked| self.times(asked).called).chain(sender.at).min();
@@ -149,7 +150,7 @@ impl Whatsapp {
         Ok(asked)
     }
 
-    /// Those of these asks that the person may answer on WhatsApp.
+    /// The asks among these that the person may answer on WhatsApp.
     async fn placed(&self, broker: &Broker, asks: &[AskId], ids: &[String]) -> Result<Vec<Asked>, NotStored> {
         let mut placed = Vec::new();
         for id in asks {
@@ -167,7 +168,7 @@ impl Whatsapp {
         broker.of_message(message).or_else(|| self.0.memory.subject(message))
     }
 
-    /// When the question was sent that is next for that person.
+    /// When that person's next question was sent.
     pub(super) fn times(&self, asked: &Asked) -> Times {
         let Some(sending) = asked.ask.sending(asked.route, &asked.person, asked.next()) else {
             return Times::default();
@@ -180,7 +181,7 @@ impl Whatsapp {
         }
     }
 
-    /// The same as [`super::resolve`] sees it. `said`: all that the message says.
+    /// The ask as [`super::resolve`] sees it. `said`: the whole text of the message.
     pub(super) fn candidate<'a>(&self, asked: &'a Asked, sender: &Sender<'a>, said: &str) -> Candidate<'a> {
         let ask = &asked.ask;
         let mut messages: Vec<&str> = ask.widgets[asked.route].messages.iter().map(String::as_str).collect();
@@ -203,7 +204,7 @@ impl Whatsapp {
         }
     }
 
-    /// Somebody nobody knows wrote while somebody is asked: perhaps it is that person by another id.
+    /// Logs that an unknown person wrote while a question is open: it may be the person asked, under another id.
     fn note_stranger(&self, broker: &Broker, id: &str) {
         if broker.asks_on_whatsapp() && self.0.memory.is_new_today(id, self.now()) {
             tracing::info!(
@@ -214,7 +215,7 @@ impl Whatsapp {
         }
     }
 
-    /// Somebody has another number or id: they stay who they are if it is told who they were.
+    /// Follows a person to a new number or id, if the platform says which one was theirs before.
     fn renamed(&self, broker: &Broker, renamed: &Renamed) {
         let memory = &self.0.memory;
         let known = |ids: &[String]| {
@@ -245,7 +246,7 @@ impl Whatsapp {
         }
     }
 
-    /// Somebody nobody knows: gets nothing, and changes nothing. A try at an ask is noted.
+    /// Handles a message from an unknown person: it gets no reply and changes nothing. A try at an ask is recorded.
     async fn stranger(&self, broker: &Broker, message: &Message, ids: &[String]) -> Result<(), NotStored> {
         let Said::Text(said) = &message.said else { return Ok(()) };
         let quoted = message.quotes.as_deref().and_then(|quoted| broker.of_message(quoted));
@@ -269,14 +270,14 @@ impl Whatsapp {
     }
 }
 
-/// What may stand in a log of an id.
+/// The part of an id that a log may show.
 fn last_four(id: &str) -> &str {
     let from = id.char_indices().rev().nth(3).map_or(0, |(at, _)| at);
     &id[from..]
 }
 
 impl Asked {
-    /// The question that is next for this person.
+    /// The number of this person's next question.
     pub(super) fn next(&self) -> usize {
         self.ask.next_question(self.route, &self.person).unwrap_or(0)
     }

@@ -26,9 +26,9 @@ const MARGIN: Duration = Duration::from_secs(5 * 60);
 /// How long ids are kept. Webhooks are repeated for up to 7 days.
 pub(super) const KEEP: Duration = Duration::from_secs(30 * 86_400);
 
-/// The log tells of a stranger once in so long.
+/// How long the log keeps quiet about a stranger that it has mentioned.
 const DAY: Duration = Duration::from_secs(86_400);
-/// And of so many of them.
+/// How many strangers are remembered.
 const STRANGERS: usize = 100;
 
 /// What the channel remembers of one number of the business.
@@ -36,7 +36,7 @@ const STRANGERS: usize = 100;
 struct Kept {
     /// By id of a person.
     last_inbound: BTreeMap<String, Time>,
-    /// Business-scoped ids, other spellings and later ids, each with another id of the same person.
+    /// Business-scoped ids, other spellings and later ids, each mapped to another id of the same person.
     same: BTreeMap<String, String>,
     /// Messages of people that were dealt with.
     seen: BTreeMap<String, Time>,
@@ -44,11 +44,11 @@ struct Kept {
     about: BTreeMap<String, (AskId, Time)>,
     /// Routes of asks whose closing line failed after it was taken.
     unclosed: BTreeMap<(AskId, usize), Unclosed>,
-    /// Who was told of which question that they wrote before it was asked: `person ask question`.
+    /// The people who were told that they wrote before a question was asked: `person ask question`.
     told_before: BTreeMap<String, Time>,
-    /// What people are asked to confirm, by one of their ids.
+    /// What people have been asked to confirm, by one of their ids.
     confirmations: BTreeMap<String, Confirmation>,
-    /// What the platform's clock shows more than ours, in milliseconds, as last seen.
+    /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
     ahead: i64,
 }
 
@@ -59,16 +59,16 @@ pub(super) struct Confirmation {
     pub(super) ask: String,
     pub(super) question: usize,
     pub(super) said: String,
-    /// Tells our messages that ask for a confirmation apart.
+    /// Tells our requests for confirmation apart.
     #[serde(default)]
     pub(super) nth: u8,
-    /// Our message that asks for it, once it has left.
+    /// The id of our message that asks for the confirmation, once it has left.
     #[serde(default)]
     pub(super) note: Option<String>,
-    /// Only what was received later than this confirms it, in milliseconds by the platform's clock.
+    /// Only a message received later than this confirms it, in milliseconds by the platform's clock.
     #[serde(default)]
     pub(super) since: Option<i64>,
-    /// When it was asked, in milliseconds by our clock.
+    /// When we asked for the confirmation, in milliseconds by our clock.
     pub(super) at: i64,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Memory {
     kept: Mutex<Kept>,
     /// Of other numbers, as they were found.
     others: BTreeMap<String, NumberShape>,
-    /// Who nobody knows, and when they wrote.
+    /// Unknown people, and when they wrote.
     strangers: Mutex<BTreeMap<String, Time>>,
     /// Somebody wrote.
     inbound: watch::Sender<u64>,
@@ -176,7 +176,7 @@ impl Memory {
     pub(super) fn one_name(&self, id: &str) -> String {
         let kept = self.kept();
         let mut name = id;
-        // As many steps as there are ids: a circle has no end.
+        // At most as many steps as there are ids, because a circle has no end.
         for _ in 0..kept.same.len() {
             let Some(next) = kept.same.get(name).filter(|next| *next != id) else { break };
             name = next;
@@ -184,14 +184,14 @@ impl Memory {
         name.to_owned()
     }
 
-    /// Learns that two ids are one person; `known` is the one that others may point to already. `true` if that is new.
+    /// Learns that two ids belong to one person; other ids may already point to `known`. `true` if this is new.
     pub(super) fn learn(&self, known: &str, other: &str) -> bool {
         let ids = self.person(&[known.to_owned()]);
         if ids.iter().any(|id| id == other) {
             return false;
         }
         let name = self.one_name(known);
-        // What `other` was so far has a name of its own: both get this one.
+        // `other` may already have a name: that name, too, now leads to this one.
         let others = self.one_name(other);
         self.kept().same.insert(others, name);
         self.paper.changed();
@@ -259,32 +259,32 @@ impl Memory {
         self.kept().about.get(message).map(|(ask, _)| *ask)
     }
 
-    /// Whether somebody is to be told that they wrote before that question was asked: once.
+    /// Whether to tell that person that they wrote before the question was asked. `true` only once.
     pub(super) fn tell_before(&self, person: &str, ask: AskId, question: usize, now: Time) -> bool {
         let new = self.kept().told_before.insert(format!("{person} {ask} {question}"), now).is_none();
         self.paper.changed();
         new
     }
 
-    /// Somebody is asked whether they meant what they said.
+    /// Notes that a person is asked to confirm what they said.
     pub(super) fn ask_to_confirm(&self, person: &str, confirmation: Confirmation) {
         self.kept().confirmations.insert(person.to_owned(), confirmation);
         self.paper.changed();
     }
 
-    /// What somebody is asked to confirm.
+    /// What that person has been asked to confirm.
     pub(super) fn to_confirm(&self, person: &str) -> Option<Confirmation> {
         self.kept().confirmations.get(person).cloned()
     }
 
-    /// Nothing is to be confirmed any more.
+    /// Notes that the person has nothing to confirm any more.
     pub(super) fn confirmed(&self, person: &str) {
         if self.kept().confirmations.remove(person).is_some() {
             self.paper.changed();
         }
     }
 
-    /// The message that asks for a confirmation has left by then; `told`: the platform itself says so.
+    /// Notes that our request for confirmation had left by then; `told`: the platform itself says so.
     pub(super) fn confirmation_left(&self, person: &str, nth: u8, note: &str, by: Time, told: bool) {
         if let Some(asked) = self.kept().confirmations.get_mut(person).filter(|asked| asked.nth == nth) {
             asked.note = Some(note.to_owned());
@@ -295,7 +295,7 @@ impl Memory {
         self.paper.changed();
     }
 
-    /// An answer of the platform was dated `date` (in whole seconds) when our clock showed `now`.
+    /// Learns from an answer of the platform: it was dated `date` (in whole seconds) when our clock showed `now`.
     pub(super) fn compare_clocks(&self, date: Time, now: Time) {
         self.kept().ahead = date.as_millis() + 500 - now.as_millis();
     }
@@ -305,7 +305,7 @@ impl Memory {
         Duration::from_millis(self.kept().ahead.unsigned_abs())
     }
 
-    /// Whether that stranger has not written within a day. Only the last few are remembered.
+    /// Whether that stranger has not written within a day. Only the most recent strangers are remembered.
     pub(super) fn is_new_today(&self, stranger: &str, now: Time) -> bool {
         let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         strangers.retain(|_, at| now < *at + DAY);
@@ -316,7 +316,7 @@ impl Memory {
         true
     }
 
-    /// A moment of our clock by the platform's, as far as that is known.
+    /// Converts a time of our clock to the platform's, as far as the difference is known.
     pub(super) fn by_their_clock(&self, time: Time) -> Time {
         Time::from_millis(time.as_millis().saturating_add(self.kept().ahead))
     }

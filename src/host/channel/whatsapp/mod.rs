@@ -50,9 +50,9 @@ use tag::Tag;
 
 /// What the clock that only goes forward shows at the start; before it lies what was sent before.
 const START: u64 = 86_400_000;
-/// A message had left so long after the date of the answer to its call, which is in whole seconds.
+/// This long after the date of the answer to its call, which is in whole seconds, a message has certainly left.
 const AFTER_DATE: Duration = Duration::from_secs(1);
-/// The same after a call whose answer was lost: two clocks and a way that nobody has measured.
+/// The same if the answer was lost: two clocks may differ, and nobody measured how long the call took to arrive.
 const AFTER_CALL: Duration = Duration::from_secs(5);
 /// Milliseconds after which a call is over for certain.
 const LONGEST_CALL: u64 = 10_000;
@@ -171,7 +171,7 @@ impl Whatsapp {
             .saturating_add(START)
     }
 
-    /// Waits on the same clock; `false` if work is cut off meanwhile.
+    /// Waits on the same clock; `false` if a stop cuts the wait off.
     async fn until(&self, ticks: u64) -> bool {
         self.0.ctx.unless_cut(self.sleep_to(ticks)).await.is_some()
     }
@@ -180,7 +180,7 @@ impl Whatsapp {
         self.0.ctx.clock().sleep_to(self.0.started + Duration::from_millis(ticks.saturating_sub(START))).await;
     }
 
-    /// Waits for the person's turn: one message every 6 seconds, some at once on credit. Returns with the turn only.
+    /// Waits for the person's turn: one message every 6 seconds, a few at once on credit. Returns only with the turn.
     pub async fn turn(&self, place: &Route) {
         let person = self.0.memory.one_name(&place.chat);
         loop {
@@ -193,7 +193,8 @@ impl Whatsapp {
         }
     }
 
-    /// Sends a message when the rates allow it, and keeps the person's messages in order; when it left, if it did.
+    /// Sends a message when the rates allow it, and keeps the person's messages in order. Returns when it left, if it
+    /// did.
     async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> (Sent, Option<Left>) {
         let person = self.0.memory.one_name(message.to);
         let _in_order = self.0.sending.enter(&person).await;
@@ -212,7 +213,7 @@ impl Whatsapp {
         let called = self.now();
         let Answer { sent, date, wa_id } = self.0.client.send(message, attempt).await;
         if wa_id.is_some_and(|wa_id| self.0.memory.learn(message.to, &wa_id)) {
-            // Else the next answer, or a status, tells it again.
+            // If this fails, the next answer or status tells it again.
             let _not_stored = self.save().await;
         }
         let left = self.left(called, date);
@@ -225,7 +226,7 @@ impl Whatsapp {
         (sent, left)
     }
 
-    /// By when a message had left for certain, by the platform's clock.
+    /// The time by which a message had certainly left, by the platform's clock.
     fn left(&self, called: Time, date: Option<Time>) -> Left {
         let memory = &self.0.memory;
         let by = match date {

@@ -15,7 +15,7 @@ pub(super) const LISTEN: Duration = Duration::from_secs(60);
 const NOTE_TRIES: u8 = 3;
 
 impl Whatsapp {
-    /// Posts the question that is next on a route. `None`: the daemon stops before all of it has left.
+    /// Posts the next question of a route. `None`: the daemon stops before all of it has left.
     pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
@@ -43,7 +43,7 @@ impl Whatsapp {
                     continue;
                 }
                 Sent::NotBegun => return None,
-                // Only the last part is what counts.
+                // Only the last part counts.
                 Sent::Lost => Posted::Unknown(when.filter(|_| kind == Kind::Question)),
                 Sent::Refused(Verdict::Window) => {
                     self.0.memory.lapsed(to, self.now());
@@ -121,7 +121,7 @@ impl Whatsapp {
 
     pub(super) async fn window(&self, to: &str, until: Time) -> bool {
         let mut inbound = self.0.memory.inbound();
-        // Counted once: the clock may be set while this waits.
+        // What is left is counted once, because the clock may be set during the wait.
         let over = self.0.ctx.clock().sleep_until(until);
         tokio::pin!(over);
         loop {
@@ -154,7 +154,7 @@ impl Whatsapp {
         self.send_aside(to, ask, text, None);
     }
 
-    /// The same, and that person has something to confirm once it has left: which time, too.
+    /// The same for a request for confirmation. `confirms` names the person and the request.
     pub(super) fn note_to_confirm(&self, to: &str, ask: &Ask, text: String, confirms: (String, u8)) {
         self.send_aside(to, Some(ask), text, Some(confirms));
     }
@@ -173,7 +173,7 @@ impl Whatsapp {
                 let sent = channel.send_note(to, &text, tag).await;
                 if let (Some((id, left)), Some((person, nth))) = (sent, &confirms) {
                     channel.0.memory.confirmation_left(person, *nth, &id, left.by, false);
-                    // In doubt it is asked once more.
+                    // In doubt, askd asks once more.
                     let _not_stored = channel.save().await;
                 }
             }

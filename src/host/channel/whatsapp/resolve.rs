@@ -1,53 +1,53 @@
-//! Whose question a message is about, from how it names the question and when the platform received it. Pure.
+//! Which question a message is about, from how it names the question and when the platform received it. Pure.
 //!
-//! A tap or a quote names its question and proves itself. Anything else can mean only a question that the platform had
-//! sent to that person before it received the message. In doubt the answer is "which one?".
+//! A tap or a quote names its question, and that is proof. Any other message can mean only a question that the platform
+//! had sent to that person before it received the message. In doubt, askd asks which one.
 
 use crate::ask::Time;
 use std::time::Duration;
 
-/// A phone that was off so long may send what was written before it showed the question.
+/// A phone that was off for longer may send words that were written before it showed the question.
 const SLOW: Duration = Duration::from_secs(30);
-/// For so long after it was delivered, such a question is asked back.
+/// How long after such a question was delivered askd asks whether a reply was meant for it.
 const JUST_DELIVERED: Duration = Duration::from_secs(10);
 
-/// What is known of a message before anybody reads what it says.
+/// What is known of a message before its words are read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Message<'a> {
     /// The message of ours that it quotes, or that was tapped.
     pub(super) quotes: Option<&'a str>,
-    /// What it quotes belongs to an ask that this person was not asked.
+    /// It quotes a message of an ask that does not ask this person.
     pub(super) quotes_another: bool,
     /// The code that it begins with, if it may be one.
     pub(super) code: Option<&'a str>,
-    /// When the platform received it; `None`: from before anything.
+    /// When the platform received it; `None`: unknown, so it may be older than any question.
     pub(super) at: Option<Time>,
 }
 
-/// An ask that this person was asked, at the question that is next.
+/// An ask that this person may mean, at their next question.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Candidate<'a> {
     pub(super) code: &'a str,
     /// The ids of our messages about it.
     pub(super) messages: Vec<&'a str>,
-    /// There may be a message of it whose id nothing has told yet.
+    /// It may have a message whose id we do not know yet.
     pub(super) nameless: bool,
     /// Its question is on its way, or was sent.
     pub(super) begun: bool,
-    /// All that the message says is the name of one of its options.
+    /// The message says nothing but the name of one of its options.
     pub(super) label: bool,
     pub(super) times: Times,
     pub(super) state: State,
 }
 
-/// When a question was sent, all by the platform's clock.
+/// When a question was sent. All times are by the platform's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     /// When our call began.
     pub(super) called: Option<Time>,
-    /// Only what was received later can be about it; `None`: only what names its message.
+    /// Only a message received later can be about it; `None`: only one that quotes or taps it.
     pub(super) since: Option<Time>,
-    /// As the platform itself tells.
+    /// When the platform itself says that it sent the question.
     pub(super) sent: Option<Time>,
     pub(super) delivered: Option<Time>,
 }
@@ -59,7 +59,7 @@ pub(super) enum State {
     Open,
     /// It has ended and can still be answered.
     Late { at: Time },
-    /// It has ended; `theirs`: by what this very person wrote.
+    /// It has ended; `theirs`: by a message of this same person.
     Ended { at: Time, theirs: bool },
 }
 
@@ -68,11 +68,11 @@ pub(super) enum State {
 pub(super) enum Target {
     /// This one.
     One(usize),
-    /// This one, if the person says so: the phone may have been off when it was written.
+    /// This one, if the person confirms it: the phone may have been off when they wrote.
     Confirm(usize),
-    /// One of these, but the platform received it before it had sent them.
+    /// One of these, but the platform received the message before it had sent them.
     Before(Vec<usize>),
-    /// One of these.
+    /// One of these; ask the person which.
     Which(Vec<usize>),
     /// None.
     Nothing,
@@ -91,7 +91,7 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
         }
         (Some(at), _) => Target::One(at),
         (None, Some(at)) => judged(message, at, candidates),
-        // It quotes something that is not known: it may be about anything.
+        // It quotes an unknown message, so it may be about any open question.
         (None, None) => match eligible(message, candidates) {
             open if open.is_empty() => Target::Nothing,
             open => Target::Which(open),
@@ -100,7 +100,7 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
 }
 
 impl Candidate<'_> {
-    /// A block has ended as a question; it is open for what can be done about it.
+    /// Treats a block as open: it has ended as a question, but people can still act on it.
     pub(super) fn into_open(self) -> Self {
         Self { state: State::Open, ..self }
     }
@@ -109,12 +109,12 @@ impl Candidate<'_> {
         matches!(self.state, State::Ended { .. })
     }
 
-    /// Whether the platform had sent it when it received the message.
+    /// Whether the platform had sent the question before it received the message.
     fn was_there(&self, message: &Message<'_>) -> bool {
         message.at.zip(self.times.since).is_some_and(|(at, since)| at > since)
     }
 
-    /// It was open still when the message was received, and somebody else has ended it since.
+    /// Whether it was still open when the message was received, and somebody else has ended it since.
     fn was_open(&self, message: &Message<'_>) -> bool {
         match self.state {
             State::Late { at } | State::Ended { at, theirs: false } => {
@@ -125,14 +125,14 @@ impl Candidate<'_> {
     }
 }
 
-/// The open ones that were there.
+/// The open ones that had been sent before the message.
 fn eligible(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
     let there =
         |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.was_there(message);
     candidates.iter().enumerate().filter(there).map(|(at, _)| at).collect()
 }
 
-/// The one with that code: one that is open, else one that can still be answered, else the one that ended last.
+/// The one with that code: an open one, or else one that can still be answered, or else the one that ended last.
 fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Option<usize> {
     let rank = |candidate: &Candidate<'_>| match candidate.state {
         State::Open => (2, None),
@@ -141,19 +141,19 @@ fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Opt
     };
     let of = candidates.iter().enumerate().filter(|(_, candidate)| candidate.code == code);
     let (at, found) = of.max_by_key(|(_, candidate)| rank(candidate))?;
-    // The name of an option that looks like a code of the past.
+    // An option of an open question may look like an old code.
     let label = || eligible(message, candidates).iter().any(|at| candidates[*at].label);
     (!found.has_ended() || !label()).then_some(at)
 }
 
-/// The one whose message's id nothing has told yet: it is the one that is quoted.
+/// The only open one with a message whose id we do not know yet: the message must quote that one.
 fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Option<usize> {
     let open = |candidate: &Candidate<'_>| candidate.nameless && candidate.state == State::Open;
     let mut found = candidates.iter().enumerate().filter(|(_, candidate)| open(candidate)).map(|(at, _)| at);
     found.next().filter(|_| found.next().is_none() && !message.quotes_another)
 }
 
-/// That one is named by its code.
+/// The target of a message that names this one by its code.
 fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Target {
     let candidate = &candidates[at];
     match candidate.state {
@@ -165,7 +165,7 @@ fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Tar
     }
 }
 
-/// Nothing names it: the only one that was open and there.
+/// The target of a message that names no question: the only open one that had been sent before it.
 fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
     let there = eligible(message, candidates);
     let doubtful = candidates.iter().any(|other| other.was_there(message) && other.was_open(message));
@@ -180,14 +180,14 @@ fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
     }
 }
 
-/// It was there; but it may not have been on the phone when the message was written.
+/// The target if the question had been sent; it may not have been on the phone when the person wrote.
 fn sure(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Target {
     let Times { called, sent, delivered, since } = candidates[at].times;
     let (Some(received), Some(began)) = (message.at, sent.or(since)) else { return Target::One(at) };
     let under_way_until = match delivered {
         Some(delivered) if received > delivered + JUST_DELIVERED => return Target::One(at),
         Some(delivered) => delivered,
-        // Only where the platform tells at all: its word may come after the message.
+        // Only if the platform sends statuses at all: the status may come after the message.
         None if sent.is_some() => received,
         None => return Target::One(at),
     };
@@ -213,7 +213,7 @@ mod tests {
         Time::from_millis(1_790_000_000_000 + seconds * 1000)
     }
 
-    /// Sent at that second, and delivered in the next one.
+    /// A question that was sent at that second and delivered in the next one.
     fn sent<'a>(code: &'a str, messages: &[&'a str], seconds: i64) -> Candidate<'a> {
         let (sent, called) = (Some(at(seconds)), Some(at(seconds) - Duration::from_millis(300)));
         let times = Times { called, since: sent, sent, delivered: Some(at(seconds + 1)) };

@@ -12,16 +12,16 @@ pub(super) enum Told {
     Message(Message),
     /// Something became of a message of ours.
     Status(Status),
-    /// Somebody is called otherwise now.
+    /// A person has a new number or id.
     Renamed(Renamed),
 }
 
-/// Somebody has another number or business-scoped id.
+/// A person has a new number or business-scoped id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Renamed {
-    /// What they were called, as far as that is told.
+    /// Their old ids, as far as the platform tells them.
     pub(super) before: Vec<String>,
-    /// What they are called now.
+    /// Their new ids.
     pub(super) now: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Message {
     pub(super) quotes: Option<String>,
     /// It was written in a group, to everybody there.
     pub(super) in_group: bool,
-    /// It was written for somebody else.
+    /// It was forwarded: it was written for somebody else.
     pub(super) forwarded: bool,
 }
 
@@ -60,11 +60,11 @@ pub(super) enum Said {
     Tap,
     /// Something without words.
     Wordless,
-    /// An emoji on a message, or taken off again. Does not open a chat.
+    /// An emoji put on a message or taken off again. Does not open a chat.
     Reaction,
-    /// An earlier message of theirs says something else now.
+    /// They edited an earlier message.
     Edited(Option<String>),
-    /// An earlier message of theirs is gone.
+    /// They deleted an earlier message.
     Deleted,
     /// Not meant for anybody: a change of number, an order.
     Nothing,
@@ -75,7 +75,7 @@ pub(super) enum Said {
 pub(super) struct Status {
     pub(super) id: String,
     pub(super) state: State,
-    /// When, in whole seconds by the platform's clock.
+    /// When it happened, in whole seconds by the platform's clock.
     pub(super) at: Option<Time>,
     pub(super) people: People,
     pub(super) tag: Option<String>,

@@ -74,7 +74,7 @@ impl Whatsapp {
         }
     }
 
-    /// Whoever a question was sent to is called by another number in its statuses: that is the same person.
+    /// Learns another number of the person a question was sent to, if the statuses of the question name it.
     async fn recognise(&self, broker: &Broker, tag: &Tag, status: &Status) -> Result<(), NotStored> {
         let Some(number) = status.people.number.as_ref().filter(|_| tag.kind.asks()) else { return Ok(()) };
         let ids = self.0.memory.person(std::slice::from_ref(number));

@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Template,
     /// Says how the ask ended.
     Closing,
-    /// Asks whether something was meant; the attempt says which time.
+    /// A request for confirmation; the attempt tells it from others.
     Confirm,
     /// Anything else.
     Note,

@@ -23,7 +23,7 @@ use crate::ipc::watch::{Hint, Watch};
 use crate::sabotage::on;
 use desk::{Desk, Shared};
 use hints::{Hints, Wanted};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -65,7 +65,8 @@ impl LookRound {
 #[derive(Debug)]
 pub struct Intake {
     shared: Shared,
-    desks: HashMap<Group, Arc<Desk>>,
+    /// In the order of names, so that a look-round goes the same way every time.
+    desks: BTreeMap<Group, Arc<Desk>>,
     /// The groups whose folder was said to hang.
     hung: HashSet<Group>,
     ignored: HashSet<String>,
@@ -85,7 +86,7 @@ impl Intake {
         let round = LookRound(Arc::new(Mutex::new(Round { came_by: ctx.clock().monotonic(), hung: 0 })));
         let disks = Arc::new(Semaphore::new(DISKS));
         let shared = Shared { broker, folders, ctx, warnings, hints, watching, disks };
-        let intake = Self { shared, desks: HashMap::new(), hung: HashSet::new(), ignored: HashSet::new(), round };
+        let intake = Self { shared, desks: BTreeMap::new(), hung: HashSet::new(), ignored: HashSet::new(), round };
         intake.watch_root();
         Ok(intake)
     }

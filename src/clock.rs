@@ -1,10 +1,10 @@
 //! The one place where clocks are read and waited for. Everything else is handed a [`Clock`], so that tests move time
 //! by hand instead of waiting for it.
 //!
-//! There are two clocks. The time of day is what people and files are told; it can be set, forward or back. The
-//! monotonic clock only goes on, also while the computer sleeps (`CLOCK_BOOTTIME`); it measures how long something
-//! took and how long is left. Where the two drift apart by more than [`JUMP`], the time of day was set: a deadline
-//! that was counted by it has to move along, which [`Clock::reading`] tells by how much.
+//! There are two clocks. People and files are told the time of day; it can be set, forward or back. The
+//! monotonic clock only goes on, even while the computer sleeps (`CLOCK_BOOTTIME`); it measures how long something
+//! took and how long is left. If the two drift apart by more than [`JUMP`], the time of day was set: a deadline that
+//! was counted by it has to move along, and [`Clock::reading`] says by how much.
 
 use crate::ask::Time;
 use rustix::time::{ClockId, clock_gettime};
@@ -95,7 +95,7 @@ impl Hand {
         self.0.send_modify(|face| *face = Face { now: face.now + by, moment: face.moment + by });
     }
 
-    /// Sets the time of day, as people and networks do: also back. No time passes.
+    /// Sets the time of day, forward or back, as people and networks do. No time passes.
     pub fn set(&self, now: Time) {
         self.0.send_modify(|face| face.now = now);
     }
@@ -112,7 +112,7 @@ impl Face {
         loop {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let moment = boottime();
-            // A process that was stopped in between would take its pause for a clock that was set.
+            // If the process was stopped between the two readings, the pause would look like a clock that was set.
             if moment.since(before) <= AT_ONCE {
                 return Self { now: Time::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)), moment };
             }
@@ -142,7 +142,7 @@ impl Clock {
     /// A clock that stands still until its hand is moved.
     #[must_use]
     pub fn by_hand(start: Time) -> (Self, Hand) {
-        // The computer has been on for a day: there are moments before the start.
+        // The computer has been on for a day, so that there are moments before the start.
         let (sender, receiver) = watch::channel(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
         (Self::of(Source::Hand(receiver)), Hand(sender))
     }
@@ -199,7 +199,7 @@ impl Clock {
         }
     }
 
-    /// Waits for as long as it is until `time`, wherever the time of day is set meanwhile.
+    /// Waits as long as it is now until `time`, however the time of day is set meanwhile.
     pub async fn sleep_until(&self, time: Time) {
         self.sleep(time.since(self.now())).await;
     }
@@ -209,7 +209,7 @@ impl Clock {
         self.sleep_to(self.monotonic() + duration).await;
     }
 
-    /// Does something for no longer than `limit`; `None` if it was not done by then.
+    /// Runs `work` for no longer than `limit`; `None` if it was not done by then.
     pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

@@ -163,7 +163,7 @@ impl Waiter {
         &self.request_id
     }
 
-    /// The moment it is, by the clock that this waits by.
+    /// The current moment, by the clock that this waiter uses.
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.clock.monotonic()
@@ -289,9 +289,9 @@ impl Waiter {
         self.passes().map(|passes| passes.since(self.clock.monotonic()))
     }
 
-    /// When the daemon's deadline passes, by the clock that nobody sets. What is left of it is counted when it is first
-    /// read; the daemon writes it anew when the time of day was set. One that has passed then, or leaves more than there
-    /// was, tells of two clocks that differ: the whole time is given from here.
+    /// When the daemon's deadline passes, by the clock that nobody sets. The waiter counts what is left when it first
+    /// reads the deadline; the daemon rewrites it when the time of day was set. If the deadline has already passed
+    /// then, or leaves more time than there was, the two clocks differ, and the whole time counts from here.
     fn passes(&self) -> Option<Moment> {
         let Deadline { at, whole } = self.deadline()?;
         let mut seen = lock(&self.seen);
@@ -501,7 +501,7 @@ mod tests {
             assert!(scene.waits());
             scene.hand.set(set);
             scene.waits_for(MINUTE + PATIENCE);
-            // And the daemon says so half-way.
+            // The daemon says so half-way.
             let scene = Scene::claimed();
             scene.says(START, START + MINUTE);
             assert!(scene.waits());
@@ -519,7 +519,7 @@ mod tests {
         let scene = Scene::claimed();
         scene.says(START - HOUR, START - HOUR + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);
-        // It is ahead: what it says is far away.
+        // The daemon's clock is ahead, so its deadline is far away.
         let scene = Scene::claimed();
         scene.says(START + HOUR, START + HOUR + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);

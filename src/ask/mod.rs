@@ -63,7 +63,7 @@ pub struct Ask {
     pub heard: Vec<String>,
     /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
     pub confirmed: bool,
-    /// A page that a person was looking at has displayed it, whatever became of its routes.
+    /// Whether a page that a person was looking at has displayed it, whatever became of its routes.
     pub viewed: bool,
     /// How often it was brought to mind since it was shown.
     pub reminders: u8,

@@ -121,7 +121,7 @@ impl Question {
         self.kind == Kind::Text || self.custom
     }
 
-    /// The choice of that label: letter for letter, else as it looks, without regard to case.
+    /// The choice with that label: an exact match, or else one that looks the same, ignoring case.
     #[must_use]
     pub fn choice(&self, label: &str) -> Option<usize> {
         let labels: Vec<&str> = self.choices.iter().map(|choice| choice.label.as_str()).collect();
@@ -129,13 +129,13 @@ impl Question {
     }
 }
 
-/// Which of these labels it is: letter for letter, else as it looks, without regard to case.
+/// Which of these labels the text is: an exact match, or else one that looks the same, ignoring case.
 pub(super) fn label_at<L: AsRef<str>>(labels: &[L], label: &str) -> Option<usize> {
     let exact = labels.iter().position(|known| known.as_ref() == label);
     exact.or_else(|| labels.iter().position(|known| look(known.as_ref()) == look(label)))
 }
 
-/// What people tell labels apart by.
+/// The form of a label by which people tell it from others.
 fn look(label: &str) -> String {
     shown(label).to_lowercase()
 }
@@ -300,8 +300,8 @@ impl super::Content {
         Ok(Self { title, context, questions })
     }
 
-    /// What no new request may have, while kept asks of earlier versions may: labels that look alike or like nothing,
-    /// and U+0000 anywhere.
+    /// Refuses what only stored asks of earlier versions may have: labels that look alike or look empty, and U+0000
+    /// anywhere.
     pub fn fit_to_show(&self) -> Result<(), Rejection> {
         without_nul("title", self.title.as_deref())?;
         without_nul("context", self.context.as_deref())?;
@@ -324,7 +324,7 @@ impl super::Content {
     }
 }
 
-/// Refuses the one character that many programs take for the end of a text.
+/// Refuses U+0000, which many programs take for the end of a text.
 pub fn without_nul(field: &str, text: Option<&str>) -> Result<(), Rejection> {
     if text.is_some_and(|text| text.contains('\0')) {
         let why = "has the character U+0000, which cannot be shown to anybody; leave it out".to_owned();

@@ -76,7 +76,7 @@ pub enum Rejection {
         /// Its value.
         limit: u32,
     },
-    /// It was asked, and then askd itself failed at it.
+    /// askd had accepted the question and then failed at it.
     SetAside,
 }
 

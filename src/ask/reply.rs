@@ -19,21 +19,21 @@ pub enum Reply {
         index: usize,
         /// What for it.
         given: Given,
-        /// In which message.
+        /// The message that says it.
         heard: Heard,
     },
-    /// [`Self::Dismiss`], told in a message of a chat.
+    /// [`Self::Dismiss`], said in a chat message.
     ToldDismiss(Heard),
     /// The person does not want to answer: ends the whole ask.
     Dismiss,
 }
 
-/// A message of a chat, as far as it decides what the message can be about.
+/// What decides which question a chat message can be about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The channel's id of it.
     pub message: String,
-    /// When the platform received it; `None`: it does not say, so that it may be from before anything.
+    /// When the platform received it; `None`: it does not say, so the message may be older than any question.
     pub at: Option<Time>,
     /// How it names its question.
     pub names: Names,
@@ -42,16 +42,16 @@ pub struct Heard {
 /// How a message names the question that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Names {
-    /// It quotes the message of the question, or is a tap on it: that proves itself.
+    /// It quotes the message of the question, or is a tap on it: that is proof.
     Message,
-    /// By its code, which says which question and not when.
+    /// By its code, which says which question is meant but not when the message was written.
     Code,
     /// Not at all.
     Nothing,
 }
 
 impl Reply {
-    /// The message it was told in, if it was.
+    /// The chat message that it came in, if any.
     #[must_use]
     pub fn heard(&self) -> Option<&Heard> {
         match self {
@@ -214,8 +214,8 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Reply {
-    /// The same with typed text as it is kept: without what steers a terminal. U+0000 is refused, because what stands
-    /// after it could be lost on the way to the agent.
+    /// The same with typed text as askd stores it: without characters that control a terminal. U+0000 is refused,
+    /// because the text after it could be lost on the way to the agent.
     pub fn readable(self, questions: &Questions) -> Result<Self, Refusal> {
         let readable = |index: usize, given: Given| {
             if given.text.as_ref().is_some_and(|text| text.contains('\0')) {

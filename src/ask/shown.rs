@@ -1,7 +1,7 @@
-//! What people see of a text. Two texts that look alike are the same to whoever has to choose between them, and what
-//! steers a terminal or turns the direction of a line is nothing that anybody reads.
+//! What people see of a text. Two labels that look alike are the same to a person who has to choose between them.
+//! Nobody reads characters that control a terminal or turn the direction of a line.
 
-/// Whether a character takes no place where it is shown.
+/// Whether a character takes no room when it is shown.
 fn is_hidden(c: char) -> bool {
     turns(c)
         || (c.is_control() && !c.is_whitespace())
@@ -12,27 +12,27 @@ fn is_hidden(c: char) -> bool {
         )
 }
 
-/// Whether a character changes the direction in which the rest of the line is read.
+/// Whether a character changes the direction in which people read the rest of the line.
 #[must_use]
 pub fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A label as it is seen: without what is hidden, each run of blanks one blank, none outside.
+/// A label as people see it: without hidden characters, each run of blanks as one blank, and no blanks around it.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let seen: String = text.chars().filter(|c| !is_hidden(*c)).collect();
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A text of one line or more without what steers a terminal; line ends are `\n`.
+/// A text of one or more lines without characters that control a terminal; line ends are `\n`.
 #[must_use]
 pub fn without_controls(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// What a terminal shows as one line, so that an agent's words cannot write over askd's own.
+/// A text as one line for a terminal, so that an agent's words cannot overwrite askd's own.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -23,7 +23,7 @@ impl Time {
         self.0
     }
 
-    /// As it is called once the clock was set by so many milliseconds.
+    /// The same moment as a clock calls it that was set by this many milliseconds.
     #[must_use]
     pub fn moved(self, by: i64) -> Self {
         if self == Self::MAX { self } else { Self(self.0.saturating_add(by)) }

@@ -1,5 +1,5 @@
-//! Why a channel could not show an ask: the class, which agents and pages are told. What an operator has to mend stands in
-//! the operator's log alone.
+//! Why a channel could not show an ask. Agents and pages are told only the class of the trouble; only the operator's
+//! log says what to fix.
 
 use super::{Channel, Outcome};
 use std::fmt;
@@ -12,7 +12,7 @@ pub enum Trouble {
     NoConnection,
     /// The channel said no.
     Refused,
-    /// The channel takes no more for now.
+    /// The channel takes no more messages for now.
     RateLimited,
     /// The chat or the person of the route is not there.
     ChatNotFound,
@@ -20,7 +20,7 @@ pub enum Trouble {
     NotConfigured,
     /// The person has to write first.
     WindowClosed,
-    /// Nobody can tell.
+    /// The reason is unknown.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A text that is no [`Reason`].
+/// A text that is not a [`Reason`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoReason;
 
@@ -87,9 +87,9 @@ impl FromStr for Reason {
 /// Why an ask could not be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cause {
-    /// It was posted again as often as allowed: this many times. `None`: no retry could mend it.
+    /// How often it was posted again, which was as often as allowed. `None`: no retry could help.
     pub retries: Option<u8>,
-    /// What the first route had that counts; records of before do not say it.
+    /// The trouble of the first route that counts; older records do not have it.
     pub reason: Option<Reason>,
 }
 

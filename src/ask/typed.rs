@@ -1,19 +1,19 @@
-//! What a person types in a terminal beside options: which of them it names. A typo must not become an
-//! answer, so that what names none is said to name none and is never taken for a text of one's own.
+//! Finds the options that a person names in a terminal. A typo must not become an answer, so words that name no option
+//! are an error and never count as free text.
 
 use super::question::label_at;
 
-/// Why what was typed answers nothing.
+/// Why the typed words are no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mistyped {
-    /// These words are neither a label nor a number of one.
+    /// These words are neither a label nor the number of an option.
     NoOption(String),
-    /// Several options where one is wanted.
+    /// They name several options where only one is allowed.
     OnlyOne,
 }
 
-/// The options that `words` name, in the order in which they were typed: by label, else by number. Where `several`
-/// may be chosen, words with commas that are no label as a whole name an option with each part. Blank words name none.
+/// The options that `words` name, by label or else by number, in the order in which they were typed. If `several` are
+/// allowed, a word with commas that is not a label itself names an option with each part. Blank words name none.
 pub fn chosen<L: AsRef<str>>(labels: &[L], several: bool, words: &[String]) -> Result<Vec<usize>, Mistyped> {
     let mut picks = Vec::new();
     for word in words.iter().filter(|word| !word.trim().is_empty()) {
@@ -36,7 +36,7 @@ fn parts<L: AsRef<str>>(labels: &[L], word: &str) -> Result<Vec<usize>, Mistyped
     let named: Vec<Option<usize>> = parts.iter().map(|part| option(labels, part)).collect();
     match named.iter().position(Option::is_none) {
         None if !named.is_empty() => Ok(named.into_iter().flatten().collect()),
-        // One part is mistyped among others that fit: that one is named.
+        // The error names the mistyped part among others that fit.
         Some(wrong) if named.iter().any(Option::is_some) => Err(Mistyped::NoOption(parts[wrong].trim().to_owned())),
         _ => Err(Mistyped::NoOption(word.to_owned())),
     }

@@ -421,17 +421,17 @@ impl Ask {
 pub const REPEAT: &str = "(repeat)";
 /// To somebody who had answered a part of what ended otherwise.
 pub const NOT_USED: &str = "Your answers so far were not used.";
-/// To somebody whose message the platform received before it had sent the question. *Exact.*
+/// To a person whose message the platform received before it had sent the question. *Exact.*
 pub const FROM_BEFORE: &str = "You wrote this before I asked. Please reply again.";
-/// To somebody who edits a message. *Exact.*
+/// To a person who edits a message. *Exact.*
 pub const NOT_EDITED: &str = "An answer cannot be edited.";
-/// To somebody whose phone was off, so that nobody knows which question their words are for. *Exact.*
+/// To a person whose phone was off, so that askd cannot know which question their words are for. *Exact.*
 #[must_use]
 pub fn did_you_mean(question: &str) -> String {
     let question = question.trim_end_matches('?');
     format!("Did you mean this for: {question}? Reply 1 to confirm.")
 }
-/// To somebody who forwards a message where an answer is expected.
+/// To a person who forwards a message where an answer is expected.
 pub const FORWARDED: &str = "That is a forwarded message, so I did not take it as your answer.";
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";

@@ -1,9 +1,9 @@
-//! What a person in a terminal is told of an answer that was not sent, and what an agent's error begins with. Part of
+//! What a person in a terminal is told about an answer that was not sent, and how an agent's error begins. Part of
 //! [`super::wording`].
 
 use super::Mistyped;
 
-/// Why nothing was sent, and what would be. `of_several` names the question where there is more than one.
+/// Why nothing was sent, and what would be sent. `of_several` names the question if there is more than one.
 #[must_use]
 pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: bool, of_several: Option<&str>) -> String {
     let what = match mistyped {
@@ -22,23 +22,24 @@ pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: boo
     format!("{what}; nothing was sent. Choose from:{labels}\nTo answer in your own words: --text {text:?}")
 }
 
-/// Words of one's own for a question that takes none.
+/// To a person who typed free text for a question that takes none.
 #[must_use]
 pub fn no_own_words<L: AsRef<str>>(question: &str, labels: &[L]) -> String {
     let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
     format!("{question:?} takes no words of your own; nothing was sent. Choose from:{}", labels.collect::<String>())
 }
 
-/// What begins the text of an MCP result whose call was rejected, or whose host fell silent, and nothing else. *Exact.*
+/// The beginning of the text of an MCP result, only if the call was rejected or the host fell silent. *Exact.*
 const ERROR: &str = "Error: ";
 
-/// An error as it stands in files, structured results, logs and on terminals. Earlier hosts wrote it with the prefix.
+/// An error as it stands in files, structured results, logs and on terminals: without the prefix that earlier hosts
+/// wrote.
 #[must_use]
 pub fn bare_error(error: &str) -> &str {
     error.strip_prefix(ERROR).unwrap_or(error)
 }
 
-/// The same as the text of an MCP result whose call was rejected, or whose host fell silent.
+/// The error as the text of an MCP result whose call was rejected, or whose host fell silent.
 #[must_use]
 pub fn error_text(error: &str) -> String {
     format!("{ERROR}{}", bare_error(error))

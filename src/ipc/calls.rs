@@ -34,13 +34,13 @@ pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
     sys::fsync(file)
 }
 
-/// Replaces what has the new name.
+/// Replaces the file that has the new name.
 pub(super) fn rename(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
     sabotage::call("renameat2", new)?;
     sys::renameat(from, &*raw(name), to, &*raw(new))
 }
 
-/// Fails where something has the new name.
+/// Fails if a file has the new name.
 pub(super) fn rename_unless_there(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
     sabotage::call("renameat2", new)?;
     sys::renameat_with(from, &*raw(name), to, &*raw(new), RenameFlags::NOREPLACE)

@@ -104,8 +104,8 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// A folder that is listed in parts, each from where the one before it stopped. What is there all the time is met
-/// once; what comes or goes meanwhile may be met or not.
+/// A folder that is listed in parts, each from where the one before it stopped. A name that is there all the time is
+/// met once; a name that comes or goes meanwhile may be met or not.
 #[derive(Debug)]
 pub struct Listing {
     entries: sys::Dir,
@@ -113,13 +113,13 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Whether it is this folder that is listed.
+    /// Whether this is a listing of that folder.
     #[must_use]
     pub fn is_of(&self, folder: &Stamp) -> bool {
         self.of.same_file(folder)
     }
 
-    /// Hands over the next names, of at most so many entries, without `.` and `..`. `true` when that was the end.
+    /// Hands over the next names, of at most this many entries, without `.` and `..`. `true` at the end of the folder.
     pub fn part(&mut self, most: usize, mut each: impl FnMut(&str) -> io::Result<()>) -> io::Result<bool> {
         for _ in 0..most {
             let Some(entry) = self.entries.read() else { return Ok(true) };
@@ -132,13 +132,13 @@ impl Listing {
     }
 }
 
-/// Why a file is not known to be stored.
+/// Why we do not know that a file is stored.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStored {
-    /// Everything is as it was.
+    /// Nothing was changed.
     #[error(transparent)]
     Unchanged(#[from] io::Error),
-    /// It has its name; whether it still has it after a loss of power is not known.
+    /// The file has its name, but may lose it if the power fails.
     #[error("{0} (after the rename)")]
     InDoubt(#[source] io::Error),
 }
@@ -224,7 +224,7 @@ impl Dir {
             Ok(()) => {
                 let made = self.finish(name, access);
                 if made.is_err() {
-                    // Made by halves it would be taken for whole the next time. Whoever has used it already keeps it.
+                    // Half-made, it would look complete the next time. If somebody has used it already, it stays.
                     let _used = calls::unlinkat(&self.0, name, AtFlags::REMOVEDIR);
                 }
                 made
@@ -322,10 +322,10 @@ impl Dir {
         self.unless_done(name, written)
     }
 
-    /// Removes what was begun under a name of our own if that failed, and says why it failed.
+    /// Removes a file that was begun under a name of our own if that failed, and returns the failure.
     fn unless_done<T, E>(&self, name: &str, done: Result<T, E>) -> Result<T, E> {
         if done.is_err() {
-            // Where this fails too, the next write under that name removes it, or the next start.
+            // If this fails too, the next write under that name or the next start removes it.
             let _left = self.remove(name);
         }
         done
@@ -376,12 +376,12 @@ impl Dir {
         Ok(self.store(temporary, name, bytes, access)?)
     }
 
-    /// The same, for those who have to know whether anything was changed where it failed.
+    /// The same for callers that have to know, after a failure, whether anything was changed.
     pub fn store(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> Result<(), NotStored> {
         self.remove(temporary)?;
         self.create(temporary, bytes, access)?;
         if let Err(error) = self.name(temporary, name) {
-            // What is not called so any more was renamed, whatever the disk says.
+            // If the temporary name is gone, the file was renamed, whatever the disk says.
             return Err(match self.remove(temporary) {
                 Ok(false) => NotStored::InDoubt(error),
                 Ok(true) | Err(_) => NotStored::Unchanged(error),

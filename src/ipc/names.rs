@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 
-/// Stands for byte 0x80; that of 0xff is the last character there is. Smaller bytes always fit.
+/// Stands for byte 0x80; the character for 0xff is the last one there is. Smaller bytes are always valid UTF-8.
 const FIRST: u32 = 0x10_ff80;
 
 fn byte(c: char) -> Option<u8> {
@@ -16,7 +16,7 @@ fn character(byte: u8) -> Option<char> {
     u32::from(byte).checked_sub(0x80).and_then(|above| char::from_u32(FIRST + above))
 }
 
-/// Whether this is how a name is written that is not UTF-8.
+/// Whether this text stands for a name that is not UTF-8.
 pub(super) fn is_odd(text: &str) -> bool {
     text.chars().any(|c| byte(c).is_some())
 }
@@ -30,7 +30,7 @@ pub(super) fn text(name: &[u8]) -> Cow<'_, str> {
     let mut text = String::with_capacity(name.len() * 2);
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
-            // What stands for a byte here would come back as that byte: such a character is written in bytes, too.
+            // Such a character would come back as the byte it stands for, so it is written byte by byte, too.
             if byte(c).is_some() {
                 text.extend(c.encode_utf8(&mut [0; 4]).bytes().filter_map(character));
             } else {
@@ -42,7 +42,7 @@ pub(super) fn text(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The name that such a text stands for.
+/// The file name that a text stands for.
 pub(super) fn name(text: &str) -> Cow<'_, OsStr> {
     if !is_odd(text) {
         return Cow::Borrowed(OsStr::new(text));

@@ -1,13 +1,13 @@
-//! Makes system calls on files fail or take long, and writes down which there were.
+//! Makes system calls on files fail or take long, and writes down which calls there were.
 //!
 //! - `ASKD_FAIL_CALL=fsync:7:EIO`: the 7th `fsync` of the process fails; `fsync:7-9:EIO`: the 7th to the 9th;
-//!   `fsync:7-:EIO`: the 7th and all after it; `fsync@folder:1-:EIO`: all that are about a name that ends so (of an
-//!   `fsync`, the name is `file` or `folder`; of a rename, the new one). Nothing of a call that fails is done.
+//!   `fsync:7-:EIO`: the 7th and all after it; `fsync@folder:1-:EIO`: all calls about a name with this ending (for an
+//!   `fsync`, the name is `file` or `folder`; for a rename, it is the new name). A call that fails does nothing.
 //! - `ASKD_SLOW_CALL=fsync:900`: every `fsync` takes 900 ms longer; with `fsync@folder:900` those of folders.
 //! - `ASKD_CALLS=<file>`: a line for each call, its kind and the name it is about, so that a test can count them.
 //!
-//! The first two may name a file instead (by its absolute path), which is read at each call: so a test can begin and
-//! end the trouble while the daemon runs. A file that is not there means no trouble.
+//! The first two may instead name a file (by its absolute path) that is read at each call, so that a test can begin and
+//! end the trouble while the daemon runs. If the file does not exist, there is no trouble.
 
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 static COUNTS: Mutex<Option<HashMap<&'static str, u64>>> = Mutex::new(None);
 
-/// Is asked before each call that changes files: fails if the call is to fail, returns late if it is to be slow.
+/// Comes before each call that changes files: fails if the call should fail, and returns late if it should be slow.
 pub(crate) fn call(kind: &'static str, name: &str) -> Result<(), Errno> {
     let number = count(kind);
     if let Some(file) = std::env::var_os("ASKD_CALLS") {

@@ -1,6 +1,6 @@
-//! Broken on purpose: crash points, left-out steps and failing calls, chosen by environment variables, for the
-//! tests that show that a broken promise is noticed. Without the feature `sabotage` all of it
-//! compiles to nothing. Used wherever a promise can be broken; decides nothing itself.
+//! Breaks askd on purpose: crash points, skipped steps and failing calls, chosen by environment variables, for the
+//! tests that show that a broken promise is noticed. Without the feature `sabotage` all of it compiles to nothing. Used
+//! wherever a promise can be broken; decides nothing itself.
 
 #[cfg(feature = "sabotage")]
 mod calls;
@@ -14,7 +14,7 @@ pub(crate) use calls::call;
 pub(crate) const fn call(_kind: &'static str, _name: &str) -> Result<(), rustix::io::Errno> {
     Ok(())
 }
-/// Whether the named step is to be left out: `ASKD_SABOTAGE=name,name`.
+/// Whether to skip the named step: `ASKD_SABOTAGE=name,name`.
 #[cfg(feature = "sabotage")]
 #[must_use]
 pub fn on(name: &str) -> bool {
@@ -53,7 +53,7 @@ pub fn hang() {
 #[cfg(not(feature = "sabotage"))]
 pub const fn hang() {}
 
-/// Stands where askd could panic on an ask.
+/// Marks a place where askd could panic on an ask.
 ///
 /// # Panics
 ///

@@ -28,7 +28,7 @@ pub(super) enum Outcome {
     Broken(String),
     /// It cannot be asked.
     Rejected(String),
-    /// No such question is waited for here.
+    /// This process does not wait for such a question.
     Unknown(String),
     /// The agent took its request back.
     Withdrawn,
@@ -113,7 +113,7 @@ pub(super) fn result(said: &Said, question_id: Option<&str>) -> CallToolResult {
     finish(text, &structured, error.is_some())
 }
 
-/// Whether the text is marked as an error in words too.
+/// Whether the text also says in words that it is an error.
 fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
     match outcome {
         Outcome::HostSilent => true,

@@ -1,6 +1,7 @@
-//! JSON-RPC over lines: what comes in is told apart here, because a client is to hear what was wrong with its line. No
-//! JSON: -32700. A call without `params`: -32602. Something that is no message, or a batch where the revision has none:
-//! -32600. Under revision 2025-03-26 a batch is taken, and replied to with one line once all its replies are there.
+//! JSON-RPC over lines. This module sorts incoming lines itself, so that a client hears what was wrong with its line:
+//! -32700 for a line that is not JSON; -32602 for a call without `params`; -32600 for JSON that is not a message, or
+//! for a batch in a revision without batches. Revision 2025-03-26 has batches: all replies to a batch go out in one
+//! line.
 
 use rmcp::model::{ClientNotification, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -15,17 +16,17 @@ use tokio::sync::watch;
 
 /// The one revision in which a message may be a batch.
 const WITH_BATCHES: &str = "2025-03-26";
-/// The longest line, in bytes. Of a longer one nothing is kept.
+/// The longest line, in bytes. A longer line is dropped.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// Lines in and out.
 #[derive(Debug)]
 pub(super) struct Lines<R, W> {
     input: BufReader<R>,
-    /// What was read of the line so far: a read may be broken off at any moment.
+    /// The part of the line that was read so far: a read may be cancelled at any moment.
     line: Vec<u8>,
     too_long: bool,
-    /// Messages of a batch that were not handed on yet.
+    /// Messages of a batch that have not been handed on yet.
     queue: VecDeque<RxJsonRpcMessage<RoleServer>>,
     output: Output<W>,
 }
@@ -63,7 +64,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         Self { input: BufReader::new(input), line: Vec::new(), too_long: false, queue: VecDeque::new(), output }
     }
 
-    /// Whether a whole line is there; `false` at the end. Nothing is lost when it is broken off.
+    /// Waits for a whole line; `false` at the end of the input. Nothing is lost when the wait is cancelled.
     async fn next_line(&mut self) -> io::Result<bool> {
         loop {
             let there = self.input.fill_buf().await?;
@@ -86,14 +87,14 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     }
 }
 
-/// What a line holds, or what is wrong with it and with which call.
+/// What a line holds, or what is wrong with it and which call that concerns.
 type Heard = Result<Vec<RxJsonRpcMessage<RoleServer>>, (ErrorData, Option<RequestId>)>;
 
 fn invalid(why: &'static str) -> ErrorData {
     ErrorData::invalid_request(why, None)
 }
 
-/// One message; `None` for a notification that nobody here knows.
+/// One message; `None` for an unknown notification.
 fn message(value: Value) -> Result<Option<RxJsonRpcMessage<RoleServer>>, (ErrorData, Option<RequestId>)> {
     let id: Option<RequestId> = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     let method = value.get("method").and_then(Value::as_str);
@@ -122,7 +123,7 @@ impl State {
         }
     }
 
-    /// Takes a batch apart. What is wrong in it has its reply at once, beside those that are still to come.
+    /// Takes a batch apart. Each wrong message gets its reply at once; the other replies come later.
     fn batch(&mut self, values: Vec<Value>) -> Vec<RxJsonRpcMessage<RoleServer>> {
         let mut batch = Batch { waits_for: HashSet::new(), replies: Vec::new(), written: watch::Sender::new(None) };
         let mut messages = Vec::new();
@@ -143,7 +144,7 @@ impl State {
         messages
     }
 
-    /// The batch that waits for no reply any more.
+    /// The batch that has all its replies.
     fn complete(&mut self) -> Option<Batch> {
         let at = self.batches.iter().position(|batch| batch.waits_for.is_empty())?;
         Some(self.batches.swap_remove(at))
@@ -164,7 +165,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         writer.flush().await
     }
 
-    /// Sends a message, or puts a reply to its batch; then it is sent once the batch is.
+    /// Sends a message, or adds a reply to its batch; such a reply is sent with the batch.
     async fn send(self, item: TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
         let id = match &item {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
@@ -191,7 +192,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         if written { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Writes the replies of batches that are complete.
+    /// Writes the replies of complete batches.
     async fn finish_batches(&self) {
         loop {
             let Some(batch) = self.lock().complete() else { return };
@@ -201,14 +202,14 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         }
     }
 
-    /// A call that the client has taken back gets no reply: its batch is complete without it.
+    /// Notes that the client cancelled a call: it gets no reply, and its batch is complete without it.
     fn taken_back(&self, id: &RequestId) {
         for batch in &mut self.lock().batches {
             batch.waits_for.remove(id);
         }
     }
 
-    /// The same in the background: receiving may be broken off at any moment, and half a line must not be left behind.
+    /// The same in the background: receiving may be cancelled at any moment, and must not leave half a line behind.
     fn finish_in_background(&self) {
         let output = self.clone();
         tokio::spawn(async move { output.finish_batches().await });

@@ -140,12 +140,12 @@ impl ServerHandler for Server {
     }
 }
 
-/// What cannot be asked.
+/// The error for a question that cannot be asked.
 fn rejected(why: String) -> CallToolResult {
     answer::result(&Said { outcome: Outcome::Rejected(why), note: None }, None)
 }
 
-/// What cannot be waited for or withdrawn, because this process has not asked it.
+/// The error for a question that cannot be waited for or withdrawn, because this process has not asked it.
 fn unknown(why: &str) -> CallToolResult {
     answer::result(&Said { outcome: Outcome::Unknown(why.to_owned()), note: None }, None)
 }

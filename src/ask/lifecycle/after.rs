@@ -303,7 +303,7 @@ impl Ask {
             || matches!(self.after.stop, Stop::Owed | Stop::Stopping)
     }
 
-    /// Whether anything of it is counted in less than days, so that it has to follow a clock that is set.
+    /// Whether anything in it is counted in less than days and so has to follow a clock that is set.
     #[must_use]
     pub fn counts_time(&self) -> bool {
         self.outcome().is_none() || self.is_pending() || self.widget_deadline().is_some()

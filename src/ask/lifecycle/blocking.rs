@@ -22,7 +22,7 @@ pub struct Block {
     pub told: u32,
     /// Whether the cards are being rewritten.
     pub telling: bool,
-    /// An earlier version made it: it holds for its questions under every title and context.
+    /// Made by an earlier version: it holds for its questions under every title and context.
     pub any_context: bool,
     /// How the block ended, once it has.
     pub lifted: Option<Lifted>,

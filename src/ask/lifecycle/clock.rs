@@ -1,12 +1,12 @@
-//! The time of day was set, forward or back, while the daemon ran: what is left of each deadline stays as it was. What
-//! an open ask counts from moves with it, so that its age stays true too. Of a settled one only what still runs moves:
-//! when it was decided has been told.
+//! When the time of day is set, forward or back, while the daemon runs, the time left until each deadline stays the
+//! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
+//! only what still runs moves: people have been told when it was decided.
 
 use super::{Effect, Late, Phase, Response, Stage, Step, Stop, Wake};
 use crate::ask::{Ask, Channel, Time};
 
 impl Ask {
-    /// Moves along with a clock that was set by so many milliseconds; `None` if nothing of it counts time.
+    /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
     #[must_use]
     pub fn clock_set(mut self, by: i64) -> Option<Step> {
         let before = self.clone();
@@ -17,7 +17,7 @@ impl Ask {
                 *shown_at = shown_at.moved(by);
                 *answer_by = answer_by.moved(by);
             }
-            // The stop is counted from the decision, and nobody was told yet when that was.
+            // The stop counts from the decision, and nobody has been told yet when that was.
             Stage::Settled { at, .. } if self.after.stop == Stop::Owed => *at = at.moved(by),
             Stage::Posting | Stage::Settled { .. } => {}
         }
@@ -88,12 +88,12 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// All that is due of an ask, in its order, as milliseconds from `now`.
+    /// Everything that is due for an ask, in order, as milliseconds from `now`.
     fn due(mut ask: Ask, now: Time) -> Vec<i64> {
         let mut due = Vec::new();
         for _ in 0..20 {
             let next = ask.deadline();
-            // How long an outcome is kept is counted in days: it stays where it is.
+            // An outcome is kept for days, so that time does not move.
             if next == Time::MAX || ask.outcome().is_some() {
                 break;
             }
@@ -109,7 +109,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Wherever the clock is set, everything of an open ask is due as long after it as before.
+        /// However the clock is set, everything that is due for an open ask is due after the same wait as before.
         #[test]
         fn what_is_left_stays_as_it_was(
             channels in proptest::collection::vec(channel(), 1..4),

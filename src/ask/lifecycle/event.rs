@@ -63,8 +63,8 @@ pub enum Event {
         /// The try it belongs to.
         attempt: u8,
     },
-    /// The daemon has started again: what it was posting when it ended has to be looked for, and was no try if it is not
-    /// there.
+    /// The daemon has started again. It has to look for what it was posting when it ended; a post that is not there
+    /// does not count as a try.
     Interrupted,
     /// What a look into the channel's history found.
     Looked {
@@ -73,7 +73,7 @@ pub enum Event {
         /// What it found.
         found: Found,
     },
-    /// A page that a person is looking at displays it, whatever its routes are.
+    /// A page that a person is looking at displays the ask, whatever its routes are.
     Viewed,
     /// Something shows that a person could see it.
     Proof {
@@ -266,7 +266,7 @@ pub enum Effect {
         /// The route.
         route: usize,
     },
-    /// Show the open card anew: its deadline has moved. Not owed after a crash.
+    /// Redraw the open card, because its deadline has moved. Not owed after a crash.
     Redraw {
         /// The route.
         route: usize,

@@ -153,7 +153,7 @@ pub struct Widget {
     pub sendings: Vec<Sending>,
     /// Closed: what it says beside the outcome; `None` while it is being changed.
     pub said: Option<Remark>,
-    /// Why the last try was not shown, as long as none is up.
+    /// Why the last try was not shown, as long as no card is up.
     pub trouble: Option<Trouble>,
 }
 
@@ -204,7 +204,7 @@ pub enum Phase {
         looks: u8,
         /// When the second look is due, or the one under way is given up.
         look_at: Time,
-        /// The daemon ended while it was being posted: if it is not there, that was no try.
+        /// The daemon ended while posting it: if it is not there, that does not count as a try.
         interrupted: bool,
     },
     /// The channel has it.
@@ -227,7 +227,7 @@ pub enum Phase {
     },
     /// Could not be posted; nothing is up.
     Failed {
-        /// No retry can mend it; else the retries are used up.
+        /// No retry can help; otherwise the retries are used up.
         for_good: bool,
     },
     /// Says how it ended; nothing is left to do.
@@ -405,7 +405,7 @@ impl Ask {
                 Phase::Unknown { .. } => effects.push(Effect::Look { route }),
                 Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
                 Phase::Up { .. } if over => effects.push(Effect::Close { route }),
-                // What was being sent is for `Event::Interrupted`.
+                // `Event::Interrupted` deals with what was being sent.
                 Phase::Sent { .. } | Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
             }
         }

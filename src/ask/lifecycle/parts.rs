@@ -139,7 +139,7 @@ impl Ask {
         changed
     }
 
-    /// When that was, as the channel tells. Of a question in several messages only the last one is judged by.
+    /// When that was, as the channel says. For a question in several messages, only the last one counts.
     pub(super) fn when(&mut self, route: usize, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         match fate {
@@ -170,7 +170,7 @@ impl Ask {
             Fate::Taken | Fate::Displayed if this_part => {
                 let since = match widget.phase {
                     Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
-                    // The try before, or the same one before a restart, was up after all: there is no need for another.
+                    // An earlier try, or this one before a restart, was up after all, so no other is needed.
                     Phase::Queued { .. } if attempt < widget.attempt || widget.parts.repeated => Some(now),
                     // It was given up too early: people see it, and have to be told how it ends.
                     Phase::Failed { .. } => Some(now),

@@ -98,7 +98,8 @@ fn given() -> impl Strategy<Value = Given> {
         .prop_map(|(picks, text)| Given { picks, text })
 }
 
-/// A message that quotes half of the time; else it was received at any second of the first hour, or nobody knows when.
+/// A message that quotes half of the time; otherwise it was received at any second of the first hour, or at an unknown
+/// time.
 fn heard() -> impl Strategy<Value = Heard> {
     let names = prop_oneof![2 => Just(Names::Message), 1 => Just(Names::Code), 1 => Just(Names::Nothing)];
     let at = proptest::option::weighted(0.8, (0..3_600_u64).prop_map(|at| START + Duration::from_secs(at)));
@@ -570,7 +571,8 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
 }
 
-/// What a stop or a crash cuts off was no try: with no retry left it is posted once more, as the same try.
+/// A post that a stop or a crash cuts off does not count as a try: with no retry left it is posted again, as the same
+/// try.
 #[test]
 fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
     for (channel, found) in [
@@ -600,7 +602,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
             assert_eq!(step.ask.widgets[0].attempt, 1);
             ask = step.ask;
         }
-        // It had left after all: a status tells before it is sent again.
+        // It had left after all: a status says so before it is sent again.
         if channel == Channel::Whatsapp && found == Found::CannotKnow {
             let (message, fate) = ("q".to_owned(), Fate::Taken);
             let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate, at: None };

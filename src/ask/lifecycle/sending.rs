@@ -1,21 +1,22 @@
-//! When a question was sent to a person, and what came of it: that decides which messages can be about it.
-//! Only channels keep this whose messages need not name their question.
+//! When a question was sent to a person, and what came of it. This decides which messages can be about the question.
+//! Only channels whose messages need not name their question record it.
 
 use super::{Posted, Source, Widget};
 use crate::ask::{Ask, Heard, Names, Person, Refusal, Time};
 
-/// One sending of one question to one person. Of a text in parts this is its last part.
+/// One sending of one question to one person. For a text in parts it is the last part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sending {
     /// The try it belongs to; each try sends once.
     pub attempt: u8,
-    /// Which question.
+    /// The number of the question.
     pub question: usize,
-    /// To whom, if not to the chat of the route.
+    /// The person, if it is not the chat of the route.
     pub to: Option<String>,
-    /// The channel's id of the message; without one it is not known to have left.
+    /// The channel's id of the message; without one we do not know that it left.
     pub message: Option<String>,
-    /// When our call began, and the earliest moment that is certainly after it left, if the platform says nothing.
+    /// When our call began, and the earliest moment at which the message had certainly left, if the platform says
+    /// nothing.
     pub left: Option<Left>,
     /// When the platform sent it, by its own clock.
     pub sent: Option<Time>,
@@ -28,14 +29,14 @@ pub struct Sending {
 /// When a message left us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
-    /// Our own clock, when the call began.
+    /// When the call began, by our own clock.
     pub called: Time,
-    /// By the platform's clock it had left by then, with all that is uncertain about that added.
+    /// When it had certainly left, by the platform's clock; every uncertainty is added.
     pub by: Time,
 }
 
 impl Sending {
-    /// Only what the platform received later than this can be about it; `None`: only what names its message.
+    /// Only a message that the platform received later than this can be about it; `None`: only one that names it.
     #[must_use]
     pub fn since(&self) -> Option<Time> {
         if self.failed || self.message.is_none() {
@@ -46,7 +47,7 @@ impl Sending {
 }
 
 impl Widget {
-    /// The question is about to be sent.
+    /// Records that the question is about to be sent.
     pub(super) fn sends(&mut self) {
         self.sendings.push(Sending {
             attempt: self.attempt,
@@ -64,7 +65,7 @@ impl Widget {
         self.sendings.iter_mut().find(|sending| sending.attempt == attempt)
     }
 
-    /// What the call said about when it left.
+    /// Records what the call said about when the message left.
     pub(super) fn called(&mut self, attempt: u8, posted: &Posted) {
         let Some(sending) = self.sending_mut(attempt) else { return };
         match posted {
@@ -81,7 +82,7 @@ impl Widget {
         }
     }
 
-    /// The platform told when it sent or displayed the message; `true` if that is new.
+    /// Records when the platform sent or displayed the message; `true` if that is new.
     pub(super) fn told(&mut self, attempt: u8, message: &str, displayed: bool, at: Option<Time>) -> bool {
         let Some(sending) = self.sending_mut(attempt) else { return false };
         let before = sending.clone();
@@ -91,15 +92,15 @@ impl Widget {
         *sending != before
     }
 
-    /// The platform told that it will never be displayed; `true` if that is new.
+    /// Records that the message will never be displayed; `true` if that is new.
     pub(super) fn told_failed(&mut self, attempt: u8) -> bool {
         self.sending_mut(attempt).is_some_and(|sending| !std::mem::replace(&mut sending.failed, true))
     }
 }
 
 impl Ask {
-    /// How the question reached that person on a route: of several copies the earliest that did not fail. The first
-    /// question reaches everybody by the chat.
+    /// The sending by which the question reached that person on a route: of several copies, the earliest that did not
+    /// fail. The first question reaches everybody through the chat.
     #[must_use]
     pub fn sending(&self, route: usize, person: &str, question: usize) -> Option<&Sending> {
         let chat = &self.rules.routes.get(route)?.chat;

@@ -116,7 +116,7 @@ impl Ask {
         Ok(changed)
     }
 
-    /// The same, once it is certain that the reply can be about this ask and is not a copy.
+    /// The same, after a check that the reply can be about this ask and is not a copy.
     fn reply(
         &mut self,
         source: Source,

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a look may take; a history that cannot be read for so long tells nothing any more.
 const LOOK_FOR: Duration = Duration::from_secs(60);
-/// How often a route is tried whose retries are used up, while people answer elsewhere.
+/// The pause between tries of a route whose retries are used up, while people can answer elsewhere.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
@@ -174,7 +174,7 @@ impl Ask {
         !effects.is_empty()
     }
 
-    /// Posts once more what the end of the daemon has cut off: that was no try.
+    /// Posts again what the end of the daemon cut off: that does not count as a try.
     pub(super) fn post_again(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
         if self.is_over() {
             return self.over(route, now, effects);
@@ -192,7 +192,7 @@ impl Ask {
                 self.prove(route, now, effects);
             }
             Found::CannotKnow => self.lost(route, interrupted, now, effects),
-            // A history may lag behind. On WhatsApp it is our own word that it never left.
+            // A channel's history may lag behind. On WhatsApp our own record says that it never left.
             Found::Absent if looks == 0 && self.rules.routes[route].channel != Channel::Whatsapp => {
                 widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
             }
@@ -278,8 +278,8 @@ impl Ask {
         }
     }
 
-    /// A page that a person is looking at displays the ask. People can answer there, so its clock starts and it does not end
-    /// as undeliverable; for its routes this proves nothing.
+    /// A page that a person is looking at displays the ask. People can answer there, so its clock starts and it does
+    /// not end as undeliverable. This proves nothing for its routes.
     pub(super) fn view(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         if self.outcome().is_some() || self.viewed {
             return false;
@@ -289,7 +289,8 @@ impl Ask {
         true
     }
 
-    /// Posted as often as allowed. An ask that a page has displayed goes on, and its route is tried now and then.
+    /// The route was posted as often as allowed. An ask that a page has displayed goes on, and its route is tried now
+    /// and then.
     fn used_up(&mut self, route: usize, trouble: Trouble, now: Time, effects: &mut Vec<Effect>) {
         if !self.viewed {
             return self.give_up(route, trouble, false, now, effects);
@@ -310,7 +311,7 @@ impl Ask {
         }
     }
 
-    /// Whether the try that is under way is one of those that `maxRetries` allows; others carry no number.
+    /// Whether the current try is one of those that `maxRetries` allows; other tries carry no number.
     #[must_use]
     pub fn counts(&self, route: usize) -> bool {
         self.widgets.get(route).is_none_or(|widget| widget.tries() <= self.rules.max_retries.saturating_add(1))

@@ -1,4 +1,5 @@
-//! A page in view displays an ask of another route: people can answer there, and the route goes on as if nobody had looked.
+//! A page in view displays an ask of another route: people can answer there, and the route goes on as if nobody had
+//! looked.
 
 use super::properties::{START, begin};
 use super::*;
@@ -9,7 +10,7 @@ fn step(ask: Ask, event: Event, now: Time) -> Step {
     ask.step(event, now).unwrap().unwrap()
 }
 
-/// Lets the next try of a route fail, whenever it is due; gives the moment.
+/// Makes the next try of a route fail when it is due; returns that moment.
 fn fail(ask: Ask, route: usize, mut now: Time) -> (Ask, Time) {
     if let Phase::Queued { not_before, .. } = ask.widgets[route].phase {
         now = now.max(not_before);

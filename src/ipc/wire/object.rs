@@ -1,5 +1,5 @@
-//! JSON objects. Derived `Deserialize` takes an array in place of one, its entries by position: what such an array
-//! means would change with the order of our fields, so that it is refused.
+//! JSON objects. Derived `Deserialize` also takes an array in place of an object and reads its entries by position. The
+//! meaning of such an array would change with the order of our fields, so this module refuses it.
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;

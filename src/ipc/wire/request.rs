@@ -43,13 +43,13 @@ pub struct RequestFile {
     pub process: Option<String>,
 }
 
-/// What is empty is not given: clients of strict schemas fill every field.
+/// Treats an empty field as not given: clients of strict schemas fill every field.
 fn given(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
 impl RequestFile {
-    /// The same without what is empty.
+    /// The same without empty fields.
     fn without_empty(self) -> Self {
         Self {
             questions: self.questions.into_iter().map(Draft::without_empty).collect(),
@@ -244,11 +244,11 @@ pub struct Peek {
     pub request_id: Option<RequestId>,
     /// Whether the text ended early or is no JSON: it may be half-written.
     pub torn: bool,
-    /// Whether it merely ended early, or in the hole of a file that is still being filled.
+    /// Whether it merely ended early, or in a hole of a file that is still being filled.
     pub ends_early: bool,
 }
 
-/// The JSON of a file: without the byte-order mark that some editors and programs put in front.
+/// The JSON of a file, without the byte-order mark that some editors and programs put in front.
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -290,7 +290,7 @@ pub fn peek(bytes: &[u8]) -> Peek {
     let mut json = serde_json::Deserializer::from_slice(text(bytes));
     if let Err(error) = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end()) {
         peek.torn = !error.is_data();
-        // Of a byte-order mark only the first bytes may be there yet.
+        // Perhaps only the first bytes of a byte-order mark are there yet.
         let begins = b"\xef\xbb\xbf".starts_with(bytes);
         peek.ends_early = error.is_eof() || begins || bytes.ends_with(b"\0");
     }

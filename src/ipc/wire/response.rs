@@ -287,7 +287,7 @@ impl StatusFile {
 }
 
 impl ResponseFile {
-    /// As a host of today writes it: earlier ones began some errors with a prefix.
+    /// The error as today's hosts write it: earlier ones began some errors with a prefix.
     #[must_use]
     pub fn with_bare_error(mut self) -> Self {
         let bare = |text: Option<String>| text.map(|text| wording::bare_error(&text).to_owned());

@@ -9,7 +9,8 @@ use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Written and removed to see whether a folder can be written: one name for ever, so that nothing piles up.
+/// The file that is written and removed to test whether a folder can be written. It always has the same name, so that
+/// none pile up.
 const PROBE: &str = ".askd-probe";
 
 /// The folders below `ipc/`.
@@ -92,7 +93,7 @@ impl Folders {
             let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
                 dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
-            // What a crash left is removed first.
+            // First removes what a crash left.
             let usable = dir.remove(PROBE).and_then(|_| dir.create(PROBE, b"", self.access));
             let usable = usable.and_then(|()| dir.remove(PROBE).map(drop));
             if let Err(error) = usable {

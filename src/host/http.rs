@@ -80,8 +80,8 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until the daemon stops, and finishes what is in flight. What is `open` needs no guard of names, which a tunnel, a
-/// proxy or a probe would only trip over: webhooks are signed by whoever sends them, and health is no secret.
+/// Serves until the daemon stops, and finishes what is in flight. What is `open` needs no guard of names, which a
+/// tunnel, a proxy or a probe would only trip over: webhooks are signed by whoever sends them, and health is no secret.
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
@@ -112,8 +112,9 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
 /// How long somebody may take to send the head of a request, and between two pieces of its body.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at a time. One more, and the one goes that has had no request in work for longest. Streams of events and
-/// webhooks have places of their own, far fewer than this: a health check always finds one.
+/// How many connections are served at a time. For one more, the one that has been without a request in work for longest
+/// goes. Streams of events and webhooks have separate limits, far below this one, so a health check always finds a
+/// place.
 const MAX_CONNECTIONS: usize = 512;
 /// The largest head of a request, in bytes, and what is read of a body at a time.
 const MAX_BUFFER: usize = 16 * 1024;
@@ -123,7 +124,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// The next connection; `None` when it is time to stop.
 async fn next(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpStream> {
     let accept = async {
-        // Whoever waits is in the queue of the system meanwhile.
+        // Meanwhile new connections wait in the system's queue.
         while let Some(wait) = places.wait(ctx.clock().monotonic()) {
             ctx.clock().sleep(wait).await;
         }
@@ -143,7 +144,7 @@ async fn next(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpS
     }
 }
 
-/// Answers a request. Its connection stays from when the request is whole until the answer is out.
+/// Answers a request. The connection is safe from the moment the request is whole until the answer is out.
 async fn answer(
     app: TowerToHyperService<Router>,
     request: Request<Incoming>,
@@ -248,7 +249,7 @@ async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: axum::extract::
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));
     let refused = |detail: &str| Problem::new(StatusCode::FORBIDDEN, "Not from here", detail).into_response();
-    // Whoever reads the other one of two would judge otherwise.
+    // If there were two, another program might read the other one and judge differently.
     let single = [header::HOST, header::ORIGIN, HeaderName::from_static("sec-fetch-site")];
     if let Some(twice) = single.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         let detail = format!("The header {twice} is there more than once.");

@@ -117,7 +117,7 @@ impl Daemon {
         let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
         let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, ctx.clone()));
         let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
-        // Health is told from now on: reading many asks takes its time.
+        // From now on the health calls answer: reading many asks takes time.
         let (readiness, gates) = (Readiness::new(ctx.clone()), Gates::default());
         let serving = serve(&settings.http, &ctx, &readiness, &gates, listener, webhooks);
         let settings = Arc::new(settings);
@@ -189,7 +189,7 @@ impl Daemon {
     }
 }
 
-/// Serves, first nothing but health; the rest waits behind the gates.
+/// Serves only the health calls at first; the rest waits behind the gates.
 fn serve(
     http: &Http,
     ctx: &Ctx,

@@ -1,6 +1,6 @@
-//! Connections that are served at a time, and which one goes when there is one too many: the one that has had no
-//! request in work for longest. Each has a moment to send one, so that those who connect fastest do not drive out the
-//! others. A machine without I/O; [`super::http`] is its only caller.
+//! Limits how many connections are served at a time. When there is one too many, the one that has been without a
+//! request in work for longest goes. Each connection gets a moment to send a request, so that the fastest clients do
+//! not drive out the others. A machine without I/O; [`super::http`] is its only caller.
 
 use crate::clock::Moment;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection is left alone at least.
+/// How long a connection is safe at least.
 const LEFT_ALONE: Duration = Duration::from_millis(400);
-/// How soon it is looked again for a place if all connections work.
+/// How soon to look for a place again if all connections have a request in work.
 const ALL_WORK: Duration = Duration::from_millis(50);
 
 /// The connections of one listener. Cheap to clone.
@@ -22,7 +22,7 @@ struct State {
     most: usize,
     next: u64,
     working: usize,
-    /// Connections that send their head or body, or nothing; the oldest first.
+    /// Connections that are sending a head or body, or nothing; the oldest first.
     idle: BTreeMap<u64, (Moment, CancellationToken)>,
 }
 
@@ -73,7 +73,7 @@ impl Places {
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// A place for one more connection. If there was none left, the oldest without a request in work goes.
+    /// Gives a place to one more connection. If none is left, the oldest connection without a request in work goes.
     pub(super) fn take(&self, now: Moment) -> Place {
         let mut state = self.lock();
         if state.is_full()
@@ -89,7 +89,7 @@ impl Places {
 }
 
 impl Place {
-    /// Until this connection has to go.
+    /// Waits until this connection has to go.
     pub(super) fn dropped(&self) -> CancellationToken {
         self.dropped.clone()
     }
@@ -98,7 +98,7 @@ impl Place {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A whole request is there: the connection stays until it is answered.
+    /// Notes that a whole request is there: the connection stays until it is answered.
     pub(super) fn begin(&self) {
         let mut at = self.at();
         let mut state = self.places.lock();
@@ -110,7 +110,7 @@ impl Place {
         }
     }
 
-    /// The request is answered.
+    /// Notes that the request is answered.
     pub(super) fn end(&self) {
         let mut at = self.at();
         if *at == At::Working {

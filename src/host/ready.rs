@@ -1,5 +1,6 @@
-//! `/healthz` and `/readyz`: whether the process runs, and whether it can take asks and answers. Neither needs a token, so
-//! neither names a group, a chat or a person. It answers from the moment the address is taken, while asks are still read.
+//! `/healthz` and `/readyz`: whether the process runs, and whether it can take asks and answers. Neither needs a token,
+//! so neither names a group, a chat or a person. They answer from the moment the address is taken, while the stored
+//! asks are still being read.
 
 use super::broker::Broker;
 use super::channel::slack::Slack;
@@ -18,10 +19,10 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long the look-round may not have come by.
+/// How long ago the last round of looks may be.
 const LOOKED: Duration = Duration::from_secs(30);
 
-/// What a daemon that has loaded its asks is made of.
+/// The parts of a daemon that has loaded its asks.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) broker: Broker,
@@ -69,7 +70,7 @@ impl Readiness {
         }
     }
 
-    /// What is not as it should be, though it can go on; else why it cannot.
+    /// What is wrong although the daemon can go on, or else why it cannot go on.
     async fn judge(&self) -> Result<Vec<String>, String> {
         if self.ctx.is_stopping() {
             return Err("stopping".to_owned());
@@ -105,7 +106,7 @@ impl Readiness {
     }
 }
 
-/// Where calls go once everything is loaded; until then they are told so.
+/// Where calls go once everything is loaded; until then they are told to wait.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate(Arc<OnceLock<Router>>);
 

@@ -1,5 +1,5 @@
-//! Warnings that others can cause as often as they like: the first is logged at once and in full, the rest are
-//! counted and told in one line a minute. The caller logs the first; [`Warnings::tell`] is called every few seconds.
+//! Warnings that others can cause as often as they like. The first is logged at once and in full; the rest are counted
+//! and logged in one line a minute. The caller logs the first; [`Warnings::tell`] is called every few seconds.
 
 use crate::ask::Group;
 use crate::clock::{Clock, Moment};
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Causes that are counted each by itself. With more of them, a group's are counted together.
+/// How many causes are counted separately. Beyond that, the causes of a group are counted together.
 const MOST_CAUSES: usize = 1_000;
-/// What is counted where there are too many causes.
+/// The cause to count under when there are too many causes.
 const OTHERS: &str = "other warnings";
 
 /// Counts warnings. Cheap to clone.
@@ -40,7 +40,7 @@ impl Warnings {
         Self { clock, counts: Arc::default() }
     }
 
-    /// Counts a warning. `true` if it is to be logged now: it is the first of its cause for a minute.
+    /// Counts a warning. `true` if the caller has to log it now, because it is the first of its cause for a minute.
     #[must_use]
     pub fn is_first(&self, group: Option<&Group>, what: &str) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl Warnings {
         first
     }
 
-    /// Logs what was counted in the minutes that are over.
+    /// Logs the counts of the minutes that are over.
     pub fn tell(&self) {
         for (Cause { group, what }, times) in self.over() {
             let group = group.as_ref().map(tracing::field::display);
@@ -66,7 +66,7 @@ impl Warnings {
         }
     }
 
-    /// What was counted in the minutes that are over: more than the one that was logged.
+    /// The counts of the minutes that are over, if there was more than the one warning that was logged.
     fn over(&self) -> Vec<(Cause, u64)> {
         let now = self.clock.monotonic();
         let mut over = Vec::new();

@@ -1,4 +1,4 @@
-//! A client that has nothing but files: it asks, and takes what comes.
+//! A client that has nothing but files: it asks and takes the responses.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::files;
 use crate::history::History;
 
-/// Whether a response that was read may come again.
+/// Whether a response may come again after the agent has read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     /// It was deleted, and that may not have been durable.
@@ -20,7 +20,7 @@ enum Taken {
 /// The agent of one group.
 pub(crate) struct Agent {
     folder: PathBuf,
-    /// Its files lie on a disk that may lose what was not synced.
+    /// Set if its files lie on a disk that may lose unsynced data.
     durable: bool,
     taken: HashMap<String, Taken>,
     waiting: HashSet<String>,
@@ -41,7 +41,7 @@ impl Agent {
         self.waiting.len()
     }
 
-    /// Asks which way to go; the request's id, made from the group's name.
+    /// Asks which way to go. Returns the request's id, which is made from the group's name.
     pub(crate) fn ask(
         &mut self,
         history: &Mutex<History>,
@@ -61,13 +61,13 @@ impl Agent {
         request
     }
 
-    /// Writes a request; whether it is there for good.
+    /// Writes a request. Returns whether it is on stable storage.
     fn put(&self, request: &str, content: &Value) -> bool {
         let (tasks, name) = (self.folder.join("tasks"), format!("{request}.json"));
         files::publish(&tasks, &name, content.to_string().as_bytes(), self.durable).is_ok()
     }
 
-    /// Takes what has come, and writes again what may have been lost before it was durable.
+    /// Takes the responses that have come, and writes requests again that may have been lost before they were durable.
     pub(crate) fn take(&mut self, history: &Mutex<History>) {
         let responses = self.folder.join("responses");
         for name in files::names(&responses) {

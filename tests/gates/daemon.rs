@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 /// How long a start may take on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// The operator's token: set, so that it is known before the first start.
+/// The operator's token. The gate sets it, so that it is known before the first start.
 pub(crate) const TOKEN: &str = "gates-0123456789-0123456789-0123456789";
 
 /// For calls to the daemon.
@@ -23,7 +23,7 @@ pub(crate) fn client() -> Result<reqwest::Client, String> {
 
 /// A daemon, its settings and its log. Clients find its address here.
 pub(crate) struct Daemon {
-    /// A copy: Cargo may put another in its place while this is played.
+    /// A copy of the binary: Cargo may replace the original during the run.
     binary: PathBuf,
     config: PathBuf,
     log: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Nothing runs yet. `askd.toml` lies in the folder, the log will.
+    /// Prepares a daemon but does not start it. `askd.toml` lies in the folder, and the log will lie there too.
     pub(crate) fn new(folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
         let binary = folder.join("askd");
         std::fs::copy(env!("CARGO_BIN_EXE_askd"), &binary).map_err(|error| format!("askd: {error}"))?;
@@ -49,7 +49,7 @@ impl Daemon {
         })
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it without waiting.
     pub(crate) async fn spawn(&self) -> Result<(), String> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
         let mut command = Command::new(&self.binary);
@@ -68,7 +68,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits until it listens; its address.
+    /// Waits until it listens; returns its address.
     pub(crate) async fn listening(&self) -> Result<String, String> {
         let stdout = self.child.lock().await.as_mut().and_then(|child| child.stdout.take()).ok_or("it does not run")?;
         let mut lines = BufReader::new(stdout).lines();
@@ -91,7 +91,7 @@ impl Daemon {
         }
     }
 
-    /// Where it is, or was last.
+    /// Its address now, or the last one that it had.
     pub(crate) fn url(&self) -> String {
         self.url.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

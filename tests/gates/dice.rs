@@ -1,4 +1,4 @@
-//! Seeded chance, so that a run can be played again. What other processes do in the meantime is not in it.
+//! Seeded random choices, so that a run can be repeated. The seed does not cover the timing of other processes.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Dice {
         Duration::from_millis((from + self.roll(to - from)) as u64)
     }
 
-    /// Dice of its own for somebody else.
+    /// Separate dice for another task.
     pub(crate) fn split(&mut self) -> Self {
         Self(self.next())
     }

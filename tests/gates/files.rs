@@ -1,4 +1,4 @@
-//! An agent's own files: whole, and on stable storage where that is asked for.
+//! An agent's own files: always whole, and on stable storage if the caller asks for it.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,5 +1,5 @@
-//! What clients saw, written down as it happened, and the judgement on it. Knows nothing of how the daemon
-//! keeps things: only requests, replies, responses and messages count.
+//! Records what clients saw as it happened, and judges it. Knows nothing about how the daemon stores things: only
+//! requests, replies, responses and messages count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-/// What came back to somebody who answered.
+/// The reply to a person who answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// This answer is the outcome.
     Won,
     /// Some answer is the outcome: a click's 2xx also stands for "too late", as does a 409.
     Ended,
-    /// Nothing, or not yet: it may count, or not.
+    /// No reply, or none yet: the answer may count or not.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ struct Life {
     attempts: Vec<Attempt>,
     /// Each response that was read, in order.
     responses: Vec<Value>,
-    /// One was there although one had been taken.
+    /// How often a response was there although the agent had already taken one.
     again: usize,
     torn: usize,
     cards: usize,
@@ -61,7 +61,7 @@ impl History {
         self.life(request).attempts.push(Attempt { by, label: label.to_owned(), began, reply, at: Instant::now() });
     }
 
-    /// The same, known in hindsight: the reply came at `at`.
+    /// The same in hindsight: the reply came at `at`.
     pub(crate) fn attempt_at(
         &mut self,
         request: &str,
@@ -156,14 +156,14 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
         |attempt: &&Attempt| label == Some(&attempt.label) && by["channel"] == attempt.by.0 && by["id"] == attempt.by.1;
     let given = life.attempts.iter().filter(is_it).map(|attempt| attempt.began).min();
     let Some(given) = given else {
-        // Of messages more is known: `whatsapp` judges which of them it was.
+        // `whatsapp` knows more about messages and judges which of them it was.
         if by["channel"] == "whatsapp" {
             return;
         }
         verdict.found("invented", 1, &format!("{request}: nobody gave {label:?} by {by}"));
         return;
     };
-    // From the first reply on that says that it has ended nothing new can be the outcome.
+    // After the first reply that says that the ask has ended, no new answer can be the outcome.
     let ended = life.attempts.iter().filter(|attempt| attempt.reply != Reply::Unknown).min_by_key(|attempt| attempt.at);
     if let Some(ended) = ended.filter(|ended| ended.at < given) {
         let text =
@@ -174,7 +174,7 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
     }
 }
 
-/// What was answered, by a response.
+/// The label that a response gives as the answer.
 pub(crate) fn label_of(response: &Value) -> Option<&str> {
     response["result"]["answers"].as_object()?.values().next()?.as_str()
 }
@@ -193,23 +193,23 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Counts something that must not be.
+    /// Counts something that must not happen.
     pub(crate) fn found(&mut self, what: &'static str, times: usize, text: &str) {
         *self.bad.entry(what).or_default() += times;
         self.findings.push(format!("{what}: {text}"));
     }
 
-    /// A figure that may be anything.
+    /// Adds a figure without a limit.
     pub(crate) fn note(&mut self, text: String) {
         self.notes.push(text);
     }
 
-    /// How much was found of this.
+    /// How often this was found.
     pub(crate) fn bad(&self, what: &str) -> usize {
         self.bad.get(what).copied().unwrap_or(0)
     }
 
-    /// What is wrong, a line each.
+    /// What is wrong, one line each.
     pub(crate) fn findings(&self) -> &[String] {
         &self.findings
     }

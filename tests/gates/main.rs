@@ -1,6 +1,5 @@
-//! The gates: the real daemon is killed, or loses its disk, again and again while people answer, and a judge who knows only what
-//! clients saw looks for anything that was promised and not kept. `tests/gates/run` plays them; `docs/reliability.md` has the
-//! figures.
+//! The gates: they kill the real daemon, or its disk, again and again while people answer. Then a judge who knows only
+//! what clients saw looks for broken promises. `tests/gates/run` plays them; `docs/reliability.md` has the figures.
 #![cfg(feature = "host")]
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "gates say what they find, and live in real time")]
 
@@ -23,12 +22,12 @@ use history::Verdict;
 /// One of the gates.
 struct Gate {
     name: &'static str,
-    /// How often the world dies: broken on purpose, in `tests/run`, and with `--long`.
+    /// How often the daemon or its disk dies: when broken on purpose, in `tests/run`, and with `--long`.
     rounds: [usize; 3],
     what: &'static str,
-    /// What has to be 0.
+    /// The figures that have to be 0.
     counted: &'static [&'static str],
-    /// A promise broken on purpose, and the figures of which at least one may not be 0 then.
+    /// A promise to break on purpose, and figures of which at least one must then not be 0.
     sabotages: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -66,7 +65,7 @@ const GATES: [Gate; 3] = [
     },
 ];
 
-/// What was asked for on the command line.
+/// What the command line asks for.
 struct Orders {
     gates: Vec<String>,
     long: bool,
@@ -76,7 +75,7 @@ struct Orders {
 
 fn orders() -> Result<Option<Orders>, String> {
     let mut args = std::env::args().skip(1);
-    // Under plain `cargo test` nothing is asked for, or something of other tests.
+    // Plain `cargo test` passes no arguments, or arguments for other tests.
     if args.next().as_deref() != Some("--gates") {
         return Ok(None);
     }
@@ -150,7 +149,7 @@ async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> R
     verdict
 }
 
-/// The daemon as it is: nothing may be found.
+/// Plays the daemon as it is: the judge must find nothing.
 async fn honest(gate: &Gate, orders: &Orders) -> bool {
     let Ok(verdict) = play(gate, orders, None).await else { return false };
     for finding in verdict.findings().iter().take(20) {
@@ -159,7 +158,7 @@ async fn honest(gate: &Gate, orders: &Orders) -> bool {
     verdict.findings().is_empty()
 }
 
-/// The daemon broken on purpose: it has to be found.
+/// Plays the daemon broken on purpose: the judge has to notice.
 async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &[&str]) -> bool {
     let verdict = play(gate, orders, Some(sabotage)).await.unwrap_or_default();
     let noticed = figures.iter().any(|what| verdict.bad(what) > 0);

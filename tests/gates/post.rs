@@ -1,5 +1,5 @@
-//! Meta's post room, between the stand-in and the daemon: it brings every webhook until it gets a 200 and once more after the
-//! next start, as Meta may do for days, and can hold back what one person writes. It changes nothing in them.
+//! Meta's post room, between the stand-in and the daemon. It delivers every webhook until it gets a 200, and once more
+//! after the next start, as Meta may do for days. It can hold back what one person writes. It never changes a webhook.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,11 +22,11 @@ pub(crate) struct Acknowledged {
     pub(crate) time: SystemTime,
 }
 
-/// The post room. `epoch` counts the daemon's starts, with its address; an empty one is nowhere.
+/// The post room. `epoch` holds the count of the daemon's starts and its address; an empty address means no daemon.
 pub(crate) struct Room {
     http: reqwest::Client,
     epoch: watch::Sender<(u64, String)>,
-    /// Whose messages stay here until they are released.
+    /// The people whose messages stay here until they are released.
     held: watch::Sender<Vec<String>>,
     acknowledged: Mutex<HashMap<String, Acknowledged>>,
     repeats: Mutex<usize>,
@@ -35,12 +35,12 @@ pub(crate) struct Room {
 struct Letter {
     body: Bytes,
     signature: String,
-    /// Of a person's message: its id and who wrote it.
+    /// For a person's message: its id and who wrote it.
     message: Option<(String, String)>,
 }
 
 impl Room {
-    /// Opens it; the address that the stand-in posts to.
+    /// Opens the room; returns the address that the stand-in posts to.
     pub(crate) async fn open() -> Result<(Arc<Self>, String), String> {
         let room = Arc::new(Self {
             http: crate::daemon::client()?,
@@ -56,7 +56,7 @@ impl Room {
         Ok((room, format!("http://{address}/")))
     }
 
-    /// The daemon listens there now.
+    /// Notes that the daemon now listens at that address.
     pub(crate) fn started(&self, url: &str) {
         self.epoch.send_modify(|(count, known)| {
             *count += 1;
@@ -64,22 +64,22 @@ impl Room {
         });
     }
 
-    /// Nobody listens.
+    /// Notes that no daemon listens.
     pub(crate) fn stopped(&self) {
         self.epoch.send_modify(|(_, known)| known.clear());
     }
 
-    /// The number of the present start.
+    /// The number of the current start.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.borrow().0
     }
 
-    /// Keeps what this person writes from now on.
+    /// From now on holds back what this person writes.
     pub(crate) fn hold(&self, who: &str) {
         self.held.send_modify(|held| held.push(who.to_owned()));
     }
 
-    /// And now it goes on its way.
+    /// Delivers what was held back.
     pub(crate) fn release(&self, who: &str) {
         self.held.send_modify(|held| held.retain(|known| known != who));
     }
@@ -89,7 +89,7 @@ impl Room {
         lock(&self.acknowledged).get(message).copied()
     }
 
-    /// How many webhooks were brought once more after a start.
+    /// How many webhooks were delivered again after a start.
     pub(crate) fn repeats(&self) -> usize {
         *lock(&self.repeats)
     }
@@ -108,7 +108,7 @@ impl Room {
         *lock(&self.repeats) += 1;
     }
 
-    /// Posts until there is a 200, to the daemon of that start or a later one; to which.
+    /// Posts to the daemon of that start or a later one until it answers 200. Returns the number of that start.
     async fn until_taken(&self, letter: &Letter, from: u64) -> u64 {
         let mut epoch = self.epoch.subscribe();
         loop {

@@ -1,11 +1,11 @@
 //! A disk whose power can be cut: ext4 on a loop device. The cut is `EXT4_IOC_SHUTDOWN` without a flush of
-//! the journal: what was not synced is gone. Needs root.
+//! the journal, so unsynced data is lost. Needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH` on the folder named. Rust's `rustix` has no such call, and no unsafe
-/// code is allowed here.
+/// `EXT4_IOC_SHUTDOWN` with `EXT4_GOING_FLAGS_NOLOGFLUSH` on the folder named. Rust's `rustix` has no such call, and no
+/// unsafe code is allowed here.
 const CUT: &str = "import fcntl, os, struct, sys\n\
     fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
 
@@ -41,19 +41,19 @@ impl Disk {
         run("mount", &[Path::new("-o"), Path::new("loop,noauto_da_alloc"), &self.image, &self.mounted])
     }
 
-    /// From now on nothing reaches the disk, and what was not synced never does.
+    /// Cuts the power: from now on nothing reaches the disk, and unsynced data is lost.
     pub(crate) fn cut(&self) -> Result<(), String> {
         run("python3", &[Path::new("-c"), Path::new(CUT), &self.mounted])
     }
 
-    /// The power is back. Nobody may use the disk now.
+    /// Turns the power back on. Nothing may use the disk during this call.
     pub(crate) fn again(&mut self) -> Result<(), String> {
         run("umount", &[&self.mounted])?;
         self.mount()
     }
 }
 
-/// Why no power can be cut here, if so.
+/// The reason why this machine cannot cut the power, if there is one.
 pub(crate) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root can mount a disk whose power is cut".to_owned());

@@ -1,6 +1,6 @@
-//! Groups on Slack and one with the inbox alone, agents that ask and take through real files, rivals who click
-//! and call, replies of Slack that are lost. The world dies in the middle of it, as often as is asked for:
-//! `kills-slack` ends the process, `power-cuts` takes the disk away from under it.
+//! Two groups on Slack and one with only the inbox, agents that ask and collect through real files, rivals who click
+//! and call, and replies of Slack that get lost. In the middle of all this `kills-slack` kills the process, and
+//! `power-cuts` takes the disk away from under it.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,23 +20,23 @@ use crate::files;
 use crate::history::{History, Reply, Verdict};
 use crate::power::Disk;
 
-/// Group and the channel it asks in; the last one is asked in the inbox only.
+/// Each group and the channel it asks in; the last one asks in the inbox only.
 const GROUPS: [(&str, Option<&str>); 3] = [("alpha", Some("C0AGENTS")), ("beta", Some("C0RESEARCH")), ("gamma", None)];
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
 const LABELS: [&str; 4] = ["north", "east", "south", "west"];
-/// So many requests of one agent are without a response at most.
+/// How many requests of one agent may wait for a response at a time.
 const WIDTH: usize = 5;
-/// How long nothing at all may happen before everything has come to its end, without any more trouble: longer than
-/// any pause between two tries. Of a daemon that is broken on purpose nobody waits so long.
+/// How long nothing at all may happen, without more trouble, before everything has ended: longer than any pause between
+/// two tries. For a daemon that is broken on purpose the wait is shorter.
 const STUCK: Duration = Duration::from_secs(60);
 const STUCK_BROKEN: Duration = Duration::from_secs(12);
 
-/// What is to be played.
+/// What to play.
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) seed: u64,
     pub(crate) sabotage: Option<&'static str>,
-    /// The power fails instead of the process.
+    /// Cut the power instead of killing the process.
     pub(crate) cuts: bool,
 }
 
@@ -46,11 +46,11 @@ struct World {
     daemon: Daemon,
     history: Mutex<History>,
     data: PathBuf,
-    /// Cards that were seen closed: not worth a look while it runs.
+    /// Cards that were seen closed: not worth another look during the run.
     closed: Mutex<HashSet<String>>,
     asking: AtomicBool,
     over: AtomicBool,
-    /// Held by whoever uses files, taken away while there is no disk.
+    /// Read-locked by tasks that use files; `None` while there is no disk.
     disk: RwLock<Option<Disk>>,
     durable: bool,
 }
@@ -86,7 +86,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         disk: RwLock::new(disk),
         durable: plan.cuts,
     });
-    // The share of Slack's replies that are lost after the call has had its effect.
+    // How many of Slack's replies get lost after the call has had its effect.
     let lost = Fault { method: "*".into(), kind: FaultKind::ResetAfter, times: Times::Percent(5) };
     world.slack.faults().push(lost);
     let mut dice = Dice::new(plan.seed);
@@ -163,7 +163,7 @@ async fn listening(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// No more trouble: everything comes to its end. False: it does not, and nothing moves any more.
+/// Without more trouble, waits until everything has ended. False: nothing moves any more, but something is left.
 async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
     world.slack.faults().clear();
     world.asking.store(false, Ordering::SeqCst);
@@ -202,7 +202,7 @@ fn judge(world: &World, drained: bool) -> Verdict {
     verdict
 }
 
-/// The request that a card is about; `None`: it is no card.
+/// The request that a card is about; `None`: the message is not a card.
 fn request_of(message: &Message) -> Option<String> {
     let card = message.by_app && message.thread_ts.is_none() && message.only_for.is_none();
     let text = card.then(|| message.visible_text())?;
@@ -210,7 +210,7 @@ fn request_of(message: &Message) -> Option<String> {
     rest.split_once(':').map(|(request, _)| request.to_owned())
 }
 
-/// Cards that can be used, of one channel or of all.
+/// Cards that can still be used, of one channel or of all.
 fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
     let mut closed = lock(&world.closed);
     let candidates = world.slack.select(|message| {
@@ -224,7 +224,7 @@ fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
     live
 }
 
-/// Asks and takes.
+/// Asks, and takes the responses.
 async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
     let mut agent = Agent::new(&world.data, group, world.durable);
     while !world.is_over() {
@@ -239,7 +239,7 @@ async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
     }
 }
 
-/// Clicks on whatever can be clicked.
+/// Clicks on anything that can be clicked.
 async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 90)).await;
@@ -251,7 +251,7 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
         let (Some(request), nth) = (request_of(&card), dice.roll(LABELS.len())) else { continue };
         let began = Instant::now();
         let sent = world.slack.click(&card.channel, &card.ts, &format!("pick:0:{nth}"), person).await;
-        // An error: it was closed in the meantime, and nothing was sent.
+        // On an error the card closed in the meantime, and nothing was sent.
         if let Ok(sent) = sent {
             let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
             let reply = if ended { Reply::Ended } else { Reply::Unknown };
@@ -260,12 +260,12 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     }
 }
 
-/// Answers by the API.
+/// Answers through the API.
 async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 90)).await;
         let mut open = world.daemon.open().await;
-        // The inbox has no other person: it is answered here more often.
+        // Nobody else answers in the inbox, so this task answers there more often.
         open.retain(|ask| ask["group"] == "gamma" || dice.chance(30));
         if open.is_empty() {
             continue;

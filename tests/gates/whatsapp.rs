@@ -1,6 +1,6 @@
-//! Thirty people with a phone each, agents that ask them through real files, an operator who is faster now and then. Meta brings
-//! each webhook until it gets a 200 and once more after the next start; one message in five comes only when a later question
-//! stands in that chat. The daemon is killed in the middle of it.
+//! Thirty people with a phone each, agents that ask them through real files, and an operator who is sometimes faster.
+//! Meta delivers each webhook until it gets a 200, and once more after the next start. One message in five arrives only
+//! when a later question stands in that chat. The gate kills the daemon in the middle of all this.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ use crate::post::Room;
 
 const PEOPLE: usize = 30;
 const WAYS: [&str; 4] = ["north", "east", "south", "west"];
-/// After so long without an answer a person quotes the question: that names it.
+/// After this long without a result a person quotes the question, which names it.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long anything may take that nobody has to think about; the pace of a chat is slow.
+/// How long anything may take that needs no thinking; the pace of a chat is slow.
 const SOON: Duration = Duration::from_secs(120);
 /// How long nothing at all may happen before everything has come to its end.
 const STUCK: Duration = Duration::from_secs(90);
-/// When it is broken on purpose, what is still owed does not matter: a few chats more have their say.
+/// How long to go on when the daemon is broken on purpose: what is still owed does not matter then.
 const BROKEN: Duration = Duration::from_secs(30);
 
 /// What somebody wrote, and what was on the phone then.
 struct Said {
     id: String,
     began: Instant,
-    /// A number of the list, or a word of one's own that nobody uses twice.
+    /// A number of the list, or a word of their own that nobody uses twice.
     words: String,
     /// The question it quotes or taps.
     names: Option<String>,
@@ -57,7 +57,7 @@ fn number(person: usize) -> String {
     format!("1555000{person:04}")
 }
 
-/// What can be chosen; the labels of two questions are never the same.
+/// The options of a question; no two questions share a label.
 fn labels(request: &str) -> Vec<String> {
     WAYS.map(|way| format!("{request} {way}")).to_vec()
 }
@@ -105,10 +105,10 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
 }
 
 impl World {
-    /// All the kills, and a quiet end. False: it did not come to its end.
+    /// All the kills, and a quiet end. False: something stayed unfinished.
     async fn live(self: &Arc<Self>, rounds: usize, broken: bool, dice: &mut Dice) -> Result<bool, String> {
         self.start().await?;
-        // Everybody opens the chat: without that nobody could be asked.
+        // Everybody opens the chat first: without that, nobody could be asked.
         let hellos: Vec<String> = (0..PEOPLE).map(|person| self.sim.person_says(&number(person), "hello")).collect();
         until(SOON, || hellos.iter().all(|id| self.room.acknowledged(id).is_some())).await;
         let world = Arc::clone(self);
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// No more trouble: every story is told to its end, and nothing is owed.
+    /// Without more trouble, waits until every chat has ended and nothing is owed.
     async fn settle(&self, chats: &mut tokio::task::JoinSet<()>) -> bool {
         let (mut last, mut moved) = (None, Instant::now());
         loop {
@@ -177,7 +177,7 @@ impl World {
         for (person, said) in self.said.iter().enumerate() {
             for said in lock(said).iter() {
                 let acknowledged = self.room.acknowledged(&said.id).map(|acknowledged| acknowledged.at);
-                // What names a question that is open is its outcome once it is acknowledged, or comes too late.
+                // A message that names an open question is its outcome once it is acknowledged, or comes too late.
                 let reply = acknowledged.filter(|_| said.names.is_some());
                 for request in said.could_mean() {
                     let label = said.label(request);
@@ -212,7 +212,7 @@ impl World {
         verdict
     }
 
-    /// Which message gave this answer, and might it?
+    /// Judges which message gave this answer, and whether it was allowed to.
     fn judge_message(&self, request: &str, response: &Value, verdict: &mut Verdict) {
         let (label, person) = (label_of(response).unwrap_or_default(), person_of(request));
         let Some(said) = self.said.get(person) else { return };
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Was the person told how it ended?
+    /// Judges whether the person was told how the question ended.
     fn judge_closing(&self, request: &str, response: &Value, verdict: &mut Verdict) {
         let messages = self.sim.messages_to(&number(person_of(request)));
         let shown = messages.iter().any(|message| asks(message).is_some_and(|asked| asked == request));
@@ -247,13 +247,13 @@ impl World {
 }
 
 impl Said {
-    /// The answer that this is to a question.
+    /// The label that these words mean for a question.
     fn label(&self, request: &str) -> String {
         let nth = self.words.parse::<usize>().ok().and_then(|nth| nth.checked_sub(1));
         nth.and_then(|nth| labels(request).get(nth).cloned()).unwrap_or_else(|| self.words.clone())
     }
 
-    /// The questions that it may answer.
+    /// The questions that these words may answer.
     fn could_mean(&self) -> impl Iterator<Item = &String> {
         self.on_the_phone.iter().filter(|request| self.names.as_ref().is_none_or(|names| names == *request))
     }
@@ -263,13 +263,13 @@ fn by_message(response: &Value) -> bool {
     response["result"]["answered_by"]["channel"] == "whatsapp"
 }
 
-/// Whom a request is for: the group's name says it.
+/// The person a request is for: the group's name says it.
 fn person_of(request: &str) -> usize {
     let name = request.trim_start_matches('g').split('-').next();
     name.and_then(|person| person.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// The request that a message puts to a person; `None`: it is something else.
+/// The request that a message asks about; `None`: the message is not a question.
 fn asks(message: &Message) -> Option<String> {
     let (_, rest) = message.text.split_once("Case ").filter(|_| message.stage != Stage::Failed)?;
     let request = rest.split_once(':')?.0;
@@ -284,7 +284,7 @@ fn seconds() -> i64 {
     i64::try_from(now().as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Waits until something is so; false: it was not within the time.
+/// Waits until a condition holds; false if the time runs out.
 async fn until(at_most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !is_so() {
@@ -352,7 +352,7 @@ impl Chat {
         let began = Instant::now();
         let id = match quotes {
             Some((_, message)) => self.world.sim.person_quotes(&who, &message.id, &words),
-            // Dated as it is, not as the stand-in would for a test that does not wait: these people have waited.
+            // With its real time, not the stand-in's later time for tests that do not wait: these people have waited.
             None => self.world.sim.person_says_at(&who, &words, seconds()),
         };
         let names = quotes.map(|(request, _)| request.to_owned());
@@ -374,8 +374,8 @@ impl Chat {
         }
     }
 
-    /// The webhook of an answer comes when a later question stands in the chat; mostly somebody else has
-    /// answered the first one by then.
+    /// The webhook of an answer arrives only when a later question stands in the chat; usually somebody else has
+    /// answered the first question by then.
     async fn a_message_is_held_back(&mut self) {
         let (who, first) = (number(self.person), self.ask());
         if self.reads(&first).await.is_none() {
@@ -400,10 +400,10 @@ impl Chat {
         self.answers(&second, true).await;
     }
 
-    /// Two questions stand there, and a bare reply means neither. Then one is answered by a quote, the world dies, and the bare
-    /// reply comes again.
+    /// Two questions are open, and a bare reply means neither. Then a quote answers one of them, the daemon dies, and
+    /// the bare reply comes again.
     async fn one_of_two_is_meant(&mut self) {
-        // One after the other: of two that cross on their way askd would ask back.
+        // One after the other: if two cross on their way, askd asks which one was meant.
         let first = self.ask();
         if self.reads(&first).await.is_none() {
             return;

@@ -123,7 +123,7 @@ fn stock_wording_about_another_thing_is_another_question() {
         let open = world.open_of(&format!("other{at}"));
         assert_eq!(world.post(&open, "dismiss").0, 200);
     }
-    // Allowed again is what was blocked, and nothing else.
+    // Allow again allows only what was blocked.
     let plain = about(json!({}));
     dismissed(&world, &agent, 10..=10, &plain);
     assert_eq!(world.post(&block, "reset").0, 200);
@@ -133,7 +133,8 @@ fn stock_wording_about_another_thing_is_another_question() {
     assert_eq!(status(&agent.wait("plain")), "blocked");
 }
 
-/// The first version counted a question whatever stood above it, and its blocks and Allow again hold so.
+/// The first version counted a question under any title and context, and its blocks and Allow again still hold that
+/// way.
 #[test]
 fn blocks_and_allow_again_of_before_hold_under_every_title_and_context() {
     let mut world = World::empty().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
@@ -175,7 +176,7 @@ fn with_one_question_over_the_limit_nothing_is_asked_and_only_that_one_is_named(
     let agent = world.group("g");
     let asks = |names: &[&str]| json!({"questions": names.iter().map(|name| named(name)).collect::<Vec<_>>()});
     dismissed(&world, &agent, 1..=2, &asks(&["A?", "B?"]));
-    // What a person sees of a question counts: not its id, not the company of other questions.
+    // What a person sees of a question counts: not its id, and not the other questions beside it.
     let mut mixed = asks(&["New?", "B?", "A?"]);
     mixed["questions"][1]["id"] = json!("another-id");
     agent.ask("mixed", &mixed);

@@ -208,7 +208,8 @@ fn both_spellings_of_every_field_are_read() {
     }
 }
 
-/// Models behind a strict schema fill every field: with `""` where they have nothing to say, and `custom` on a confirm.
+/// Models behind a strict schema fill every field: with `""` if they have nothing to say, and with `custom` on a
+/// confirm.
 #[test]
 fn what_is_filled_with_nothing_counts_as_left_out() {
     let world = World::new();

@@ -478,7 +478,7 @@ fn the_demo_by_hand_waits_for_a_person() {
     child.wait().unwrap();
 }
 
-/// A stranger who clicks is said in a line of the demo, and no line of a log comes between.
+/// The demo reports a stranger's click in one of its own lines, and no log line comes between.
 #[test]
 fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {
     use std::io::{BufRead as _, BufReader, Read as _};

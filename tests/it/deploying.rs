@@ -91,7 +91,7 @@ async fn a_real_engine_starts_and_stops_a_container() {
     assert!(matches!(error, EngineError::NoContainer(_)), "{error}");
 }
 
-/// The Dockerfile sees only what `.dockerignore` lets through: the manifest has to be whole without the rest.
+/// The Dockerfile sees only what `.dockerignore` lets through: the manifest has to work without the rest.
 #[test]
 fn the_image_is_built_from_what_it_is_given() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What others do in a group's folder, or at the door, costs this daemon little and nobody else anything.
+//! A flood in a group's folder, or of connections, costs the daemon little and costs other groups nothing.
 
 use crate::harness::{Agent, SOON, World, within};
 use notify::event::{EventKind, ModifyKind, RenameMode};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// B4: an agent that was started anew asks the same while nobody can tell yet whether its old process lives.
+/// B4: a restarted agent asks the same question while askd cannot tell yet whether its old process lives.
 #[test]
 fn waiting_for_an_old_process_to_be_judged_costs_next_to_nothing() {
     let world = World::new();
@@ -40,7 +40,7 @@ fn waiting_for_an_old_process_to_be_judged_costs_next_to_nothing() {
     assert!(used <= Duration::from_millis(300), "{used:?}");
 }
 
-/// Names of 205 bytes, as many as one likes.
+/// As many names of 205 bytes as needed.
 fn litter(agent: &Agent, files: usize) {
     let pad = "x".repeat(190);
     for number in 0..files {
@@ -48,7 +48,7 @@ fn litter(agent: &Agent, files: usize) {
     }
 }
 
-/// B9: what a container puts into its own folder costs it patience, and nobody else anything.
+/// B9: a container that floods its own folder has to wait longer; no other group does.
 #[test]
 fn a_look_has_a_bound_and_a_partial_look_proves_no_absence() {
     const FILES: usize = 300_000;
@@ -70,12 +70,12 @@ fn a_look_has_a_bound_and_a_partial_look_proves_no_absence() {
         });
         let before = world.peak_memory();
         litter(&flooded, FILES);
-        // Others are served as ever.
+        // Other groups are served as before.
         let begun = Instant::now();
         honest.ask_framework("r1");
         world.open_of("r1");
         let took = begun.elapsed();
-        // So is whoever is honest in the same folder.
+        // So is an honest agent in the same folder.
         flooded.ask("first", &fields("p1"));
         assert_eq!(world.answer(&world.open_of("first"), &json!({"Go?": "yes"})).0, 200);
         flooded.wait("first");

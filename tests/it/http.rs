@@ -186,7 +186,7 @@ fn health_needs_no_token_and_readiness_tells_the_truth() {
     assert!(world.terminate().success());
 }
 
-/// Many records take their time to be read; whoever asks meanwhile is told how far that is.
+/// Reading many records takes time; a caller meanwhile hears how far askd has come.
 #[test]
 fn readiness_says_how_far_the_loading_is() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -232,7 +232,7 @@ fn done_is_open(told: &std::sync::mpsc::Receiver<()>) -> bool {
     matches!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty))
 }
 
-/// What does not stop it is said, without a name.
+/// A problem that does not stop the daemon is reported, without a name.
 #[test]
 fn a_channel_that_is_away_is_told_to_whoever_asks_for_health() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

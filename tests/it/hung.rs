@@ -1,10 +1,10 @@
-//! A disk that never answers stops the group whose folder lies on it, and nobody else.
+//! A disk that never answers stops the group whose folder lies on it, and no other group.
 
 use crate::harness::{SOON, World, within};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A file system whose server never answers: whoever looks into it waits.
+/// A file system whose server never answers: any process that looks into it waits.
 struct Hung {
     at: std::path::PathBuf,
     _server: fs::File,
@@ -43,7 +43,7 @@ fn one_group_hangs(world: &mut World) {
         honest.take(&id);
     }
     within(SOON, "the complaint", || world.log().contains("the group's folder does not answer").then_some(()));
-    // Two looks later it was not said again.
+    // Two looks later the log has not said it again.
     honest.ask_framework("after");
     world.open_of("after");
     let begun = Instant::now();

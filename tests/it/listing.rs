@@ -1,4 +1,4 @@
-//! Lists of asks: what comes first, pages to the end, filters, and parameters that are wrong.
+//! Lists of asks: their order, their pages to the end, filters, and wrong parameters.
 
 use crate::harness::{SOON, World, askd, within};
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ fn a_wrong_parameter_of_a_list_is_named() {
     assert_eq!(world.call("GET", "/asks?limit=1000", None), (200, json!({"asks": [], "total": 0})));
 }
 
-/// D7: a code that `askd list --settled` prints is understood, and what becomes of it says that it is settled.
+/// D7: askd understands a code that `askd list --settled` prints, and says that the question is settled.
 #[test]
 fn the_code_of_a_settled_ask_names_the_newest_one() {
     let mut world = World::new();

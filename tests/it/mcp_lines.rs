@@ -1,4 +1,4 @@
-//! What a client hears of a line that is no message, and batches where the revision has them.
+//! What a client hears about a line that is not a message, and batches in the revision that has them.
 
 use crate::harness::{SOON, World, askd};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn a_line_that_is_no_message_is_told_what_is_wrong_with_it() {
         let told = server.next();
         assert_eq!((&told["error"]["code"], &told["id"]), (&json!(code), &id), "{line}: {told}");
     }
-    // Blank lines and unknown notifications are nothing; and it goes on.
+    // Blank lines and unknown notifications get no reply, and the server goes on.
     for line in ["", "\r", r#"{"jsonrpc": "2.0", "method": "notifications/of/others", "params": {}}"#] {
         server.write(line);
     }
@@ -106,7 +106,7 @@ fn a_batch_is_taken_under_the_revision_that_has_them_and_replied_to_as_one() {
     assert_eq!(ids, [1, 2, 3, 4]);
     assert_eq!(replies[1]["result"]["structuredContent"]["answers"], json!({"Go?": "yes"}));
     assert_eq!(replies[2]["error"]["code"], -32602);
-    // A batch of notifications has no reply, and one whose call is taken back is complete without it.
+    // A batch of notifications has no reply. A batch with a cancelled call is complete without that reply.
     server.write(r#"[{"jsonrpc": "2.0", "method": "notifications/initialized"}]"#);
     let second = json!({"questions": [{"question": "And now?"}], "waitMs": 60_000});
     server.write(&json!([call(6, "ask_user", &second), {"jsonrpc": "2.0", "id": 7, "method": "ping"}]).to_string());

@@ -1,5 +1,5 @@
-//! Saves that fail half-way: what was renamed and not synced is finished, what was not renamed is told, and nobody waits
-//! for a restart.
+//! Saves that fail half-way: askd finishes a save that was renamed but not synced, reports one that was not renamed,
+//! and needs no restart for either.
 #![cfg(feature = "sabotage")]
 
 use crate::harness::{SOON, World, within};
@@ -59,7 +59,7 @@ fn an_answer_that_was_renamed_and_not_synced_is_finished_without_a_restart() {
     assert!(!problem["detail"].as_str().unwrap().contains("nothing was changed"), "a lie: {problem}");
     assert!(problem["detail"].as_str().unwrap().starts_with("It may have been stored, or not"), "{problem}");
     assert!(agent.response("r1").is_none(), "nothing is done before it is stored");
-    // What comes after it waits for it, and is told so.
+    // Later events wait for it, and their callers are told so.
     let (status, problem) = world.answer(&ask, &json!({"r1_0": "React"}));
     assert_eq!(status, 503, "{problem}");
     disk.ends("fail");
@@ -128,7 +128,7 @@ fn an_ask_whose_first_save_takes_long_still_times_out() {
     disk.world.all_done("g");
 }
 
-/// With these titles askd panics in the core, or when it acts on what is stored.
+/// Titles on which askd panics in the core, or when it acts on a stored step.
 fn panics(at: &str) -> World {
     let world = World::empty().env("ASKD_PANIC_AT", &format!("{at}:The bad one")).started();
     let agent = world.group("g");

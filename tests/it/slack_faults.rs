@@ -1,4 +1,5 @@
-//! Slack at its worst: limits, errors, broken connections before and after the deed. Every ask ends, with one card at most.
+//! Slack at its worst: limits, errors, broken connections before and after the deed. Every ask ends, with one card at
+//! most.
 
 use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice};
 use askd::sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
@@ -41,7 +42,7 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     world.all_done(SOON).await;
 }
 
-/// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card has two things stored.
+/// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {

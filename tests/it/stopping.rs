@@ -130,7 +130,7 @@ async fn whatsapp_posts_that_wait_for_their_turn_lose_no_try() {
         stops_whatsapp(&mut world).await;
         world.begin();
     }
-    // What a stop spoilt would be told at once.
+    // If a stop had spoilt anything, the ask would say so at once.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let ended: Vec<_> = all.iter().filter_map(|id| world.response_now(id).map(|response| (id, response))).collect();
     assert!(ended.is_empty(), "{} ended: {:?}", ended.len(), ended.first());
@@ -269,7 +269,7 @@ fn a_page_a_slow_reader_and_half_a_request_are_connected() {
     write!(events, "GET /api/v1/events HTTP/1.1\r\n{authorised}\r\n").unwrap();
     let mut some = [0; 64];
     assert!(events.read(&mut some).unwrap() > 0);
-    // Lists are asked for, and never read.
+    // Clients ask for lists and never read them.
     let mut slow = connect(&world);
     for _ in 0..200 {
         write!(slow, "GET /api/v1/asks HTTP/1.1\r\n{authorised}\r\n").unwrap();
@@ -301,7 +301,7 @@ fn an_answer_whose_body_is_slow_is_taken() {
         body.len()
     )
     .unwrap();
-    // Served, not only connected: another request on another connection has been answered since.
+    // The clients are served and not only connected: another request on another connection has been answered since.
     assert_eq!(world.open().len(), 1);
     let told = Instant::now();
     world.signal(rustix::process::Signal::TERM);
@@ -378,7 +378,7 @@ fn the_disk_hangs() {
     assert!(!answer.starts_with("HTTP/1.1 200"), "acknowledged, and not stored: {answer}");
     std::fs::remove_file(&slow).unwrap();
     world.start();
-    // Stored or not, nobody knows; the ask has one outcome either way.
+    // The answer may or may not be stored; the ask has one outcome either way.
     if let Some(ask) = world.open().first() {
         assert_eq!(world.answer(ask, &json!({"r1_0": "React"})).0, 200);
     }

@@ -1,5 +1,5 @@
-//! Strangers at the door: whoever has no secret and no token keeps nobody's webhook and no health check waiting, and
-//! fills neither the memory nor the log.
+//! Strangers without a secret or token: they cannot keep a webhook or a health check waiting, and they fill neither the
+//! memory nor the log.
 
 use crate::harness::{SOON, World, within};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -43,12 +43,12 @@ async fn status(address: SocketAddr, request: &str, bound: Duration) -> Option<u
     tokio::time::timeout(bound, call).await.ok()?
 }
 
-/// Sends this and then a byte now and then, reads nothing, and begins anew when it is cut off.
+/// Sends this and then a byte now and then, reads nothing, and starts again when it is cut off.
 async fn hold(address: SocketAddr, first: String, more: bool) {
     loop {
         if let Ok(mut stream) = TcpStream::connect(address).await {
             let mut sent = stream.write_all(first.as_bytes()).await;
-            // A silent one learns from the end of the stream that it has to begin anew.
+            // A silent one learns from the end of the stream that it has to start again.
             while sent.is_ok() && more {
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 sent = stream.write_all(b"x").await;

@@ -1,5 +1,5 @@
-//! A whole life with one call on a file that fails, for each of its calls: whatever the call was for, everything comes to
-//! its end without a restart, once, and every 503 on the way says what is true.
+//! Plays a whole life for each of its calls on files, and makes that one call fail. Whatever the call was for,
+//! everything has to end without a restart, exactly once, and every 503 on the way has to be true.
 #![cfg(feature = "sabotage")]
 
 use crate::sessions::Program;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Daemons side by side. They mostly wait.
 const AT_A_TIME: usize = 8;
-/// How long anything may take. What failed is tried again after fractions of a second; an outcome is looked after every 5 s.
+/// How long anything may take. askd repeats a failed step after fractions of a second, and checks outcomes every 5 s.
 const BOUND: Duration = Duration::from_secs(40);
 
 /// What is asked, and by whom an answer that nobody takes is noted.
@@ -38,12 +38,12 @@ impl Life {
                 world.env(name, value);
             }
             let ended = world.try_serve().await;
-            // Somebody else was given the same port.
+            // Another process was given the same port.
             if !world.log().contains("Address already in use") {
                 break (world, ended);
             }
         };
-        // What keeps it from starting is said, and it ends; whoever runs it starts it again.
+        // If it cannot start, it says why and ends; its supervisor starts it again.
         if let Some(ended) = ended {
             assert_eq!(ended.code(), Some(1), "{}", world.log());
             assert!(world.log().contains("os error"), "it says why: {}", world.log());
@@ -75,7 +75,8 @@ impl Life {
         let began = Instant::now();
         loop {
             let click = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await;
-            // A card that has been closed meanwhile cannot be clicked: then the click that was not acknowledged counted.
+            // A card that has been closed meanwhile cannot be clicked: then the click that was not acknowledged
+            // counted.
             if click.is_err() || click.is_ok_and(|delivery| delivery.acknowledged) {
                 break;
             }
@@ -135,7 +136,7 @@ impl Life {
         assert_eq!(list["asks"], json!([]), "a ghost");
         assert_eq!(self.world.slack.messages(CHANNEL).len(), 1, "one card");
         let state = self.world.state();
-        // What is being written to replace one does not count.
+        // A temporary file that will replace another does not count.
         let outcomes =
             files(&state.join("settled")).iter().filter(|path| !path.to_string_lossy().contains("/.tmp-")).count();
         assert_eq!(outcomes, 2, "two outcomes");
@@ -189,7 +190,7 @@ async fn calls() -> Vec<(String, u64, String)> {
     };
     let mut calls = Vec::new();
     for call in text.lines().filter_map(words) {
-        // The restart at the end counts anew.
+        // The restart at the end begins to count from 1 again.
         if call.1 == 1 && calls.iter().any(|(kind, _, _): &(String, u64, String)| *kind == call.0) {
             break;
         }
@@ -198,7 +199,7 @@ async fn calls() -> Vec<(String, u64, String)> {
     calls
 }
 
-/// Lives one life for each failing call; what went wrong in which.
+/// Plays one life for each failing call; returns what went wrong in which.
 async fn sweep(failing: Vec<String>, env: &[(&str, String)], bound: Duration) -> Vec<String> {
     let lives = failing.into_iter().map(|call| async move {
         let mut env = env.to_vec();
@@ -215,7 +216,7 @@ async fn sweep(failing: Vec<String>, env: &[(&str, String)], bound: Duration) ->
     stream::iter(lives).buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect().await
 }
 
-/// `ASKD_SWEEP=all` takes every kind of call; else those after which something may be there by halves.
+/// `ASKD_SWEEP=all` takes every kind of call; otherwise only those that may leave something half-done.
 #[tokio::test(flavor = "multi_thread")]
 async fn whichever_call_fails_everything_ends_once_and_without_a_restart() {
     let all = std::env::var("ASKD_SWEEP").is_ok_and(|which| which == "all");
@@ -244,7 +245,7 @@ async fn whichever_call_fails_everything_ends_once_and_without_a_restart() {
     println!("{count} lives, one failed call in each");
 }
 
-/// The sweep can fail: with saves that are forgotten when they fail, as they once were.
+/// The sweep can fail: here failed saves are forgotten, as they once were.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_a_save_that_failed_is_noticed() {
     let calls = calls().await;

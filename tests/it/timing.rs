@@ -178,7 +178,7 @@ async fn a_clock_that_is_set_back_keeps_no_ask_open_longer() {
     set_to("2026-09-21T13:14:20.000Z", "2026-09-21T13:43:20.000Z").await;
 }
 
-/// The library that shows a process another time of day, and leaves the monotonic clocks alone.
+/// The library that shows a process another time of day and leaves the monotonic clocks alone.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 /// On the real binary: an ask of 20 s is shown, then the clock is set by two hours, forward and back.

@@ -1,9 +1,9 @@
-//! A channel that is away: what the agent and the page are told of it, and what a page in view changes.
+//! A channel that cannot be reached: what the agent and the page are told, and what a page in view changes.
 
 use crate::harness::{SOON, World, askd, within};
 use serde_json::{Value, json};
 
-/// A world whose group `g` asks on a Slack that nobody reaches, and tries once.
+/// A world whose group `g` asks on a Slack that cannot be reached, and tries once.
 fn slack_is_away(rules: &str) -> World {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     World::empty().config(&format!(

@@ -1,5 +1,5 @@
-//! What a WhatsApp message is about: it counts once over any crash, groups and forwarded ones do not count, a phone that
-//! was off is asked back, and a person stays who they are under other numbers.
+//! What a WhatsApp message is about: it counts once across any crash; group and forwarded messages do not count; a
+//! person whose phone was off has to confirm; and a person stays the same under other numbers.
 
 use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, result, select, sim, until};
 use askd::sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
@@ -51,7 +51,7 @@ async fn a_message_counts_once_over_a_kill_at_every_step() {
     }
 }
 
-/// A message that answered one question comes again when word of another one, which was there too, has come late.
+/// A message that answered one question is repeated after a late status shows that another one had been there too.
 async fn heard_twice(env: &[(&str, &str)]) -> bool {
     let (mut world, _) = asked().await;
     world.kill();
@@ -191,14 +191,14 @@ async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
     world.taken(&world.sim.person_says_at(ADA, "yes", delivered + 10)).await;
     world.shown(ADA, "Did you mean this for: Deploy? Reply 1 to confirm.").await;
     assert!(before == world.records(), "nothing is answered yet");
-    // What is to be confirmed outlives a crash: a 1 is not the first option.
+    // A request for confirmation survives a crash: a 1 is not the first option.
     world.taken(&world.sim.person_says_at(ADA, "no", delivered + 9)).await;
     let asked_back = |sim: &Whatsapp| {
         sim.messages_to(ADA).iter().filter(|m| m.stage.shown() && m.text.contains("Did you mean")).count() == 2
     };
     assert!(world.sim.wait_until(asked_back, SOON).await);
     world.restart();
-    // Nobody knows yet when that note was sent, but for the date of the answer to the call.
+    // Only the date of the answer to the call says when that note was sent.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     world.sim.person_says(ADA, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
@@ -226,7 +226,7 @@ async fn another_spelling_of_a_number_is_the_same_person() {
     let config = Config { people: vec![bia, Person::new(MALLORY, "Mal")], ..sim() };
     let route = r#"{ channel = "whatsapp", chat = "5511987654321", responders = ["5511987654321"] }"#;
     let mut world = World::start(config, route, "[asks]\nrender_timeout = \"60s\"").await;
-    // Nobody has written yet, so nothing is known: the window opens by the number that webhooks name.
+    // Nobody has written yet, so askd knows nothing: the window opens under the number that webhooks name.
     world.ask("r1", select("Which?", &["a", "b"]));
     assert_eq!(result(&world.response("r1").await).0, "undeliverable");
     world.webhook(&json!({"from": "5511987654321", "id": "wamid.1", "timestamp": now(), "type": "text", "text": {"body": "oi"}})).await;
@@ -279,7 +279,8 @@ async fn a_stranger_is_in_the_log_once_while_somebody_is_asked() {
     assert_eq!(world.said_to(MALLORY), Vec::<String>::new());
 }
 
-/// Without word of when it was sent, the date of the answer to our call plus a second counts; without that, nothing.
+/// Without a status that says when it was sent, the date of the answer to our call plus a second counts; without that,
+/// nothing does.
 #[tokio::test]
 async fn without_a_status_the_date_of_the_answer_counts() {
     let world = World::start(sim(), TO_ADA, "").await;

@@ -1,4 +1,5 @@
-//! Time decides what a message can mean: only what had been sent to that person before the platform received it.
+//! Time decides what a message can mean: only a question that the platform had sent to that person before it received
+//! the message.
 
 use crate::whatsapp_world::{ADA, BOB, TO_ADA, World, result, select, sim};
 use askd::sim::whatsapp::{Message, Stage};
@@ -140,7 +141,7 @@ async fn what_was_open_when_it_was_written_still_makes_it_doubtful() {
     world.shown(ADA, "Old?").await;
     world.ask("r2", select("New?", &["c", "d"]));
     let new = world.shown(ADA, "New?").await;
-    // Both are open when it is written, one of them when it comes.
+    // Both are open when it is written, but only one is open when it arrives.
     let written = sent(&new) + 1;
     tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
     let id = world.open().await.iter().find(|ask| ask["request_id"] == "r1").unwrap()["id"].clone();

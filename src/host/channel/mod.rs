@@ -122,11 +122,11 @@ impl Channels {
         }
     }
 
-    /// Makes an open card show the deadline that holds now. May be done twice.
+    /// Makes an open card show its current deadline. Calling it twice is harmless.
     pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
         match self.of(ask.rules.routes.get(route)) {
             Some(Posting::Slack(slack)) => slack.redraw(ask, route).await,
-            // What was sent there stays as it is; the next reminder says until when.
+            // A sent message stays as it is; the next reminder says the new deadline.
             Some(Posting::Whatsapp(_)) | None => Closed::Done,
         }
     }

@@ -1,5 +1,5 @@
 //! One group's requests: claiming them, handing them to the broker, and only then deleting them. Sections 3 and 4
-//! of the specification. What is there to be claimed is found by [`super::survey`].
+//! of the specification. [`super::survey`] finds the files to claim.
 
 use super::hints::{Hints, Wanted};
 use super::known::Known;
@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 pub(super) const CLAIMED: &str = ".claimed-";
 /// How many requests are taken before the folder is looked at again.
 const IN_A_ROW: usize = 100;
-/// A folder that has not answered for so long is said to hang.
+/// A folder that has not answered for this long counts as hanging.
 const HANGS: Duration = Duration::from_secs(10);
 
 /// What all desks share.
@@ -114,7 +114,7 @@ impl Desk {
         lock(&self.since).is_some_and(|since| now.since(since) >= HANGS)
     }
 
-    /// Looks at what is wanted; if somebody is looking already, they do.
+    /// Looks where it is told to; if a look is already running, that one does it.
     pub(super) async fn look(self: Arc<Self>, wanted: Wanted) {
         lock(&self.wanted).add(wanted);
         loop {
@@ -140,7 +140,7 @@ impl Desk {
         if !wanted.is_empty() {
             match self.on_disk(move |desk| desk.survey(&wanted)).await {
                 Ok(()) => {}
-                // Said with how to mend it when the folders were checked.
+                // The check of the folders has already logged this and how to fix it.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
                 Err(error) => {
                     let what = "cannot read a tasks folder";

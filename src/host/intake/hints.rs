@@ -1,5 +1,5 @@
-//! What there may be to look at. Events, time and the desks themselves only add to it; the scanner takes it.
-//! Every part of it has a bound: what is beyond it becomes "look at the whole folder".
+//! Places to look at. Events, time and the desks themselves only add places; the scanner takes them. Every part has a
+//! limit: beyond it, the hint becomes "look at the whole folder".
 
 use crate::ask::Group;
 use crate::ipc::{TASKS, is_json_file};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Files that are named one by one; with more than these the whole folder is looked at.
+/// How many files are named one by one; beyond that, the whole folder is looked at.
 const MOST_NAMES: usize = 500;
 
 /// What there is to look at in one group's folder.
@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 500;
 pub(super) struct Wanted {
     /// All of it, or as much as one look takes.
     pub(super) folder: bool,
-    /// The folders are to be made if they are not there: the group is configured.
+    /// Make missing folders: the group is configured.
     pub(super) make: bool,
     /// These files.
     pub(super) names: BTreeSet<String>,

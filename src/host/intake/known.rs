@@ -1,6 +1,6 @@
 //! What is known of the files in one group's `tasks/`: which were read and left alone, which requests have to wait,
 //! and how far the listing has come. A machine without I/O. It is bounded, so a folder full of odd files costs
-//! little; what it forgets is only read once more.
+//! little; a file that it forgets is read once more.
 
 use crate::ask::RequestId;
 use crate::clock::Moment;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const MOST_FILES: usize = 400_000;
 /// Cancels that wait for their request to be found. Others are found again by the next pass.
 const MOST_CANCELS: usize = 1_000;
-/// First and longest time until a request is tried again that has to wait.
+/// The first and the longest pause before a waiting request is tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(1));
 
 /// What a file turned out to be when it was read.
@@ -23,13 +23,13 @@ pub(super) enum Verdict {
     CutOff,
     /// It is empty, or cut off before its `type`.
     Untyped,
-    /// It does not end early and is no request: no JSON, or JSON without a `type`.
+    /// It does not end early but is not a request: it is not JSON, or JSON without a `type`.
     Garbled,
-    /// Nothing of ours, as long as it is not changed.
+    /// Not ours, as long as it is not changed.
     NotOurs,
 }
 
-/// A file that was read as it is now, and stays.
+/// A file that has not changed since it was read, and that is left alone.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     /// Seconds after the first look.
@@ -46,11 +46,11 @@ struct Held {
     pause: Duration,
 }
 
-/// A cancel of something that was not asked yet, as far as is known.
+/// A cancel of a request that has not been found yet.
 #[derive(Debug)]
 struct Unmatched {
     request_id: RequestId,
-    /// How many passes had begun when it was met.
+    /// How many passes had begun when the cancel was found.
     begun: u64,
 }
 
@@ -89,7 +89,7 @@ impl Known {
         self.begun += 1;
     }
 
-    /// The listing came to its end: what it did not meet is gone.
+    /// Ends a pass: files that it did not meet are gone.
     pub(super) fn end_pass(&mut self) {
         self.ended = self.begun;
         let pass = self.pass();
@@ -108,7 +108,7 @@ impl Known {
         self.hash.hash_one((name, stamp))
     }
 
-    /// What a file was when it was last read, if it was not changed since, and for how long it is so.
+    /// What a file was when it was last read, if it has not changed since, and for how long it has been so.
     pub(super) fn verdict(&mut self, name: &str, stamp: &Stamp, now: Moment) -> Option<(Verdict, Duration)> {
         let (key, pass) = (self.key(name, stamp), self.pass());
         let seen = self.files.get_mut(&key)?;
@@ -120,7 +120,7 @@ impl Known {
         Some((seen.verdict, now.since(since)))
     }
 
-    /// Remembers what a file is. What it was known as before counts from when that was.
+    /// Remembers what a file is. If it was known before, its time counts from then.
     pub(super) fn remember(&mut self, name: &str, stamp: &Stamp, verdict: Verdict, now: Moment) {
         let (key, pass) = (self.key(name, stamp), self.pass());
         if verdict != Verdict::NotOurs {
@@ -137,7 +137,7 @@ impl Known {
         self.held.get(name).is_some_and(|held| held.until > now)
     }
 
-    /// Lets a request wait, each time longer. Returns for how long.
+    /// Lets a request wait, longer each time. Returns for how long.
     pub(super) fn hold(&mut self, name: &str, now: Moment) -> Duration {
         let held = self.held.entry(name.to_owned()).or_insert(Held { until: now, pause: PAUSE.0 });
         let pause = held.pause;
@@ -145,20 +145,20 @@ impl Known {
         pause
     }
 
-    /// A request was taken, or is gone.
+    /// Forgets a request that was taken or is gone.
     pub(super) fn forget(&mut self, name: &str) {
         self.held.remove(name);
         self.unmatched.remove(name);
     }
 
-    /// What has waited long enough, and the cancels whose request was not found yet.
+    /// The requests that have waited long enough, and the cancels whose request was not found yet.
     pub(super) fn due(&self, now: Moment) -> Vec<String> {
         let held = self.held.iter().filter(|(_, held)| held.until <= now).map(|(name, _)| name);
         held.chain(self.unmatched.keys()).cloned().collect()
     }
 
-    /// Whether the request that a cancel means is nowhere: a whole pass that began after the cancel was met has not
-    /// found it, and nothing waits or is cut off that could become it.
+    /// Whether the request that a cancel means does not exist: a whole pass that began after the cancel was found has
+    /// not met it, and no waiting or cut-off file could become it.
     pub(super) fn is_nowhere(&mut self, cancel: &str, request_id: &RequestId) -> bool {
         let new = || Unmatched { request_id: request_id.clone(), begun: self.begun };
         let begun = match self.unmatched.get(cancel) {

@@ -1,9 +1,9 @@
 //! Finding requests: an event is a hint, the directory is the truth.
 //!
-//! Watch events, a lost event, a new folder and time (every [`LOOK_EVERY`]) all do the same thing: they wake the one
-//! scanner, which only says to the groups' desks that there may be something to look at. Each desk works on the disk
-//! of its group's folder by itself, so that a slow, flooded or hung folder keeps nobody else waiting. What becomes of
-//! a request is the broker's to say.
+//! A watch event, a lost event, a new folder and the timer ([`LOOK_EVERY`]) all do the same thing: they wake the one
+//! scanner, which only tells the groups' desks that there may be something to look at. Each desk works on the disk
+//! of its group's folder by itself, so that a slow, flooded or hung folder keeps nobody else waiting. The
+//! broker decides what becomes of a request.
 
 mod desk;
 mod hints;
@@ -32,12 +32,12 @@ use watching::{Change, Watching};
 
 /// How often every folder is looked at, whatever the events say.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How soon everything is looked at again when events were lost: a flood of them loses many.
+/// How soon everything is looked at again after events were lost: a flood of events loses many.
 const AT_LEAST: Duration = Duration::from_millis(200);
 /// Folders that are worked on at a time. A hung one keeps its place, and its thread.
 const DISKS: usize = 256;
 
-/// How the look-round goes: for whoever says whether this daemon is well. Cheap to clone.
+/// How the round of looks is going, for the health calls. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LookRound(Arc<Mutex<Round>>);
 
@@ -48,7 +48,7 @@ struct Round {
 }
 
 impl LookRound {
-    /// When it came by last.
+    /// When the last round took place.
     #[must_use]
     pub fn came_by(&self) -> Moment {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).came_by
@@ -91,13 +91,13 @@ impl Intake {
         Ok(intake)
     }
 
-    /// How the look-round goes.
+    /// How the round of looks is going.
     #[must_use]
     pub fn look_round(&self) -> LookRound {
         self.round.clone()
     }
 
-    /// Looks until the daemon stops. What a look has claimed by then is finished, or found by the next start.
+    /// Looks until the daemon stops. A request claimed by then is finished now or found by the next start.
     pub async fn run(mut self) {
         let mut prepared = None;
         let clock = self.shared.ctx.clock().clone();
@@ -208,11 +208,11 @@ impl Intake {
 
     fn watch_root(&self) {
         let add = vec![self.shared.folders.root().to_owned()];
-        // Whatever is not watched is looked at every few seconds.
+        // A folder without a watch is looked at every few seconds anyway.
         let _full = self.shared.watching.change(Change { group: None, remove: Vec::new(), add });
     }
 
-    /// Says once of each group that its folder hangs, and that it goes on.
+    /// Logs once for each group that its folder hangs, and once that it answers again.
     fn say_hung(&mut self) {
         let now = self.shared.ctx.clock().monotonic();
         let hung: HashSet<Group> =

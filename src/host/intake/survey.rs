@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::time::Duration;
 
-/// What is written in place and ends early is read again until nobody has changed it for this long.
+/// A file that ends early is read again until it has not changed for this long.
 const HALF_WRITTEN: Duration = Duration::from_secs(60);
-/// What does not end early, and is no request all the same, has this long.
+/// The same for a file that does not end early but is not a request.
 const SETTLE: Duration = Duration::from_secs(5);
 /// Names that one look takes.
 const LOOK: usize = 20_000;
@@ -34,9 +34,9 @@ pub(super) struct Survey {
     watched: Option<Stamp>,
     /// What is wrong with the folders, as last said: said again when it changes.
     trouble: Option<String>,
-    /// It was said that nobody serves this group.
+    /// The log has said that nobody serves this group.
     unserved: bool,
-    /// It was said that there is more than one look takes.
+    /// The log has said that there is more than one look takes.
     crowded: bool,
 }
 
@@ -46,7 +46,7 @@ impl Survey {
     }
 }
 
-/// How long a file is left as it is before it is judged for good.
+/// How long a file must stay unchanged before it is judged for good.
 fn patience(verdict: Verdict) -> Duration {
     match verdict {
         Verdict::CutOff | Verdict::Untyped => HALF_WRITTEN,
@@ -96,7 +96,7 @@ impl Desk {
                     lives.push(process.to_owned());
                 }
             } else if name.starts_with(CLAIMED) || is_json_file(name) {
-                // A claimed file lies there only while nobody works here: a daemon that crashed has left it.
+                // No desk works here at this moment, so a claimed file was left by a daemon that crashed.
                 self.judge(tasks, name, survey)?;
             }
             Ok(())
@@ -143,7 +143,7 @@ impl Desk {
         let (bytes, stamp) = match tasks.read(name, MAX_REQUEST_BYTES) {
             Ok(read) => read,
             Err(ReadError::Gone) => return Ok(()),
-            // What keeps it from being read may pass (no file handles, a mount that is away): try again.
+            // The reason why it cannot be read may pass (no file handles, a mount that is away): try again.
             Err(ReadError::Io(error)) => {
                 let what = "a file in tasks/ cannot be read; trying again";
                 if self.warnings.is_first(Some(&self.group), what) {
@@ -181,7 +181,7 @@ impl Desk {
         Ok(())
     }
 
-    /// A file without a `type`: it may get one while it is being written.
+    /// Handles a file without a `type`: it may get one while it is being written.
     fn leave(&self, name: &str, stamp: &Stamp, known: &mut Known, verdict: Verdict, settled: bool, crowded: bool) {
         let verdict = if settled { Verdict::NotOurs } else { verdict };
         known.remember(name, stamp, verdict, self.ctx.clock().monotonic());
@@ -190,7 +190,7 @@ impl Desk {
         }
     }
 
-    /// Where there are too many, that was said, and once is enough.
+    /// Warns about a file that is left alone. If there are too many, the log has said so once, and that is enough.
     fn say_left(&self, name: &str, crowded: bool, what: &str, why: Option<&ReadError>) {
         if !crowded && self.warnings.is_first(Some(&self.group), what) {
             tracing::warn!(group = %self.group, file = name, why = why.map(tracing::field::display), "{what}");
@@ -210,7 +210,7 @@ impl Desk {
             })?;
         }
         let mut signs = Vec::new();
-        // What no request can name says nothing; and there is no end of names that can be made up.
+        // A name that no request can have says nothing, and others can make up any number of them.
         for process in processes.into_iter().filter(|process| process.parse::<RequestId>().is_ok()) {
             let inside = folder.as_ref().map(|folder| folder.look(&process)).transpose()?.flatten();
             let stamp = if inside.is_some() { inside } else { tasks.look(&alive_name(&process))? };
@@ -224,7 +224,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Makes, checks and watches the folders, if there is anything new about them.
+    /// Makes, checks and watches the folders if anything about them is new.
     fn take_up(&self, survey: &mut Survey, make: bool) {
         let now = self.folders.get(&self.group, TASKS).and_then(|tasks| tasks.stamp()).ok();
         let is_watched = |now: &Stamp| survey.watched.is_some_and(|watched| watched.same_file(now));
@@ -235,7 +235,7 @@ impl Desk {
         // A folder that somebody has removed is not made again.
         if served && (make || self.folders.exists(&self.group)) {
             let prepared = self.folders.prepare(&self.group).map_err(|error| error.to_string());
-            // The check says more than the error of making them.
+            // The check says more than the error from making them.
             let trouble = self.folders.check(&self.group).map_err(|trouble| trouble.to_string()).and(prepared).err();
             self.say(&mut survey.trouble, trouble);
         } else if !served && !std::mem::replace(&mut survey.unserved, true) {

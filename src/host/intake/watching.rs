@@ -1,5 +1,5 @@
-//! Adding and removing watches in a thread of its own: a folder whose disk hangs holds whoever does that. The
-//! groups behind it are then found by regular looks until it goes on.
+//! Adds and removes watches in a separate thread, because a folder whose disk hangs also hangs the thread that watches
+//! it. Until that thread goes on, regular looks serve the groups that wait behind it.
 
 use super::hints::{Hints, Wanted};
 use crate::ask::Group;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// Changes that wait for their turn; what is beyond is tried again with the next look.
+/// How many changes may wait for their turn; the next look tries the others again.
 const WAITING: usize = 1_000;
 
 /// Another set of folders to watch.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// Looked at once more when its folders are watched: what came before has raised no event.
+    /// The group to look at again once its folders are watched: earlier files have raised no event.
     pub(super) group: Option<Group>,
     pub(super) remove: Vec<PathBuf>,
     pub(super) add: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub(super) struct Change {
 pub(super) struct Watching(SyncSender<Change>);
 
 impl Watching {
-    /// Starts the thread; it ends when nobody can ask it for anything any more.
+    /// Starts the thread; it ends when its last handle is dropped.
     pub(super) fn start(mut watch: Watch, hints: Arc<Hints>) -> std::io::Result<Self> {
         let (sender, changes) = sync_channel::<Change>(WAITING);
         std::thread::Builder::new().name("askd-watch".to_owned()).spawn(move || {
@@ -33,7 +33,7 @@ impl Watching {
                 for folder in &remove {
                     watch.remove(folder);
                 }
-                // Every one of them, whatever came of the others.
+                // Tries every one of them, whatever came of the others.
                 let added = add.iter().filter(|folder| watch.add(folder)).count();
                 if let Some(group) = group.filter(|_| added > 0) {
                     hints.add(group, Wanted::folder());

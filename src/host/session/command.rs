@@ -28,7 +28,7 @@ pub(super) enum Ran {
 pub(super) enum Overlong {
     /// It goes on.
     GoesOn,
-    /// It is ended, with what it has started, also when the daemon stops: it is run again, and would become many.
+    /// It is ended with its children, also when the daemon stops: the next start runs it again, and they would pile up.
     Ends,
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // A start is the operator's, not ours: it goes on when the daemon stops. For the others see `Ends`.
+        // A start belongs to the operator, not to us: it goes on when the daemon stops. For the others see `Ends`.
         .kill_on_drop(false)
         .process_group(0);
     let mut child = match command.spawn() {
@@ -73,14 +73,14 @@ pub(super) async fn run(
         return ended.map_or_else(|error| Ran::Not(format!("{program}: {error}")), Ran::Ended);
     }
     drop(ends);
-    // Waited for, so that nothing of it is left when it ends.
+    // Waits for it, so that none of its processes is left.
     ctx.spawn(async move {
         let _ended = child.wait().await;
     });
     Ran::Runs
 }
 
-/// Ends a command with all that it has started, when it took too long or the daemon stops.
+/// Ends a command and everything it has started when it takes too long or the daemon stops.
 struct Ends(Option<Pid>);
 
 impl Drop for Ends {

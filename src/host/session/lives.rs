@@ -51,7 +51,7 @@ struct Sign {
     stamp: Option<Stamp>,
     /// When that was new.
     changed: Time,
-    /// Somebody asked about this process, or it waits.
+    /// Set if a caller asked about this process, or if it waits.
     expected: bool,
 }
 
@@ -97,8 +97,8 @@ impl Lives {
         for process in &old {
             signs.processes.remove(process);
         }
-        // What was only asked about, or whose file is gone, is not kept for ever; in a crowd, what nobody asked about
-        // not for long.
+        // Processes that were only asked about, or whose file is gone, are not kept for ever. If there are many, those
+        // that nobody asked about are dropped sooner.
         let crowd = signs.processes.len() > CROWD;
         signs.processes.retain(|_, sign| {
             let keep = if crowd && !sign.expected { 2 * DEAD_AFTER } else { TIDY_AFTER };

@@ -495,7 +495,7 @@ const GROUP_KEYS: [&str; 16] = [
     "keep_audit",
 ];
 
-/// Refuses a key that no group has; what may have been meant is said first.
+/// Refuses a key that no group has; the error first says which key may have been meant.
 fn known<'a>(at: &str, mut keys: impl Iterator<Item = &'a String>) -> Result<(), SettingsError> {
     let Some(unknown) = keys.find(|key| !GROUP_KEYS.contains(&key.as_str())) else { return Ok(()) };
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, unknown);

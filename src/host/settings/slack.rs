@@ -102,10 +102,10 @@ pub(super) fn slack_is_there(
     Ok(())
 }
 
-/// Refuses another token of Slack's in the place of this one. What it is is never repeated.
+/// Refuses another kind of Slack token in this place. The error never repeats the token.
 fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> Result<(), SettingsError> {
     let Some(token) = token.map(secrecy::ExposeSecret::expose_secret) else { return Ok(()) };
-    // A token that Slack rotates has a prefix of its own before that.
+    // Slack puts another prefix in front of a token that it rotates.
     if token.strip_prefix("xoxe.").unwrap_or(token).starts_with(prefix) {
         return Ok(());
     }

@@ -137,7 +137,7 @@ fn an_unknown_key_of_a_group_is_told_what_there_is() {
     assert!(told.contains("A group has: routes, session, timeout,"), "{told}");
     let told = error("[defaults]\ncolour = 1");
     assert!(told.contains("defaults: unknown key \"colour\"; A group has") && !told.contains("mean"), "{told}");
-    // All that is listed is known, and all that is known is listed.
+    // Every listed key is known, and every known key is listed.
     let shape = error("[asks]\ncolour = 1");
     for key in &GROUP_KEYS[2..] {
         assert!(shape.contains(&format!("`{key}`")), "{key}: {shape}");

@@ -22,7 +22,7 @@ struct LiftedRecord {
     at: String,
 }
 
-/// The first version wrote no `any_context`, and its blocks held whatever stood above the question.
+/// The first version wrote no `any_context`: its blocks held under any title and context.
 const fn of_before() -> bool {
     true
 }

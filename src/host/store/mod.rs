@@ -32,7 +32,7 @@ const REJECTED: &str = "rejected";
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;
-/// What a probe writes, in bytes. A disk that is full but for a block takes less than most records.
+/// How many bytes a probe writes. On a disk that is full but for one block, less would still fit while records do not.
 const PROBE_BYTES: usize = 64 * 1024;
 /// No ask at its limits comes near this.
 const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
@@ -59,7 +59,7 @@ pub enum StoreError {
         /// How.
         why: BadRecord,
     },
-    /// The disk said no when something was written already: it may be there after a loss of power, or not.
+    /// The disk failed after the write: the change may or may not be there after a loss of power.
     #[error("{what}: {error} (it is written, and not known to be on stable storage)")]
     InDoubt {
         /// What was tried.
@@ -67,7 +67,7 @@ pub enum StoreError {
         /// What came of it.
         error: io::Error,
     },
-    /// The disk said no. Where something was to be stored, nothing was changed.
+    /// The disk failed, and nothing was changed.
     #[error("{what}: {error}")]
     Io {
         /// What was tried.
@@ -78,7 +78,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The same, where something else of the same change is stored already.
+    /// The same error when another part of the same change is stored already.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         match self {
@@ -139,7 +139,7 @@ pub struct Scan {
     pub corrupt: Vec<(PathBuf, BadRecord)>,
 }
 
-/// That there is no data folder, for whom, and how to mend it.
+/// Says that there is no data folder, for whom, and how to fix it.
 fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
     let folder = data_dir.display();
     if error.kind() != io::ErrorKind::PermissionDenied {
@@ -192,7 +192,7 @@ impl Store {
         &self.path
     }
 
-    /// Whether it can be written: creates, syncs and removes a file of 64 KiB.
+    /// Whether the state folder can be written: creates, syncs and removes a file of 64 KiB.
     pub fn probe(&self) -> Result<(), StoreError> {
         let name = format!(".tmp-probe-{}", crate::random::unique());
         let write = self.root.create(&name, &vec![b' '; PROBE_BYTES], Access::PRIVATE);
@@ -200,7 +200,7 @@ impl Store {
         write.map_err(io_error(format!("cannot write in {}", self.path.display())))
     }
 
-    /// Whether the last ask that was to be saved could not be, or is not known to be.
+    /// Whether the last save of an ask failed or is in doubt.
     #[must_use]
     pub fn last_save_failed(&self) -> bool {
         self.last_save_failed.load(Ordering::Relaxed)
@@ -256,7 +256,7 @@ impl Store {
         rename().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
     }
 
-    /// Moves the record of an ask out of the way, for a person to look at; where it is now.
+    /// Moves the record of an ask aside for a person to look at. Returns where it is now.
     pub fn set_aside(&self, group: &Group, id: AskId) -> Result<PathBuf, StoreError> {
         let name = file_name(id);
         let aside = format!("{name}.set-aside");
@@ -294,7 +294,7 @@ impl Store {
             let folder = self.root.sub(kind).map_err(at())?;
             for group in folder.names().map_err(at())? {
                 let path = self.path.join(kind).join(&group);
-                // What was renamed before a crash is synced before anything is done about it.
+                // A rename from before a crash is synced before anything acts on it.
                 match folder.sub(&group).and_then(|asks| asks.sync().and_then(|()| Ok((asks.names()?, asks)))) {
                     Ok((names, asks)) => {
                         for name in names {
@@ -318,7 +318,7 @@ impl Store {
         Ok(scan)
     }
 
-    /// How many files a scan will look at, as far as that can be told.
+    /// How many files a scan will look at, as far as that is known.
     fn count(&self) -> usize {
         let folders = |kind: &Dir| {
             kind.names().unwrap_or_default().into_iter().filter_map(|group| kind.sub(&group).ok()).collect()

@@ -23,7 +23,7 @@ pub(super) enum OutcomeRecord {
         #[serde(default)]
         reason: Option<String>,
     },
-    /// `reason`: older records have words for the operator there, which nobody else is told.
+    /// `reason`: in older records these are words for the operator, which nobody else is told.
     NeverShown {
         reason: String,
     },

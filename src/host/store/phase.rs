@@ -20,7 +20,7 @@ pub(super) enum PhaseRecord {
         at: String,
         looks: u8,
         look_at: String,
-        /// A record without it is of a daemon that counted such a post as a try.
+        /// Missing in records of daemons that counted such a post as a try.
         #[serde(default)]
         interrupted: bool,
     },
@@ -35,7 +35,7 @@ pub(super) enum PhaseRecord {
         fall_back_at: Option<String>,
     },
     Failed {
-        /// There if no retry can mend it. In older records: words for the operator.
+        /// Only there if no retry can help. In older records: words for the operator.
         never: Option<String>,
     },
     Closed,

@@ -62,7 +62,7 @@ struct Record {
     shown_at: Option<String>,
     answer_by: Option<String>,
     render_confirmed: bool,
-    /// Older records do not have it: nobody noted then that a page displayed an ask of another route.
+    /// Missing in older records: askd did not yet record that a page displayed an ask of another route.
     #[serde(default)]
     viewed: bool,
     #[serde(default)]
@@ -75,7 +75,7 @@ struct Record {
     widgets: Vec<WidgetRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     so_far: Vec<SoFarRecord>,
-    /// Of earlier versions these ids stand in `so_far`.
+    /// In records of earlier versions these ids are in `so_far`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     heard: Vec<String>,
     #[serde(default, skip_serializing_if = "AfterRecord::is_empty")]
@@ -163,7 +163,7 @@ struct SoFarRecord {
     route: usize,
     person: PersonRecord,
     given: Vec<Option<GivenRecord>>,
-    /// Written by earlier versions only: now in `heard` of the whole ask.
+    /// Only earlier versions wrote it: now it is in `heard` of the whole ask.
     #[serde(default, skip_serializing)]
     messages: Vec<String>,
 }

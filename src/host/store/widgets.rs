@@ -13,13 +13,13 @@ pub(super) struct WidgetRecord {
     messages: Vec<String>,
     #[serde(default, skip_serializing_if = "PartsRecord::is_empty")]
     parts: PartsRecord,
-    /// Without it nobody knows when the questions were sent: they are answered by what quotes them, and in the inbox.
+    /// Without it askd does not know when the questions were sent: they are answered by quoting them or in the inbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     sendings: Vec<SendingRecord>,
-    /// What its card says beside the outcome; not there while that is being changed.
+    /// What its card says beside the outcome; missing while that is being changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     said: Option<String>,
-    /// Why the last try was not shown. Older records do not say it.
+    /// Why the last try was not shown. Missing in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
     #[serde(flatten)]

@@ -46,7 +46,7 @@ enum Order {
     },
     Person(Person),
     Template(Template),
-    /// `at`: when the platform received it, in seconds since the Unix epoch; by itself a second after what was read.
+    /// `at`: when the platform received it, in seconds since the Unix epoch; by default a second after what was read.
     Says {
         who: String,
         text: String,

@@ -12,7 +12,7 @@ impl Hub {
         self.person_sends_at(who, sending, quotes, None)
     }
 
-    /// The same, received by the platform at that time, whatever its clock says.
+    /// The same, but the platform received it at that time, whatever its clock says.
     pub(super) fn person_sends_at(
         &self,
         who: &str,

@@ -86,8 +86,8 @@ impl Chat {
         }
     }
 
-    /// When somebody can answer what is on the phone: in the second after the platform sent the last of it at the
-    /// earliest, for nobody reads and answers within one.
+    /// The earliest time at which a person can answer what is on the phone: the second after the platform sent the last
+    /// of it, because nobody reads and answers within one second.
     pub(super) fn has_read_until(&self) -> UnixMs {
         let shown = self.messages.iter().filter(|m| m.outgoing && m.stage.shown());
         let sent = shown.filter_map(|m| m.reached(Stage::Sent).or(m.reached(Stage::Accepted))).max();

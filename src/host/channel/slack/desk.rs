@@ -11,7 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long all may take for which Slack waits: it wants an answer within 3 s.
+/// How long everything may take that Slack waits for: it wants an answer within 3 s.
 const TAKEN_WITHIN: Duration = Duration::from_millis(2_500);
 /// Interactions and events of which it is remembered that they came.
 const REMEMBERED: usize = 4_096;
@@ -85,7 +85,7 @@ impl Desk {
         &self.slack
     }
 
-    /// Takes an interaction in. Slack hears within its time what came of it, also where that is still being stored.
+    /// Takes an interaction in. Slack hears the result in time, even if it is still being stored.
     pub(super) async fn interaction(&self, payload: Interaction) -> Taken {
         self.in_time(self.interact(payload)).await
     }
@@ -95,8 +95,8 @@ impl Desk {
         self.in_time(self.hear(callback)).await
     }
 
-    /// Waits as long as Slack does. What is under way is not given up: it is stored, and the card says so, but nobody can
-    /// wait for it.
+    /// Waits as long as Slack does. Work that takes longer still goes on: it is stored and the card says so, but no
+    /// reply waits for it.
     async fn in_time(&self, taking: impl Future<Output = Taken>) -> Taken {
         self.slack.clock().timeout(TAKEN_WITHIN, taking).await.unwrap_or_else(|| {
             tracing::error!("something done in Slack could not be stored in time; the person was told to try again");
@@ -140,7 +140,7 @@ impl Desk {
         };
         let key = payload.key();
         let taken = self.done(&ask, route, who, deed, key.as_deref());
-        // In this order: the reply does not wait until the card is noted.
+        // In this order, so that the reply does not wait until the card is recorded.
         let spotted = async { self.spot(&ask, route, &payload.container.message_ts) };
         tokio::join!(taken, spotted).0
     }
@@ -182,7 +182,7 @@ impl Desk {
         let heard =
             Heard { message: format!("{}:{}", who.channel, ts.unwrap_or_default()), at: None, names: Names::Message };
         let taken = match understood(&ask, &text::typed(&said), heard) {
-            // The thread names its card; what is older than the card is not about it.
+            // The thread names its card; a message older than the card is not about it.
             Some(_) if !later => {
                 if may_be_answered(&ask) && ask.rules.routes[route].responders.includes(&who.person.id) {
                     self.slack.note(&who.channel, &who.person.id, who.thread.as_deref(), wording::FROM_BEFORE);

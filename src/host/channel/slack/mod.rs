@@ -1,5 +1,5 @@
-//! Slack: cards with buttons and forms. Posts, looks, closes and tells people privately; what they do comes in by webhooks
-//! or over a socket, to one [`desk`].
+//! Slack: cards with buttons and forms. Posts, looks, closes and tells people privately; what they do comes in by
+//! webhooks or over a socket, to one [`desk`].
 //!
 //! `render` and `text` are pure; `client` and `pace` know how to call; nothing here decides what becomes of an ask.
 
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// How long a start waits until it is known who we are.
+/// How long a start waits until we know who we are in Slack.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Longest pause before Slack is asked again who we are.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ struct Inner {
     ctx: Ctx,
     started: Time,
     me: OnceCell<Me>,
-    /// What was said of Slack not knowing us.
+    /// What the log last said about Slack not knowing us.
     said: Mutex<Option<CallError>>,
 }
 
@@ -109,7 +109,7 @@ impl Slack {
         self.0.ctx.clock()
     }
 
-    /// Asks Slack who we are, once and not for long: a wrong token is said before anything else is.
+    /// Asks Slack who we are, once and not for long, so that a wrong token is reported before anything else.
     pub async fn greet(&self) {
         if let Some(Err(error)) = self.clock().timeout(KNOWN_WITHIN, self.me()).await {
             self.complain(error);

@@ -1,7 +1,8 @@
 //! When something may be sent: one post per `pace` and chat, one call at a time for each method and
 //! chat, and nothing before a `Retry-After` has passed.
 //!
-//! By the monotonic clock: it is Slack's patience that is kept here. In memory only, since a restart takes longer than a pace, and a limit that is forgotten is told again.
+//! Counts by the monotonic clock, because it keeps to Slack's limits. In memory only: a restart takes longer than a
+//! pace, and Slack repeats a limit that was forgotten.
 
 use crate::clock::{Clock, Moment};
 use std::collections::HashMap;

@@ -219,7 +219,7 @@ impl Event {
         self.kind == "message" && spoken && self.bot_id.is_none() && self.app_id.is_none()
     }
 
-    /// Whether it was written after the card in whose thread it stands, by Slack's clock; without a time it was not.
+    /// Whether it was written after the card of its thread, by Slack's clock; without a time it counts as older.
     pub(super) fn is_later(&self) -> bool {
         let moment = |ts: &Option<String>| {
             let (seconds, micros) = ts.as_deref()?.split_once('.')?;

@@ -43,7 +43,7 @@ impl Slack {
             if let Err(posted) = self.post_texts(ask, route, attempt, &messages, progress).await {
                 return posted;
             }
-            // Drawn anew: it says until when it can be answered, and the texts took their time.
+            // Drawn again, because the texts took time and the card says until when it can be answered.
             messages = render();
         }
         let Some(card) = messages.last() else { return nothing("nothing to show") };
@@ -65,7 +65,7 @@ impl Slack {
     ) -> Result<(), Posted> {
         let chat = &ask.rules.routes[route].chat;
         let again = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Unknown };
-        // What is not sent by then is looked for before it is there; each text that Slack took moves it.
+        // After this time askd would search for messages that are not sent yet; each text that Slack takes moves it.
         let patience = |left: Duration| self.clock().monotonic() + left.saturating_sub(Duration::from_secs(1));
         let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.phase) {
             Some(Phase::Sent { render_by, .. }) => render_by.since(self.clock().now()),
@@ -172,7 +172,7 @@ impl Slack {
         rewritten
     }
 
-    /// Makes every open card of the ask in this chat show until when it can be answered now.
+    /// Makes every open card of the ask in this chat show its current deadline.
     pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
         let messages = render::card(&render::Sight::of(ask, attempt, self.clock().now()));

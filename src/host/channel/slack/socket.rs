@@ -29,7 +29,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(45);
 /// How often we ping.
 const PING: Duration = Duration::from_secs(15);
-/// How long what is in hand may take when the connection is to end, and saying goodbye after that.
+/// How long the work in hand may take when the connection has to end, and how long the goodbye may take after that.
 const FINISH: Duration = Duration::from_secs(3);
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes of a message; a form at its limits is far smaller.
@@ -54,7 +54,7 @@ struct Envelope {
     payload: Value,
 }
 
-/// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
+/// Keeps a connection until the daemon stops. Work in hand is then still stored and acknowledged.
 pub(super) async fn run(desk: &Desk, token: &SecretString) {
     let (ctx, clock) = (&desk.slack().0.ctx, desk.slack().clock());
     let mut pause = PAUSE.0;
@@ -152,7 +152,7 @@ async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tokio_tungsten
     socket.send(Message::text(json!({"envelope_id": id}).to_string())).await
 }
 
-/// The connection is to end: what is being stored is still acknowledged.
+/// Ends the connection: events that are being stored are still acknowledged.
 async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
     drop(acks);
     let rest = async {

@@ -1,4 +1,5 @@
-//! How Slack signs its webhooks: over the time and the raw bytes. Too old is refused before anything is read.
+//! How Slack signs its webhooks: over the time and the raw bytes. A webhook that is too old is refused before its body
+//! is read.
 
 use super::desk::Desk;
 use crate::host::channel::signed::{Platform, Refused, Signed, Webhooks};
@@ -22,7 +23,7 @@ impl Platform for Door {
     const NAME: &'static str = "Slack";
     /// Far more than a form of ten answers at their limits takes.
     const LARGEST: usize = 256 * 1024;
-    /// And the time it was made.
+    /// The time at which the signature was made.
     type Signature = (String, String);
 
     fn signature(&self, headers: &HeaderMap) -> Result<Self::Signature, &'static str> {

@@ -146,7 +146,7 @@ impl Door {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnswerBody {
-    /// By question id or text. Of any type: what does not fit is told with the question.
+    /// By question id or text. Any type is accepted here, so that the error for a wrong value can name the question.
     answers: Pairs<Value>,
     #[serde(default)]
     by: Door,
@@ -244,7 +244,8 @@ async fn reset(
     inbox.happen(&name, event).await
 }
 
-/// The beacon of a page in view that displays an ask: proof for the inbox; an ask of other routes is known to be viewed.
+/// The beacon of a page in view that displays an ask. It is proof for the inbox; an ask of other routes counts as
+/// viewed.
 async fn shown(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,

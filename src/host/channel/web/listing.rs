@@ -1,4 +1,4 @@
-//! `GET /api/v1/asks`: its parameters, strictly, and its pages. Which asks fit is the broker's to say.
+//! `GET /api/v1/asks`: reads its parameters strictly and returns its pages. The broker decides which asks fit.
 
 use super::view::View;
 use super::{Inbox, Problem};
@@ -10,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-/// Asks on a page, if nothing else is asked for, and at most.
+/// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
 /// The names that `outcome` may have.
@@ -19,7 +19,7 @@ const OUTCOMES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable"
 const CHANNELS: [Via; 5] = [Via::Web, Via::Slack, Via::Whatsapp, Via::Cli, Via::Api];
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
-/// What is asked for.
+/// The parameters of a call.
 #[derive(Debug)]
 struct Listing {
     filter: Filter,
@@ -28,14 +28,14 @@ struct Listing {
 }
 
 impl Listing {
-    /// Of these parameters; else a sentence that names the one that is wrong.
+    /// Reads these parameters; the error is a sentence that names the wrong one.
     fn of(parameters: &[(String, String)]) -> Result<Self, String> {
         let mut listing = Self { filter: Filter::default(), limit: LIMIT, after: None };
         for (position, (name, value)) in parameters.iter().enumerate() {
             if parameters[..position].iter().any(|(before, _)| before == name) {
                 return Err(format!("{name} is given twice."));
             }
-            // A form that sends its empty fields means nothing by them.
+            // A form may send its empty fields: they count as not given.
             if value.is_empty() && PARAMETERS.split([',', ' ']).any(|known| known == name) {
                 continue;
             }

@@ -38,8 +38,8 @@ const FILES: &[(&str, &str, &str)] = files! {
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.iter().fold(Router::new(), |router, (path, kind, content)| {
-        // After an update of the daemon the browser must not go on with old parts: it asks each time, and is told
-        // that nothing has changed.
+        // After an update of the daemon the browser must not use old parts, so it asks each time and usually hears that
+        // nothing has changed.
         let tag = format!("\"{}\"", digest([content.as_bytes()]));
         let file = move |headers: HeaderMap| async move {
             let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());

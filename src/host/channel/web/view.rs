@@ -25,7 +25,7 @@ pub(super) struct View {
     render_confirmed: bool,
     /// A page that a person was looking at has displayed it.
     viewed: bool,
-    /// Which channel could not show it, and why; of an open ask as long as that lasts.
+    /// Which channel could not show it, and why; for an open ask, as long as that lasts.
     cause: Option<String>,
     /// The same as a sentence.
     cause_line: Option<String>,

@@ -56,7 +56,7 @@ pub(super) struct Sight<'a> {
     pub(super) content: &'a Content,
     /// Which try this is, from 1.
     pub(super) attempt: u8,
-    /// It is headed with the number of the try.
+    /// Its heading shows the number of the try.
     pub(super) numbered: bool,
     /// Until when it can be answered.
     pub(super) until: Time,
@@ -65,7 +65,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// As it is shown now. The clock starts when Slack says that the card is up: within a moment.
+    /// The card as it is shown now. The clock starts when Slack says that the card is up, which takes only a moment.
     pub(super) fn of(ask: &'a Ask, attempt: u8, now: Time) -> Self {
         let until = match &ask.stage {
             Stage::Open { answer_by, .. } => *answer_by,

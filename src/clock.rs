@@ -267,7 +267,7 @@ mod tests {
         assert!(clock.timeout(Duration::from_secs(1), std::future::ready(())).await.is_some());
     }
 
-    /// What has come of it by now.
+    /// The result of `work`, if it is ready now.
     fn now_done<T>(work: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match work.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(done) => Some(done),

@@ -45,7 +45,7 @@ impl Answer {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         let path = format!("/asks/{}", segment(&self.id)?);
         let ask = self.at.call(Method::GET, &path, None)?;
-        // What cannot be answered any more is told that, whatever was typed.
+        // If the ask is over, the daemon's reply says so, whatever the person typed.
         let over = ask["state"] == "settled" && ask["late_until"].is_null();
         let answers = if over { Map::new() } else { self.answers(&ask)? };
         let path = format!("/asks/{}/answer", text(&ask, "id"));
@@ -56,7 +56,7 @@ impl Answer {
         let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
         let several = questions.len() > 1;
         let typed = match questions {
-            // Its own words are nobody else's, whatever stands before a "=" in them.
+            // With a single question all words are for it, even if they contain a "=".
             [_] => {
                 let named = self.questions.iter().map(|pair| Ok(named(questions, pair)?.1.to_owned()));
                 let words = self.values.iter().cloned().map(Ok).chain(named).collect::<Result<_, Exit>>()?;

@@ -80,8 +80,9 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until the daemon stops, and finishes what is in flight. What is `open` needs no guard of names, which a
-/// tunnel, a proxy or a probe would only trip over: webhooks are signed by whoever sends them, and health is no secret.
+/// Serves until the daemon stops, and finishes what is in flight. The routes in `open` skip the check of
+/// host names, which would only trip up a tunnel, a proxy or a probe: webhooks carry a signature, and health is no
+/// secret.
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));

@@ -37,7 +37,8 @@ impl Disk {
     }
 
     fn mount(&self) -> Result<(), String> {
-        // The usual `auto_da_alloc` writes a file out when it is renamed over another: help that nobody may count on.
+        // By default `auto_da_alloc` writes a file out when it is renamed over another; askd must not count on that
+        // help.
         run("mount", &[Path::new("-o"), Path::new("loop,noauto_da_alloc"), &self.image, &self.mounted])
     }
 

@@ -133,7 +133,7 @@ fn a_writer_may_pause_and_what_stays_cut_off_is_answered_and_kept() {
         fs::write(agent.tasks().join(name), content).unwrap();
     }
     agent.cancel("r3");
-    // What is known is withdrawn, whatever is half-written beside it.
+    // A known request is withdrawn, even with a half-written file beside it.
     agent.ask_framework("r4");
     world.open_of("r4");
     agent.cancel("r4");

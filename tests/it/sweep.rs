@@ -15,7 +15,7 @@ const AT_A_TIME: usize = 8;
 /// How long anything may take. askd repeats a failed step after fractions of a second, and checks outcomes every 5 s.
 const BOUND: Duration = Duration::from_secs(40);
 
-/// What is asked, and by whom an answer that nobody takes is noted.
+/// One life: the world, and the command that is started for an answer that nobody takes.
 struct Life {
     world: World,
     program: Program,
@@ -145,7 +145,7 @@ impl Life {
         for what in ["asked", "answered"] {
             assert_eq!(audit.matches(&format!("\"what\":\"{what}\"")).count(), 2, "{what}, in {audit}");
         }
-        // A briefing stays until it is read; what was put out of reach, or tries a folder, is in nobody's way.
+        // A briefing stays until it is read; a withdrawn response and a folder's test file do no harm.
         let stays = |path: &Path| {
             ["/briefings/", "/.withdrawn-", "/.askd-"].iter().any(|part| path.to_string_lossy().contains(part))
         };

@@ -192,7 +192,7 @@ pub enum Posted {
         /// Why.
         trouble: Trouble,
     },
-    /// Nobody knows; when it left, if it did.
+    /// It is unknown whether it was posted; holds when it left, if it did.
     Unknown(Option<Left>),
     /// Certainly not posted, and no retry will mend it.
     Never {

@@ -114,7 +114,7 @@ impl Lives {
         groups.entry(group.clone()).or_insert_with(new).expect(process, now);
     }
 
-    /// The processes whose signs of life are to be looked up by name.
+    /// The processes whose signs of life have to be looked up by name.
     pub(crate) fn expected(&self, group: &Group) -> Vec<String> {
         let groups = self.lock();
         let processes = groups.get(group).into_iter().flat_map(|signs| &signs.processes);

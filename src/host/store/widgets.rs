@@ -1,4 +1,4 @@
-//! What was posted on a route, as it stands in an ask's file. Knows the shape and nothing of folders.
+//! What was posted on a route, as it stands in an ask's file. Knows the file's shape but no folders.
 
 use super::after;
 use super::phase::PhaseRecord;

@@ -426,13 +426,13 @@ describe('when something happens meanwhile', () => {
     await page.unroute('**/answer');
     await page.route('**/answer', (route) => route.abort());
     await button(one, 'Try again').click();
-    await visible(one.getByRole('alert').getByText('not stored'));
+    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
     await page.unroute('**/answer');
     await button(one, 'Try again').click();
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'Faster' });
   });
 
-  test('a killed daemon is said to be gone, and after its restart the kept words can be sent', async () => {
+  test('a killed daemon is said to be gone, and words that were changed meanwhile are sent by the person alone', async () => {
     const ask = await daemon.asked({ questions: [{ question: 'What should the note say?' }] });
     await open({ expected: [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/] });
     const one = card(page, ask);
@@ -442,15 +442,16 @@ describe('when something happens meanwhile', () => {
     await visible(page.getByText(/^No connection to askd since \d\d:\d\d\. Trying again…$/));
     assert.equal(await connectionLine().getAttribute('role'), 'status');
     await button(one, 'Submit').click();
-    await visible(one.getByRole('alert').getByText('not stored'));
+    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back, unless you change it'));
     assert.equal(await field.inputValue(), 'Faster');
+    await field.fill('Faster, and smaller');
     await shoot(page, 'no-connection');
     await accessible('a page without connection');
     await daemon.run();
     await visible(page.getByText('Connected again.'));
-    assert.equal(await field.inputValue(), 'Faster');
+    assert.equal(await field.inputValue(), 'Faster, and smaller');
     await button(one, 'Submit').click();
-    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'Faster' });
+    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'Faster, and smaller' });
     await until('the line goes away', async () => (await connectionLine().innerText()) === '');
     const fresh = await daemon.asked({ questions: [FRAMEWORK] });
     await visible(card(page, fresh));

@@ -101,8 +101,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     settledMeanwhile = null;
     busy(false);
     const mayRepeat = (failure.status === 0 || failure.status >= 500) && !(isLate(ask) && again.dismisses);
-    problem.replaceChildren(...complaint(failure, mayRepeat ? again : null));
     if (failure.status === 0) unsent = again;
+    const resends = unsent !== null && !again.dismisses && !resent;
+    problem.replaceChildren(...complaint(failure, mayRepeat ? again : null, resends));
     // A disabled control loses the focus; a person on the keyboard would have to start from the top.
     if (focus) (focus.isConnected ? focus : element).focus({ preventScroll: true });
     if (failure.status === 0 || failure.status === 401) unreached(failure);
@@ -179,6 +180,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     setTime(rest, ask.answer_by, soon ? `Ends soon: ${text}` : text);
   }
 
+  // What is being changed is not sent by itself.
+  element.addEventListener('input', () => { unsent = null; });
+
   // askd is back. Somebody may have changed their mind about ending an ask; an answer is sent as it was.
   function reconnected() {
     if (state !== 'open' || !unsent) return;
@@ -223,9 +227,11 @@ export function openCard(firstAsk, { settled, unreached }) {
   };
 }
 
-function complaint(failure, again) {
+function complaint(failure, again, resends) {
   const text = {
-    0: 'No reply from askd, so take your answer as not stored. What you entered is kept here.',
+    0: resends
+      ? 'No reply from askd. Your answer is sent again when askd is back, unless you change it.'
+      : 'No reply from askd, so take it as not stored. What you entered is kept here.',
     503: `Not stored: ${failure.message} What you entered is kept here.`,
   }[failure.status] ?? failure.message;
   const line = el('p', { dir: 'auto', class: 'said' }, text);

@@ -43,6 +43,8 @@ fn one_group_hangs(world: &mut World) {
         honest.take(&id);
     }
     within(SOON, "the complaint", || world.log().contains("the group's folder does not answer").then_some(()));
+    let ready = || world.raw("GET", "/readyz", "", "");
+    assert_eq!(ready(), (200, "degraded: the folder of a group does not answer\n".to_owned()), "no name of the group");
     // Two looks later the log has not said it again.
     honest.ask_framework("after");
     world.open_of("after");

@@ -171,3 +171,26 @@ fn a_lane_has_a_runner_after_a_panic() {
     world.start();
     assert_eq!(agent.wait("bad")["result"]["answers"]["Go?"], "yes");
 }
+
+/// A save that failed, and a disk that takes less than a record, are told to those who ask whether askd is ready.
+#[test]
+fn readiness_says_that_nothing_can_be_stored() {
+    let disk = Disk::new().and_one_done();
+    let world = &disk.world;
+    let agent = world.group("g");
+    let ready = || world.raw("GET", "/readyz", "", "");
+    assert_eq!(ready(), (200, "ready\n".to_owned()));
+    disk.begins("fail", "write:1-:ENOSPC");
+    assert_eq!(ready(), (503, "the state folder cannot be written\n".to_owned()));
+    disk.ends("fail");
+    assert_eq!(ready(), (200, "ready\n".to_owned()));
+
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 503);
+    assert_eq!(ready().0, 503);
+    disk.ends("fail");
+    within(SOON, "the save to be finished", || (ready() == (200, "ready\n".to_owned())).then_some(()));
+    agent.take("r1");
+}

@@ -15,6 +15,20 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
 
+impl Widget {
+    fn new(phase: Phase) -> Self {
+        Self {
+            attempt: 1,
+            phase,
+            messages: Vec::new(),
+            parts: Parts::default(),
+            sendings: Vec::new(),
+            said: None,
+            trouble: None,
+        }
+    }
+}
+
 impl Ask {
     /// Starts the next route; `false` if there is none left.
     pub(super) fn show_next(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
@@ -24,28 +38,12 @@ impl Ask {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget {
-                attempt: 1,
-                phase,
-                messages: Vec::new(),
-                parts: Parts::default(),
-                sendings: Vec::new(),
-                said: None,
-                trouble: None,
-            });
+            self.widgets.push(Widget::new(phase));
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
             let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget {
-                attempt: 1,
-                phase,
-                messages: Vec::new(),
-                parts: Parts::default(),
-                sendings: Vec::new(),
-                said: None,
-                trouble: None,
-            });
+            self.widgets.push(Widget::new(phase));
             effects.push(Effect::Queue { route, not_before: now });
         }
         true

@@ -57,8 +57,8 @@ impl Asked {
 }
 
 /// A question with the title and context above it: the same stock wording about something else is another question.
-fn subject(content: &Content, question: &Question) -> Digest {
-    let alone = alone(question).to_string();
+fn subject(content: &Content, alone: Digest) -> Digest {
+    let alone = alone.to_string();
     let above = [content.title.as_ref(), content.context.as_ref()].into_iter().flat_map(given);
     digest([b"subject".as_slice(), alone.as_bytes()].into_iter().chain(above))
 }
@@ -83,7 +83,12 @@ fn given(text: Option<&String>) -> [&[u8]; 2] {
 
 /// The subjects of an ask, question by question.
 fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
-    content.questions.iter().map(|question| subject(content, question))
+    content.questions.iter().map(|question| subject(content, alone(question)))
+}
+
+/// All that an ask counts for: its subjects, and each question alone.
+fn counted_for(content: &Content) -> impl Iterator<Item = Digest> {
+    content.questions.iter().map(alone).flat_map(|alone| [subject(content, alone), alone])
 }
 
 /// The subjects that a block of this ask, or Allow again on it, holds for.
@@ -107,7 +112,7 @@ impl Attempts {
             Stage::Settled { outcome: Outcome::Answered { .. }, at, .. } => Some(*at),
             _ => ask.late_outcome().map(|(_, at)| at),
         };
-        for question in subjects(&ask.content).chain(ask.content.questions.iter().map(alone)) {
+        for question in counted_for(&ask.content) {
             if counts(ask) {
                 counted.questions.entry(question).or_default().asks.insert(ask.id, ask.created_at);
             } else if let Some(asked) = counted.questions.get_mut(&question) {
@@ -128,7 +133,7 @@ impl Attempts {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(counted) = self.groups.get_mut(&ask.group) else { return };
         counted.blocked.remove(&ask.id);
-        for question in subjects(&ask.content).chain(ask.content.questions.iter().map(alone)) {
+        for question in counted_for(&ask.content) {
             let Some(asked) = counted.questions.get_mut(&question) else { continue };
             asked.asks.remove(&ask.id);
             if asked.asks.is_empty() {
@@ -157,7 +162,8 @@ impl Attempts {
         let counted = self.groups.get(group)?;
         let (mut over, mut most) = (Vec::new(), 0);
         for (at, question) in content.questions.iter().enumerate() {
-            let (subject, alone) = (subject(content, question), alone(question));
+            let alone = alone(question);
+            let subject = subject(content, alone);
             let count =
                 counted.questions.get(&subject).map_or(0, |asked| asked.count(counted.allowed.get(&alone).copied()));
             let blocked_before = counted.blocked.values().any(|about| about.contains(&alone));
@@ -172,7 +178,10 @@ impl Attempts {
     /// The block that stands and is about these questions, in whatever order.
     fn standing(&self, group: &Group, content: &Content) -> Option<AskId> {
         let about = |held: &Vec<Digest>| {
-            let held_for = |question| held.contains(&subject(content, question)) || held.contains(&alone(question));
+            let held_for = |question| {
+                let alone = alone(question);
+                held.contains(&alone) || held.contains(&subject(content, alone))
+            };
             held.len() == content.questions.len() && content.questions.iter().all(held_for)
         };
         let blocked = &self.groups.get(group)?.blocked;

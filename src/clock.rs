@@ -6,7 +6,7 @@
 //! took and how long is left. If the two drift apart by more than [`JUMP`], the time of day was set: a deadline that
 //! was counted by it has to move along, and [`Clock::reading`] says by how much.
 
-use crate::ask::Time;
+use askd_core::Time;
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::{Add, Sub};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The one place where randomness is made: ids and secrets.
 
-use crate::ask::{AskId, ShortId};
+use askd_core::{AskId, ShortId};
 use std::io;
 
 /// What short codes are made of: nothing that looks like something else.

@@ -5,12 +5,12 @@
 //! first request is written, so that no answer comes before the watch.
 
 use super::{AgentError, Folder, SHARED};
-use crate::ask::RequestId;
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::Stamp;
 use crate::ipc::watch::{Hint, Watch};
 use crate::ipc::{RESPONSES, alive_name, response_name};
 use crate::random;
+use askd_core::RequestId;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

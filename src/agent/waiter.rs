@@ -3,12 +3,12 @@
 
 use super::process::{Process, lock};
 use super::{AgentError, Folder};
-use crate::ask::{RequestId, Time};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
+use askd_core::{RequestId, Time};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

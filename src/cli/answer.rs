@@ -2,7 +2,7 @@
 
 use super::asks::{Where, segment, settled, text};
 use super::{Exit, USAGE};
-use crate::ask::{chosen, printable, wording};
+use askd_core::{chosen, printable, wording};
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Map, Value, json};

@@ -3,11 +3,11 @@
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
 use crate::agent::{Asking, Process, Taken, Waited, Waiter, find, question};
-use crate::ask::{self, RequestId, TimeoutPolicy, wording};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
 use anyhow::Context as _;
+use askd_core::{RequestId, TimeoutPolicy, wording};
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -132,11 +132,11 @@ impl AskCommand {
     /// The request, checked here as the daemon would, so that a mistake is told at once.
     fn asking(&self) -> Result<Asking, Exit> {
         let kind = if self.confirm {
-            Some(ask::Kind::Confirm)
+            Some(askd_core::Kind::Confirm)
         } else if self.text {
-            Some(ask::Kind::Text)
+            Some(askd_core::Kind::Text)
         } else {
-            self.multi.then_some(ask::Kind::MultiSelect)
+            self.multi.then_some(askd_core::Kind::MultiSelect)
         };
         let options: Vec<DraftChoice> = self.options.iter().map(|option| choice(option)).collect();
         let draft = Draft {
@@ -249,7 +249,7 @@ impl AskCommand {
 /// To the letter for a script; a terminal is not steered by it.
 fn say_answer(answer: &str) -> anyhow::Result<()> {
     if std::io::stdout().is_terminal() {
-        return answer.lines().try_for_each(|line| say(&ask::printable(line)));
+        return answer.lines().try_for_each(|line| say(&askd_core::printable(line)));
     }
     say(answer)
 }

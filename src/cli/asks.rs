@@ -2,10 +2,10 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-use crate::ask::{Time, printable, wording};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError};
 use crate::ipc::wire::time_from;
+use askd_core::{Time, printable, wording};
 use clap::Args;
 use reqwest::Method;
 use secrecy::SecretString;

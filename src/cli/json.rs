@@ -1,6 +1,6 @@
 //! JSON on standard output.
 
-use crate::ask::turns;
+use askd_core::turns;
 
 /// JSON that a terminal can show: what steers or turns it is escaped, so that it means the same.
 pub(super) fn escaped(json: &str) -> String {

@@ -7,15 +7,15 @@ mod ask;
 #[cfg(feature = "host")]
 mod asks;
 mod briefing;
+#[cfg(feature = "demo")]
+mod demo;
 #[cfg(feature = "host")]
 mod healthz;
 mod json;
 mod mcp;
 #[cfg(feature = "host")]
-mod phone;
-#[cfg(feature = "host")]
 mod serve;
-#[cfg(feature = "host")]
+#[cfg(feature = "demo")]
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -42,8 +42,8 @@ struct Cli {
 enum Command {
     #[cfg(feature = "host")]
     Serve(serve::Serve),
-    #[cfg(feature = "host")]
-    Demo(serve::Demo),
+    #[cfg(feature = "demo")]
+    Demo(demo::Demo),
     Ask(ask::AskCommand),
     Mcp(mcp::Mcp),
     Briefing(briefing::BriefingCommand),
@@ -64,7 +64,7 @@ enum Command {
     #[cfg(feature = "host")]
     Reset(asks::Reset),
     /// Run a stand-in of a chat platform alone, for checks.
-    #[cfg(feature = "host")]
+    #[cfg(feature = "demo")]
     #[command(hide = true, subcommand)]
     Sim(sim::Sim),
 }
@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
     let done = match command {
         #[cfg(feature = "host")]
         Command::Serve(serve) => serve.run(),
-        #[cfg(feature = "host")]
+        #[cfg(feature = "demo")]
         Command::Demo(demo) => demo.run(),
         Command::Ask(ask) => ask.run(),
         Command::Mcp(mcp) => mcp.run(),
@@ -100,7 +100,7 @@ pub fn main() -> ExitCode {
         Command::Healthz(healthz) => healthz.run(),
         #[cfg(feature = "host")]
         Command::Reset(reset) => reset.run(),
-        #[cfg(feature = "host")]
+        #[cfg(feature = "demo")]
         Command::Sim(sim) => sim.run(),
     };
     match done {

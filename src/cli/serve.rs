@@ -1,9 +1,9 @@
-//! `askd serve` and `askd demo`.
+//! `askd serve`: the daemon.
 
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
-use crate::host::{Daemon, DaemonError, demo};
+use crate::host::{Daemon, DaemonError};
 use anyhow::Context as _;
 use clap::Args;
 use secrecy::ExposeSecret as _;
@@ -92,7 +92,7 @@ fn exit(error: &DaemonError) -> Exit {
 }
 
 /// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
@@ -113,30 +113,4 @@ fn stop_on_signals() -> anyhow::Result<CancellationToken> {
         }
     });
     Ok(stop)
-}
-
-/// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
-///
-/// Everything lives in a temporary folder and on free ports of the loopback, and is gone afterwards.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  askd demo\n  askd demo --auto     (answers by itself; a smoke test)")]
-pub(super) struct Demo {
-    /// Answer by itself and exit with 0 if everything worked.
-    #[arg(long)]
-    auto: bool,
-}
-
-impl Demo {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        // What people do wrong in the demo is part of it, and said in its own lines.
-        super::log("error", false)?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
-        runtime.block_on(async {
-            let stop = stop_on_signals()?;
-            let phone = super::phone::phone().await.context("the stand-in of WhatsApp")?;
-            Box::pin(demo::run(self.auto, phone, stop, |line| drop(say(line)))).await?;
-            anyhow::Ok(())
-        })?;
-        Ok(ExitCode::SUCCESS)
-    }
 }

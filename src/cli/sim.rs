@@ -1,8 +1,8 @@
 //! `askd sim`: the stand-ins of the chat platforms alone, for checks by other clients. Hidden: it is of no use to users.
 
 use super::{Exit, small_runtime};
-use crate::sim::{SlackArgs, run_slack, whatsapp};
 use anyhow::Context as _;
+use askd_sim::{SlackArgs, run_slack, whatsapp};
 use clap::Subcommand;
 use std::process::ExitCode;
 

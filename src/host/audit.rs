@@ -3,8 +3,8 @@
 //!
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
-use crate::ask::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time, Via};
 use crate::ipc::wire::{status, time_text};
+use askd_core::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time, Via};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};

@@ -4,11 +4,11 @@
 //! Every call blocks on the disk and may be repeated. When and how often is the broker's to say.
 
 use super::folders::Folders;
-use crate::ask::{Ask, Group, RequestId};
 use crate::ipc::wire::{ResponseFile, StatusFile, of};
 use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
+use askd_core::{Ask, Group, RequestId};
 use std::io;
 
 /// Writes and syncs a waiter's response under a name that nobody reads.

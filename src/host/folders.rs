@@ -3,9 +3,9 @@
 //! A group is the folder it comes from. Folders are opened anew each time, below the root and never
 //! through links, so that one that was replaced is noticed. Reads no requests, writes no responses.
 
-use crate::ask::Group;
 use crate::ipc::files::{Access, Dir};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
+use askd_core::Group;
 use std::io;
 use std::path::{Path, PathBuf};
 

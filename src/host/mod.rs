@@ -1,7 +1,7 @@
 //! The daemon: built from settings, then run until it is told to stop.
 //!
 //! A request goes `intake` -> `broker` -> `channel`; an answer goes `channel` -> `broker` -> `delivery`. The
-//! pure rules of both are in [`crate::ask`].
+//! pure rules of both are in [`askd_core`].
 
 pub mod audit;
 pub mod broker;
@@ -9,7 +9,6 @@ pub mod channel;
 pub mod client;
 mod ctx;
 mod delivery;
-pub mod demo;
 pub mod folders;
 pub mod http;
 pub mod intake;

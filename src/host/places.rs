@@ -133,8 +133,8 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Time;
     use crate::clock::Clock;
+    use askd_core::Time;
 
     #[test]
     fn the_oldest_without_a_request_in_work_goes() {

@@ -1,8 +1,8 @@
 //! Warnings that others can cause as often as they like. The first is logged at once and in full; the rest are counted
 //! and logged in one line a minute. The caller logs the first; [`Warnings::tell`] is called every few seconds.
 
-use crate::ask::Group;
 use crate::clock::{Clock, Moment};
+use askd_core::Group;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn with_commas(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Time;
+    use askd_core::Time;
 
     #[test]
     fn one_is_logged_at_once_and_the_rest_once_a_minute() {

@@ -10,7 +10,7 @@ mod names;
 pub mod watch;
 pub mod wire;
 
-use crate::ask::RequestId;
+use askd_core::RequestId;
 use std::path::{Path, PathBuf};
 
 /// Where requests are put: agent to daemon.

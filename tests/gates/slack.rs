@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use askd::sim::slack::{BOT_TOKEN, Config, Fault, FaultKind, Message, SIGNING_SECRET, Slack, Times};
+use askd_sim::slack::{BOT_TOKEN, Config, Fault, FaultKind, Message, SIGNING_SECRET, Slack, Times};
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use askd::sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Stage, Whatsapp};
+use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, lock, text};

@@ -4,7 +4,7 @@
 use crate::attempts::deploy;
 use crate::slack_world::{self, ALICE, BOB, CHANNEL, Make, Mode, STRANGER};
 use crate::whatsapp_world::{self, ADA, BOB as BEN, MALLORY, select};
-use askd::sim::slack::{FaultKind, Message};
+use askd_sim::slack::{FaultKind, Message};
 use serde_json::json;
 use std::time::Duration;
 
@@ -149,15 +149,15 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     world.shown(ADA, "Allowed again by Ada").await;
 
     world.ask("r3", select("Deploy now?", &["yes", "no"]));
-    let asked = |m: &askd::sim::whatsapp::Message| m.text.contains("is asking: Deploy now?");
-    let twice = |sim: &askd::sim::whatsapp::Whatsapp| sim.messages_to(ADA).iter().filter(|m| asked(m)).count() == 2;
+    let asked = |m: &askd_sim::whatsapp::Message| m.text.contains("is asking: Deploy now?");
+    let twice = |sim: &askd_sim::whatsapp::Whatsapp| sim.messages_to(ADA).iter().filter(|m| asked(m)).count() == 2;
     assert!(world.sim.wait_until(twice, whatsapp_world::SOON).await, "it is asked again");
     world.quiet(1).await;
     world.writes(ADA, "cancel").await;
     world.response("r3").await;
     world.ask("r4", select("Deploy now?", &["yes", "no"]));
     assert_eq!(whatsapp_world::result(&world.response("r4").await), ("blocked", "system"));
-    let new = |sim: &askd::sim::whatsapp::Whatsapp| {
+    let new = |sim: &askd_sim::whatsapp::Whatsapp| {
         let blocks = sim.messages_to(ADA).into_iter().filter(|m| m.stage.shown() && m.text.contains("has asked this"));
         blocks.count() == 2
     };
@@ -165,7 +165,7 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     let message = world.sim.messages_to(ADA).into_iter().rfind(|m| m.text.contains("has asked this")).unwrap();
     let quoted = world.sim.person_quotes(ADA, &message.id, "allow");
     world.taken(&quoted).await;
-    let ended = |sim: &askd::sim::whatsapp::Whatsapp| {
+    let ended = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.messages_to(ADA).iter().filter(|m| m.text.contains("Allowed again by Ada")).count() == 2
     };
     assert!(world.sim.wait_until(ended, whatsapp_world::SOON).await, "{:#?}", world.said_to(ADA));

@@ -2,7 +2,7 @@
 //! everywhere.
 
 use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, select, sim, until};
-use askd::sim::slack::{Act, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
+use askd_sim::slack::{Act, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::json;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! health check. `tests/docker/run` runs the images in a real Engine.
 
 use crate::harness::{World, askd};
-use askd::ask::Channel;
 use askd::host::session::docker::{Engine, EngineError};
 use askd::host::settings::{Means, Settings};
+use askd_core::Channel;
 use std::fs;
 use std::path::{Path, PathBuf};
 

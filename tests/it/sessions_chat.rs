@@ -4,12 +4,12 @@
 use crate::sessions::Program;
 use crate::slack_world::{self as slack, BOB as SLACK_BOB, CHANNEL, Make, Mode, STRANGER, choice};
 use crate::whatsapp_world::{self as phone, ADA, MALLORY, TO_ADA};
-use askd::ask::Time;
 use askd::clock::Clock;
 use askd::host::Daemon;
 use askd::host::settings::Settings;
-use askd::sim::slack::{Act, Message as Card, Raw};
-use askd::sim::whatsapp::Message as Said;
+use askd_core::Time;
+use askd_sim::slack::{Act, Message as Card, Raw};
+use askd_sim::whatsapp::Message as Said;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -433,8 +433,8 @@ async fn without_a_start_a_late_reply_is_given_back_on_whatsapp() {
 
 /// A message to Ada fails, because the chat is closed for us after all.
 async fn lapse(world: &phone::World, message: &str) {
-    world.sim.status(message, askd::sim::whatsapp::Stage::Failed, Some(131_047));
-    let told = |sim: &askd::sim::whatsapp::Whatsapp| {
+    world.sim.status(message, askd_sim::whatsapp::Stage::Failed, Some(131_047));
+    let told = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains("131047"))
     };
     assert!(world.sim.wait_until(told, PATIENCE).await);
@@ -447,7 +447,7 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     world.ask("r1", briefly(phone::select("Which framework?", &["React", "Vue"])));
     world.shown(ADA, "Which framework?").await;
     let id = world.open().await[0]["id"].as_str().unwrap().to_owned();
-    let sticker = world.sim.person_sends(ADA, &askd::sim::whatsapp::Sending::Sticker);
+    let sticker = world.sim.person_sends(ADA, &askd_sim::whatsapp::Sending::Sticker);
     world.taken(&sticker).await;
     let hint = world.shown(ADA, "I can only read text as an answer.").await;
     lapse(&world, &hint.id).await;

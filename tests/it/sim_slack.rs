@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use askd::sim::slack::{ALL_SCOPES, Act, Config, Goodbye, Raw, Slack, Token};
+use askd_sim::slack::{ALL_SCOPES, Act, Config, Goodbye, Raw, Slack, Token};
 use serde_json::{Value, json};
 use slack_morphism::errors::SlackClientError;
 use slack_morphism::prelude::*;
@@ -282,7 +282,7 @@ async fn slack_morphism_posts_finds_updates_and_notes() {
     let failed =
         session.chat_post_message(&SlackApiChatPostMessageRequest::new("C0UNINVITED".into(), content.clone())).await;
     assert!(matches!(failed, Err(SlackClientError::ApiError(error)) if error.code == "not_in_channel"));
-    slack.faults().next("chat.postMessage", askd::sim::slack::FaultKind::RateLimited(7), 1);
+    slack.faults().next("chat.postMessage", askd_sim::slack::FaultKind::RateLimited(7), 1);
     let limited = session.chat_post_message(&SlackApiChatPostMessageRequest::new(CHANNEL.into(), content)).await;
     assert!(
         matches!(limited, Err(SlackClientError::RateLimitError(error)) if error.retry_after == Some(Duration::from_secs(7)))

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use askd::sim::slack::{BOT_TOKEN, Config, Slack};
+use askd_sim::slack::{BOT_TOKEN, Config, Slack};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;

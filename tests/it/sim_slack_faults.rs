@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use askd::sim::slack::{EVENTS, FaultKind, INTERACTIONS, Outcome, Slack, too_early};
+use askd_sim::slack::{EVENTS, FaultKind, INTERACTIONS, Outcome, Slack, too_early};
 use serde_json::{Value, json};
 
 use crate::sim_slack_app::{App, call, post_form, send, slack};

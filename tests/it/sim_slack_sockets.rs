@@ -5,7 +5,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use askd::sim::slack::{Goodbye, Slack};
+use askd_sim::slack::{Goodbye, Slack};
 use serde_json::{Value, json};
 use slack_morphism::clients_manager::{SlackSocketModeClientsManager, SlackSocketModeClientsManagerFactory};
 use slack_morphism::prelude::*;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use askd::sim::whatsapp::{
+use askd_sim::whatsapp::{
     Config, Fault, FaultMix, Ladder, Message, Person, Sending, Shapes, Stage, Template, Traffic, Whatsapp,
 };
 use axum::body::Bytes;

@@ -2,7 +2,7 @@
 //! Slack's own libraries judge it.
 
 use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice, until, write};
-use askd::sim::slack::FaultKind;
+use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! most.
 
 use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice};
-use askd::sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
+use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -234,7 +234,7 @@ async fn everything_goes_wrong(asks: usize) {
     let make = Make::new(Mode::Http).groups(&groups).sim(|sim| {
         let like = sim.channels[0].clone();
         sim.channels
-            .extend(chats[2..].iter().map(|chat| askd::sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
+            .extend(chats[2..].iter().map(|chat| askd_sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
     });
     let world = make.start().await;
     let kinds = [
@@ -292,8 +292,8 @@ async fn everything_goes_wrong(asks: usize) {
     assert!(undelivered * 100 <= asks, "{undelivered} of {asks} could not be shown");
 }
 
-fn at(channel: &str, ts: &str) -> askd::sim::slack::At {
-    askd::sim::slack::At { channel: channel.into(), ts: ts.into(), block_id: None, action_id: "pick:0:0".into() }
+fn at(channel: &str, ts: &str) -> askd_sim::slack::At {
+    askd_sim::slack::At { channel: channel.into(), ts: ts.into(), block_id: None, action_id: "pick:0:0".into() }
 }
 
 #[tokio::test]

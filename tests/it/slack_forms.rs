@@ -1,7 +1,7 @@
 //! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
 
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
-use askd::sim::slack::{Act, FaultKind, Raw};
+use askd_sim::slack::{Act, FaultKind, Raw};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,7 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     let card = world.card(CHANNEL).await;
     let all = world.slack.messages(CHANNEL);
     assert!(all.len() > 5 && all.last().unwrap().ts == card.ts, "the texts first, then the form: {}", all.len());
-    let shown = all.iter().map(askd::sim::slack::Message::visible_text).collect::<String>();
+    let shown = all.iter().map(askd_sim::slack::Message::visible_text).collect::<String>();
     assert_eq!(shown.matches("· part 2 of").count(), 1, "a text whose reply was lost is not posted again");
     assert!(shown.contains("part 1 of") && shown.contains("10. 9 word"));
     let fill = [("choice:0", chosen(&["9"])), ("choice:1", chosen(&["0", "9"]))];
@@ -186,7 +186,7 @@ async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
     world.ask("research", "r1", request);
     let card = world.card(CHANNEL).await;
     assert!(asked.elapsed() > Duration::from_secs(10), "posting it has to take longer than the render timeout");
-    let shown = world.slack.messages(CHANNEL).iter().map(askd::sim::slack::Message::visible_text).collect::<String>();
+    let shown = world.slack.messages(CHANNEL).iter().map(askd_sim::slack::Message::visible_text).collect::<String>();
     assert_eq!(shown.matches("· part 1 of").count(), 1, "no second attempt");
     let fill = [("choice:0", chosen(&["9"]))];
     world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");

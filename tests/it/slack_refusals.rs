@@ -1,10 +1,10 @@
 //! What is refused changes nothing, and whoever can be told is told why, privately.
 
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client};
-use askd::sim::slack::{Raw, RawAnswer, Slack};
+use askd_sim::slack::{Raw, RawAnswer, Slack};
 use serde_json::{Value, json};
 
-async fn asked(mode: Mode) -> (World, askd::sim::slack::Message) {
+async fn asked(mode: Mode) -> (World, askd_sim::slack::Message) {
     let world = World::new(mode).await;
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
@@ -36,7 +36,7 @@ async fn what_is_not_signed_by_slack_now_gets_nowhere() {
     let honest = Raw::interaction(&world.slack, &url, &click(&world, &card.ts, ALICE));
     let mut flipped = honest.clone();
     *flipped.body.last_mut().unwrap() ^= 1;
-    let signed = askd::sim::slack::sign(&world.slack.config().signing_secret, 1, &honest.body);
+    let signed = askd_sim::slack::sign(&world.slack.config().signing_secret, 1, &honest.body);
     for (what, raw) in [
         ("another secret", Raw { secret: Some("another".into()), ..honest.clone() }),
         ("no signature", Raw { secret: None, ..honest.clone() }),
@@ -224,9 +224,9 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
 #[tokio::test]
 async fn a_click_that_was_lost_works_the_second_time() {
     let (world, card) = asked(Mode::Http).await;
-    world.slack.faults().next(askd::sim::slack::INTERACTIONS, askd::sim::slack::FaultKind::Lost, 1);
+    world.slack.faults().next(askd_sim::slack::INTERACTIONS, askd_sim::slack::FaultKind::Lost, 1);
     assert!(!world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent").acknowledged);
-    world.slack.faults().next(askd::sim::slack::INTERACTIONS, askd::sim::slack::FaultKind::Duplicate, 1);
+    world.slack.faults().next(askd_sim::slack::INTERACTIONS, askd_sim::slack::FaultKind::Duplicate, 1);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("research", "r1", SOON).await;
     world.says(CHANNEL, &card.ts, "Answered: a").await;

@@ -101,7 +101,7 @@ async fn what_cannot_be_shown_is_told_at_once_and_the_operator_reads_what_to_men
         (CHANNEL, "xoxb-poor", "refused", "the app lacks chat:write"),
     ] {
         let mut make = Make::new(Mode::Http).sim(|sim| {
-            let poor = askd::sim::slack::Token { secret: "xoxb-poor".into(), scopes: vec!["users:read".into()] };
+            let poor = askd_sim::slack::Token { secret: "xoxb-poor".into(), scopes: vec!["users:read".into()] };
             sim.bot_tokens.push(poor);
         });
         make.slack = make.slack.replace("xoxb-askd-sim", token);
@@ -129,7 +129,7 @@ async fn what_nobody_answers_is_brought_to_mind_and_shown_elsewhere_too() {
     let world = Make::new(Mode::Http).groups(&groups).start().await;
     world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
     let first = world.card(CHANNEL).await;
-    let nudge = |message: &askd::sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
+    let nudge = |message: &askd_sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
     let nudge = world.slack.wait_for_message(nudge, SOON).await.expect("a reminder in the thread");
     assert!(nudge.visible_text().contains("still waits for an answer"), "{}", nudge.visible_text());
     let second = world.card("C0RESEARCH").await;

@@ -1,6 +1,6 @@
 //! A world for the stories about Slack: the real `askd serve` in a folder of its own, and the stand-in of Slack in this process.
 
-use askd::sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
+use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

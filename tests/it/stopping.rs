@@ -4,8 +4,8 @@
 use crate::harness::{Agent, SOON, World, within};
 use crate::slack_world::{self, CHANNEL, Make, Mode, choice};
 use crate::whatsapp_world::{self, ADA, TO_ADA, select, sim, until};
-use askd::sim::slack::FaultKind;
-use askd::sim::whatsapp::Fault;
+use askd_sim::slack::FaultKind;
+use askd_sim::whatsapp::Fault;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -2,10 +2,10 @@
 
 use crate::harness::{SOON, World, within};
 use crate::slack_world::{CHANNEL, choice};
-use askd::ask::Time;
 use askd::clock::Clock;
 use askd::host::Daemon;
 use askd::host::settings::Settings;
+use askd_core::Time;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};

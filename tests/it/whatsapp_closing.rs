@@ -2,7 +2,7 @@
 //! taken.
 
 use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, select, sim, until};
-use askd::sim::whatsapp::{Message, Stage, Whatsapp};
+use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
 

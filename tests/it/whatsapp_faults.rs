@@ -2,7 +2,7 @@
 //! never broken. Gate G7.
 
 use crate::whatsapp_world::{World, select};
-use askd::sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Sending, Traffic, Whatsapp};
+use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Sending, Traffic, Whatsapp};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! person whose phone was off has to confirm; and a person stays the same under other numbers.
 
 use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, result, select, sim, until};
-use askd::sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
+use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;

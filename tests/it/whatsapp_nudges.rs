@@ -2,7 +2,7 @@
 //! they can answer.
 
 use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, result, select, sim, until};
-use askd::sim::whatsapp::{Sending, Stage, Whatsapp};
+use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! and nothing that is not signed is heard.
 
 use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, select, sim};
-use askd::sim::whatsapp::{Config, Sending, Stage};
+use askd_sim::whatsapp::{Config, Sending, Stage};
 use serde_json::{Value, json};
 
 async fn asked(question: Value, text: &str) -> World {
@@ -76,7 +76,7 @@ async fn what_has_no_words_is_not_an_answer() {
     {
         let id = world.sim.person_sends(ADA, sending);
         world.taken(&id).await;
-        let told = |sim: &askd::sim::whatsapp::Whatsapp| {
+        let told = |sim: &askd_sim::whatsapp::Whatsapp| {
             sim.messages_to(ADA).iter().filter(|message| message.text.contains(hint)).count() > n
         };
         assert!(world.sim.wait_until(told, SOON).await, "{sending:?}: {:#?}", world.said_to(ADA));
@@ -215,7 +215,7 @@ async fn only_what_is_signed_and_ours_is_heard() {
 async fn webhooks_with_an_address_of_their_own_are_there_alone() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = Config::default();
-    let sim = askd::sim::whatsapp::Whatsapp::start(config).await.unwrap();
+    let sim = askd_sim::whatsapp::Whatsapp::start(config).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\nwebhook_listen = \"127.0.0.1:{port}\"\n[whatsapp]\n\

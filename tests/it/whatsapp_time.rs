@@ -2,7 +2,7 @@
 //! the message.
 
 use crate::whatsapp_world::{ADA, BOB, TO_ADA, World, result, select, sim};
-use askd::sim::whatsapp::{Message, Stage};
+use askd_sim::whatsapp::{Message, Stage};
 use serde_json::{Value, json};
 
 const BEFORE: &str = "You wrote this before I asked. Please reply again.";
@@ -110,7 +110,7 @@ async fn the_responder_who_is_not_the_chat_is_judged_by_the_sending_to_the_chat(
     says_at(&world, BOB, "one", sent(&first) + 1).await;
     let second = world.shown(BOB, "Second?").await;
     says_at(&world, BOB, "again", sent(&second)).await;
-    let told = |sim: &askd::sim::whatsapp::Whatsapp| {
+    let told = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.messages_to(BOB).iter().filter(|message| message.text == BEFORE).count() == 2
     };
     assert!(world.sim.wait_until(told, crate::whatsapp_world::SOON).await, "{:#?}", world.said_to(BOB));

@@ -2,7 +2,7 @@
 //! first who is through wins, and the others are told.
 
 use crate::whatsapp_world::{ADA, BOB, SOON, World, sim, until};
-use askd::sim::whatsapp::{Message, Stage, Whatsapp};
+use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 
 fn asked(sim: &Whatsapp, who: &str, number: usize) -> Vec<Message> {

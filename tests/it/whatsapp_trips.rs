@@ -2,7 +2,7 @@
 //! agent.
 
 use crate::whatsapp_world::{ADA, BOB, SOON, TO_ADA, World, result, select, sim};
-use askd::sim::whatsapp::{Config, Person};
+use askd_sim::whatsapp::{Config, Person};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ async fn somebody_whose_number_gets_hidden_is_still_the_same_person() {
     world.ask("r1", auth());
     world.shown(ADA, QUESTION).await;
     let statuses =
-        |sim: &askd::sim::whatsapp::Whatsapp| sim.webhooks().iter().any(|post| post.body.contains("delivered"));
+        |sim: &askd_sim::whatsapp::Whatsapp| sim.webhooks().iter().any(|post| post.body.contains("delivered"));
     assert!(world.sim.wait_until(statuses, SOON).await);
     world.sim.add_person(Person::hidden(ADA, "Ada", "ada"));
     world.writes(ADA, "1").await;

@@ -2,7 +2,7 @@
 //! route is used, or the agent is told at once. And what fails late.
 
 use crate::whatsapp_world::{ADA, BOB, SOON, TO_ADA, World, result, select, sim};
-use askd::sim::whatsapp::{Config, Message, Stage, Template};
+use askd_sim::whatsapp::{Config, Message, Stage, Template};
 use serde_json::json;
 use std::time::Duration;
 

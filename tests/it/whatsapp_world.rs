@@ -1,7 +1,7 @@
 //! The real daemon as a process of its own, a folder to ask through, and the stand-in of WhatsApp: what
 //! every WhatsApp story needs.
 
-use askd::sim::whatsapp::{Call, Config, Message, Person, Sending, Whatsapp};
+use askd_sim::whatsapp::{Call, Config, Message, Person, Sending, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

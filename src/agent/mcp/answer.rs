@@ -1,9 +1,9 @@
 //! How what came of a call looks to the model: an answer as JSON, anything else as one sentence
 //! marked as an error, both with structured content that fits the declared schema. Section 8 of the
-//! specification. The sentences are in `ask::wording`.
+//! specification. The sentences are in `askd_core::wording`.
 
-use crate::ask::wording;
 use crate::ipc::wire::{ResponseFile, ResponseResult, unanswered};
+use askd_core::wording;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::Value;

@@ -4,9 +4,9 @@
 
 use super::settings::Settings;
 use crate::agent::Asking;
-use crate::ask::{Digest, Rejection, RequestId, wording};
 use crate::ipc::wire::{Draft, Request, RequestFile, objects};
 use crate::random;
+use askd_core::{Digest, Rejection, RequestId, wording};
 use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -143,7 +143,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// The request as the daemon will read it; a mistake is told at once.
 fn checked(file: &RequestFile) -> Result<Request, Rejection> {
-    let bad = |error: crate::ask::BadName| Rejection::Malformed { why: error.to_string() };
+    let bad = |error: askd_core::BadName| Rejection::Malformed { why: error.to_string() };
     let request_id: RequestId = random::unique().parse().map_err(bad)?;
     Request::new(request_id, file.clone())
 }

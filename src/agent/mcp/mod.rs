@@ -20,10 +20,10 @@ mod tools;
 
 pub use settings::{BadSetting, Settings};
 
-use crate::ask::{RequestId, wording};
 use crate::clock::Clock;
 use answer::{Outcome, Said};
 use arguments::{AskArguments, WaitArguments};
+use askd_core::{RequestId, wording};
 use calls::Calls;
 use handover::Witness;
 use lines::Lines;

@@ -1,8 +1,8 @@
 //! What the environment says about `askd mcp`: the session, how long calls may wait, how little time
 //! a person may be given. Read once, at start; a value that makes no sense ends it with a sentence.
 
-use crate::ask::{MAX_TOKEN, TimeoutPolicy};
 use crate::random;
+use askd_core::{MAX_TOKEN, TimeoutPolicy};
 use std::path::PathBuf;
 use std::time::Duration;
 

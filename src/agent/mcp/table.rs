@@ -3,8 +3,8 @@
 
 use super::answer::{Outcome, Said};
 use crate::agent::{Look, Taken, Waiter};
-use crate::ask::{Digest, RequestId};
 use crate::clock::Moment;
+use askd_core::{Digest, RequestId};
 use rmcp::model::RequestId as CallId;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use super::arguments::{MAX_WAIT_MS, RENDER_TIMEOUT_MS, RETRIES};
 use super::settings::Settings;
-use crate::ask::{
+use askd_core::{
     MAX_CHOICES, MAX_CONTEXT, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER, MAX_QUESTION_ID, MAX_QUESTIONS,
     MAX_TEXT, MAX_TITLE,
 };

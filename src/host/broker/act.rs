@@ -2,11 +2,11 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::{Broker, RETRY};
-use crate::ask::{Ask, Effect, Event, Fact, Phase, Posted, Stage, Time};
 use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
+use askd_core::{Ask, Effect, Event, Fact, Phase, Posted, Stage, Time};
 use std::io;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 //! forgets the ask, so that it cannot cause another panic. Its cards stay as they are, and the log says so.
 
 use super::Broker;
-use crate::ask::{Ask, AskId, Event, Rejection, RequestId, Response};
 use crate::host::delivery;
 use crate::ipc::wire;
+use askd_core::{Ask, AskId, Event, Rejection, RequestId, Response};
 use std::io;
 use std::sync::Arc;
 

@@ -5,14 +5,14 @@
 //! somebody pressed Allow again (`store/groups.rs`). It says what is over the limit; what follows is the core's.
 
 use super::{Broker, Inner, Submitted};
-use crate::ask::{
-    Accepted, Ask, AskId, Content, Digest, Effect, Event, Fact, Group, Outcome, Person, Question, Rules, Stage, Step,
-    Time, Waiter,
-};
 use crate::host::settings::GroupSettings;
 use crate::host::store::{Allowed, StoreError};
 use crate::ipc::wire::{Request, digest};
 use crate::sabotage::{crash_point, on};
+use askd_core::{
+    Accepted, Ask, AskId, Content, Digest, Effect, Event, Fact, Group, Outcome, Person, Question, Rules, Stage, Step,
+    Time, Waiter,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// See the module.
@@ -312,7 +312,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::{Choice, Draft, Questions};
+    use askd_core::{Choice, Draft, Questions};
 
     fn question(change: impl FnOnce(&mut Draft)) -> Question {
         let choice = |label: &str| Choice { label: label.to_owned(), description: None };

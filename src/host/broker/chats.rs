@@ -1,7 +1,7 @@
 //! Finds the asks that a chat message may be about: by its sender, by the message that it quotes, by its own id if it
 //! was dealt with before, and by the code of a settled ask. Every start rebuilds it; it decides nothing.
 
-use crate::ask::{Ask, AskId, Channel, Responders, ShortId, Time};
+use askd_core::{Ask, AskId, Channel, Responders, ShortId, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;

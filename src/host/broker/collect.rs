@@ -3,7 +3,6 @@
 //! out of reach, briefing, starting, stopping. Section 7 of the specification.
 
 use super::{Broker, Failure, RETRY};
-use crate::ask::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
 use crate::host::broker::submit::{Lies, lies_in};
 use crate::host::folders::Folders;
 use crate::host::session::Life;
@@ -12,6 +11,7 @@ use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
+use askd_core::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;

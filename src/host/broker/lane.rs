@@ -8,10 +8,10 @@
 //! A panic is a mistake in askd, and writing again does not help: the lane sets the ask aside, and other asks go on.
 
 use super::{Broker, Failure, RETRY};
-use crate::ask::{Ask, AskId, Effect, Event, Refusal, Step, Time};
 use crate::clock::Reading;
 use crate::host::store::StoreError;
 use crate::sabotage::{crash_point, on, panic_point};
+use askd_core::{Ask, AskId, Effect, Event, Refusal, Step, Time};
 use futures_util::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

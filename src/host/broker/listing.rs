@@ -3,8 +3,8 @@
 
 use super::Broker;
 use super::pages::{Began, Cursor, Position};
-use crate::ask::{Ask, Channel, Group, Outcome, Person, Time};
 use crate::ipc::wire;
+use askd_core::{Ask, Channel, Group, Outcome, Person, Time};
 use std::sync::Arc;
 
 /// Which asks to list. A field that is not given fits every ask.

@@ -22,7 +22,6 @@ pub use listing::{Filter, Page};
 pub use pages::Cursor;
 pub use submit::Submitted;
 
-use crate::ask::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
 use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
@@ -32,6 +31,7 @@ use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Scan, Store, StoreError};
 use crate::sabotage::on;
+use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
 use busy::Busy;
 use index::Index;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};

@@ -8,7 +8,7 @@
 //!
 //! This module loads nothing and knows no filters. The index calls it.
 
-use crate::ask::{Ask, AskId, Time};
+use askd_core::{Ask, AskId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;

@@ -1,10 +1,6 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
 use super::{Broker, Failure};
-use crate::ask::{
-    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
-    Waiter,
-};
 use crate::clock::Reading;
 use crate::host::session::{DEAD_AFTER, Life};
 use crate::host::settings::GroupSettings;
@@ -13,6 +9,10 @@ use crate::ipc::files::Dir;
 use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
+use askd_core::{
+    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
+    Waiter,
+};
 use std::io;
 
 /// What became of a request.
@@ -282,7 +282,7 @@ impl Broker {
     }
 
     /// Withdraws a waiting call; what nobody waits for is left as it is.
-    pub async fn withdraw(&self, group: &Group, request_id: &crate::ask::RequestId) -> Result<(), Failure> {
+    pub async fn withdraw(&self, group: &Group, request_id: &askd_core::RequestId) -> Result<(), Failure> {
         let known = self.index().by_request(group, request_id);
         let Some(id) = known else {
             tracing::info!(group = %group, request_id = %request_id, "a withdrawal of something unknown was ignored");

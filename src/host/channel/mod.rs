@@ -9,8 +9,8 @@ pub mod slack;
 pub mod web;
 pub mod whatsapp;
 
-use crate::ask::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
 use crate::host::broker::Broker;
+use askd_core::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
 use slack::Slack;
 use std::time::Duration;
 use whatsapp::Whatsapp;

@@ -1,8 +1,8 @@
 //! Places to look at. Events, time and the desks themselves only add places; the scanner takes them. Every part has a
 //! limit: beyond it, the hint becomes "look at the whole folder".
 
-use crate::ask::Group;
 use crate::ipc::{TASKS, is_json_file};
+use askd_core::Group;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,9 +2,9 @@
 //! and how far the listing has come. A machine without I/O. It is bounded, so a folder full of odd files costs
 //! little; a file that it forgets is read once more.
 
-use crate::ask::RequestId;
 use crate::clock::Moment;
 use crate::ipc::files::{Listing, Stamp};
+use askd_core::RequestId;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -183,8 +183,8 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Time;
     use crate::clock::Clock;
+    use askd_core::Time;
 
     fn start() -> Moment {
         Clock::by_hand(Time::from_millis(1_760_000_000_000)).0.monotonic()

@@ -11,7 +11,6 @@ mod known;
 mod survey;
 mod watching;
 
-use crate::ask::Group;
 use crate::clock::Moment;
 use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
@@ -21,6 +20,7 @@ use crate::host::warnings::Warnings;
 use crate::ipc::HOST_GROUP;
 use crate::ipc::watch::{Hint, Watch};
 use crate::sabotage::on;
+use askd_core::Group;
 use desk::{Desk, Shared};
 use hints::{Hints, Wanted};
 use std::collections::{BTreeMap, HashSet};

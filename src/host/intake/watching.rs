@@ -2,8 +2,8 @@
 //! it. Until that thread goes on, regular looks serve the groups that wait behind it.
 
 use super::hints::{Hints, Wanted};
-use crate::ask::Group;
 use crate::ipc::watch::Watch;
+use askd_core::Group;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};

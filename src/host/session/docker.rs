@@ -4,9 +4,9 @@
 //! It creates and removes nothing, and knows no group: which container belongs to which agent stands in the
 //! settings. What the Engine tells about a container is never logged: its environment holds secrets.
 
-use crate::ask::Time;
 use crate::clock::Clock;
 use crate::ipc::wire::time_from;
+use askd_core::Time;
 use bollard::errors::Error as BollardError;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{InspectContainerOptions, StartContainerOptions, StopContainerOptions};

@@ -6,8 +6,8 @@
 //! and after it did not look for a while (the computer may have slept). Looked at with every listing of a
 //! group's `tasks`; decides nothing.
 
-use crate::ask::{Group, Time};
 use crate::ipc::files::Stamp;
+use askd_core::{Group, Time};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

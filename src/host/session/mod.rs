@@ -7,9 +7,9 @@ mod lives;
 
 pub(crate) use lives::{DEAD_AFTER, Life, Lives};
 
-use crate::ask::{Ask, Time, Tried, Waiter};
 use crate::host::ctx::Ctx;
 use crate::host::settings::{GroupSettings, Means};
+use askd_core::{Ask, Time, Tried, Waiter};
 use command::{Overlong, Ran, STARTED_AFTER, run};
 use docker::{Container, Engine, EngineError};
 use std::time::Duration;

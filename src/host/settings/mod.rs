@@ -13,10 +13,10 @@ pub use session::{Means, Session};
 pub use slack::{SlackDoor, SlackSettings};
 pub(crate) use values::secret;
 
-use crate::ask::{Channel, Group, Responders, Route, SessionRules, TimeoutPolicy};
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
+use askd_core::{Channel, Group, Responders, Route, SessionRules, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
 use http::HttpShape;
 use secrecy::SecretString;

@@ -3,7 +3,7 @@
 use super::{
     GroupSettings, RespondersShape, RouteShape, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong,
 };
-use crate::ask::{Channel, Responders, Route};
+use askd_core::{Channel, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;

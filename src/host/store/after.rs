@@ -1,8 +1,8 @@
 //! What happens after the decision, as it is kept in an ask's file. Knows the shape and nothing of folders.
 
 use super::record::{BadRecord, GivenRecord, PersonRecord, millis, time};
-use crate::ask::{After, Answers, Given, Late, Questions, Remark, Response, SessionRules, Stop, Time, Wake};
 use crate::ipc::wire::time_text as text;
+use askd_core::{After, Answers, Given, Late, Questions, Remark, Response, SessionRules, Stop, Time, Wake};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

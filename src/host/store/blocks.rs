@@ -1,8 +1,8 @@
 //! What is kept of a block: how often it was asked, and how it ended. A part of an ask's record.
 
 use super::record::{BadRecord, PersonRecord, time};
-use crate::ask::{Block, Lifted};
 use crate::ipc::wire::time_text as text;
+use askd_core::{Block, Lifted};
 use serde::{Deserialize, Serialize};
 
 /// Where it was asked too often to be asked.

@@ -3,10 +3,10 @@
 
 use super::person::PersonRecord;
 use super::{BadRecord, Store, StoreError, io_error, not_stored};
-use crate::ask::{Digest, Group, Person, Time};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use crate::ipc::wire::{time_from, time_text};
+use askd_core::{Digest, Group, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -124,7 +124,7 @@ fn set_aside(folder: &Dir, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Via;
+    use askd_core::Via;
     use std::time::Duration;
 
     const NOW: Time = Time::from_millis(1_790_000_000_000);

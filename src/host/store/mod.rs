@@ -15,9 +15,9 @@ mod widgets;
 
 pub use groups::Allowed;
 
-use crate::ask::{Ask, AskId, Group};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
+use askd_core::{Ask, AskId, Group};
 use record::BadRecord;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;

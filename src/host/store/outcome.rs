@@ -2,7 +2,7 @@
 
 use super::after;
 use super::record::{BadRecord, GivenRecord, PersonRecord};
-use crate::ask::{Cause, Outcome, Questions};
+use askd_core::{Cause, Outcome, Questions};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

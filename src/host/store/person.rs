@@ -1,7 +1,7 @@
 //! A person as they are kept: in an ask's record, and beside what they allowed.
 
 use super::BadRecord;
-use crate::ask::{Person, Via};
+use askd_core::{Person, Via};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, PartialEq)]

@@ -1,8 +1,8 @@
 //! How far a widget is, as it is stored.
 
 use super::record::{BadRecord, time};
-use crate::ask::Phase;
 use crate::ipc::wire::time_text as text;
+use askd_core::Phase;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

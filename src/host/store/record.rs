@@ -8,12 +8,12 @@ use super::blocks::BlockRecord;
 use super::outcome::OutcomeRecord;
 pub(super) use super::person::PersonRecord;
 use super::widgets::WidgetRecord;
-use crate::ask::{
+use crate::ipc::wire::{time_from, time_text as text};
+use crate::sabotage::on;
+use askd_core::{
     Ask, Channel, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar, Stage,
     Time, TimeoutPolicy, Waiter,
 };
-use crate::ipc::wire::{time_from, time_text as text};
-use crate::sabotage::on;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -282,7 +282,7 @@ impl Record {
 }
 
 impl QuestionRecord {
-    fn of(question: &crate::ask::Question) -> Self {
+    fn of(question: &askd_core::Question) -> Self {
         let choice =
             |choice: &Choice| ChoiceRecord { label: choice.label.clone(), description: choice.description.clone() };
         Self {

@@ -1,9 +1,9 @@
 //! The store against real folders.
 
 use super::*;
-use crate::ask::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
-use crate::ask::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use crate::ipc::wire::{Message, read};
+use askd_core::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
+use askd_core::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use std::time::Duration;
 
 const START: Time = Time::from_millis(1_760_000_000_000);
@@ -13,7 +13,7 @@ fn ask(number: u128, group: &str) -> Ask {
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
         {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
     let Ok(Message::Ask(request)) = read(request) else { panic!() };
-    let web = Route { channel: crate::ask::Channel::Web, chat: String::new(), responders: Responders::Anyone };
+    let web = Route { channel: askd_core::Channel::Web, chat: String::new(), responders: Responders::Anyone };
     let new = Accepted {
         id: AskId::from_bits(number),
         short_id: "k7".parse().unwrap(),

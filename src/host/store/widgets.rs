@@ -3,8 +3,8 @@
 use super::after;
 use super::phase::PhaseRecord;
 use super::record::{BadRecord, is_false, time};
-use crate::ask::{Left, Parts, Remark, Sending, Trouble, Widget};
 use crate::ipc::wire::time_text as text;
+use askd_core::{Left, Parts, Remark, Sending, Trouble, Widget};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

@@ -14,7 +14,7 @@ pub use response::{
     of, outcome_of, refused, status, unanswered,
 };
 
-use crate::ask::{Digest, Time};
+use askd_core::{Digest, Time};
 use sha2::{Digest as _, Sha256};
 
 /// RFC 3339 in UTC, milliseconds.

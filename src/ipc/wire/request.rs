@@ -1,7 +1,7 @@
 //! Request files. Section 4 of the specification.
 
 use super::{Object, digest, objects};
-use crate::ask::{
+use askd_core::{
     self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
 };
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -176,7 +176,7 @@ impl From<DraftChoice> for Choice {
     }
 }
 
-impl From<Draft> for ask::Draft {
+impl From<Draft> for askd_core::Draft {
     fn from(draft: Draft) -> Self {
         Self {
             id: draft.id,
@@ -366,7 +366,7 @@ impl Request {
             process.parse::<RequestId>().map_err(|rule| wrong("process", rule.to_string()))?;
         }
         let key = key(&file, &asked);
-        let drafts = file.questions.into_iter().map(ask::Draft::from).collect();
+        let drafts = file.questions.into_iter().map(askd_core::Draft::from).collect();
         let questions = Questions::new(request_id.as_str(), drafts)?;
         let content = Content::new(file.title, file.context, questions)?;
         content.fit_to_show()?;
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(full.max_retries, Some(5));
         assert_eq!(full.timeout, Some(Duration::from_secs(7 * 86_400)));
         let question = &full.content.questions[0];
-        assert_eq!((question.kind, question.required, question.custom), (ask::Kind::MultiSelect, false, false));
+        assert_eq!((question.kind, question.required, question.custom), (askd_core::Kind::MultiSelect, false, false));
         assert_eq!(question.choices[1].description.as_deref(), Some("bb"));
     }
 

@@ -2,7 +2,7 @@
 //! from the outcome in one place, so that no combination but the legal ones can be written.
 
 use super::time_text;
-use crate::ask::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
+use askd_core::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -148,7 +148,7 @@ pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
 pub fn answer_value(question: &Question, answer: &Answer) -> AnswerValue {
     let mut values = labels(question, answer);
     values.extend(answer.text().map(str::to_owned));
-    if question.kind == crate::ask::Kind::MultiSelect {
+    if question.kind == askd_core::Kind::MultiSelect {
         AnswerValue::Many(values)
     } else {
         AnswerValue::One(values.pop().unwrap_or_default())

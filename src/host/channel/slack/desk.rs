@@ -3,10 +3,10 @@
 
 use super::payload::{Callback, Container, Event as Said, Interaction, Part, User};
 use super::{Slack, text};
-use crate::ask::{
+use crate::host::broker::{Broker, Failure};
+use askd_core::{
     Ask, AskId, Channel, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
 };
-use crate::host::broker::{Broker, Failure};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

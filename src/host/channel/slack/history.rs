@@ -3,7 +3,7 @@
 use super::Slack;
 use super::client::CallError;
 use super::payload::Part;
-use crate::ask::{Ask, AskId};
+use askd_core::{Ask, AskId};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

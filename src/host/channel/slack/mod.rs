@@ -15,12 +15,12 @@ mod text;
 mod verified;
 mod webhooks;
 
-use crate::ask::{Content, Group, Rejection, Time, wording};
 use crate::clock::Clock;
 use crate::host::broker::Broker;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{SlackDoor, SlackSettings};
+use askd_core::{Content, Group, Rejection, Time, wording};
 use axum::Router;
 use client::{CallError, Client};
 use desk::Desk;

@@ -2,7 +2,7 @@
 //! Who sent it has been verified before.
 
 use super::render::{OTHER, SKIP};
-use crate::ask::{AskId, Given, Reply};
+use askd_core::{AskId, Given, Reply};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

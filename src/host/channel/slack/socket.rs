@@ -4,8 +4,8 @@
 use super::client::CallError;
 use super::desk::{Desk, Taken};
 use super::payload::{Callback, Interaction};
-use crate::ask::wording;
 use crate::clock::Clock;
+use askd_core::wording;
 use futures_util::{SinkExt as _, StreamExt as _};
 use secrecy::SecretString;
 use serde::Deserialize;

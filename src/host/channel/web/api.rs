@@ -3,10 +3,10 @@
 
 use super::view::View;
 use super::{Inbox, Problem, listing, problem};
-use crate::ask::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
 use crate::host::broker::{Failure, Named};
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
+use askd_core::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};

@@ -2,9 +2,9 @@
 
 use super::view::View;
 use super::{Inbox, Problem};
-use crate::ask::{Time, Via};
 use crate::host::broker::{Cursor, Filter};
 use crate::ipc::wire::time_from;
+use askd_core::{Time, Via};
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;

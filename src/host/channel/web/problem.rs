@@ -1,7 +1,7 @@
 //! Errors of the API, as `application/problem+json` (RFC 9457).
 
-use crate::ask::{Ask, AskId};
 use crate::host::channel::web::view::View;
+use askd_core::{Ask, AskId};
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,7 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
-use crate::ask::{Ask, Block, Late, Lifted, Outcome, Question, Stage, wording};
 use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
+use askd_core::{Ask, Block, Late, Lifted, Outcome, Question, Stage, wording};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ impl View {
 }
 
 fn question(question: &Question) -> Value {
-    let option = |choice: &crate::ask::Choice| json!({"label": choice.label, "description": choice.description});
+    let option = |choice: &askd_core::Choice| json!({"label": choice.label, "description": choice.description});
     json!({
         "id": question.id,
         "question": question.text,

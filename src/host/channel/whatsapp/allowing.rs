@@ -5,8 +5,8 @@ use super::inbound::{Asked, NotStored, Sender, place};
 use super::resolve::{self, Target};
 use super::shapes::Said;
 use super::{Whatsapp, text};
-use crate::ask::{Ask, Event, Person, Source, Via, wording};
 use crate::host::broker::{Broker, Failure};
+use askd_core::{Ask, Event, Person, Source, Via, wording};
 
 /// A block that somebody may end.
 struct Blocked {

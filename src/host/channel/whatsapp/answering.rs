@@ -6,9 +6,9 @@ use super::reading::{self, Open, Reading};
 use super::resolve::{self, Target};
 use super::shapes::Said;
 use super::{Whatsapp, text};
-use crate::ask::wording::{self, Unfit};
-use crate::ask::{Ask, AskId, Event, Heard, Names, Outcome, Person, Refusal, Reply, Source, Time, Via};
 use crate::host::broker::{Broker, Failure};
+use askd_core::wording::{self, Unfit};
+use askd_core::{Ask, AskId, Event, Heard, Names, Outcome, Person, Refusal, Reply, Source, Time, Via};
 
 impl Whatsapp {
     /// Reads a message from a person who is, or was, asked.

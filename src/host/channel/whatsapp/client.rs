@@ -2,7 +2,7 @@
 
 use super::codes::{Verdict, verdict};
 use super::settings::Whatsapp as Settings;
-use crate::ask::Time;
+use askd_core::Time;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};
 use secrecy::ExposeSecret as _;

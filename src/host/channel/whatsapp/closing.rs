@@ -8,9 +8,9 @@ use super::posting::LISTEN;
 use super::shapes::Status;
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock, text};
-use crate::ask::{Ask, AskId, Late, Phase, SoFar, Time, Via, wording};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
+use askd_core::{Ask, AskId, Late, Phase, SoFar, Time, Via, wording};
 use std::time::Duration;
 
 /// First and longest pause before a closing line is tried again.

@@ -3,7 +3,7 @@
 //!
 //! Codes: Meta's error reference (support/error-codes).
 
-use crate::ask::Trouble;
+use askd_core::Trouble;
 use std::time::Duration;
 
 /// What is to be done about a refusal.

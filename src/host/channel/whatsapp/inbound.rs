@@ -8,12 +8,12 @@ use super::reading;
 use super::resolve::{Candidate, State, Times};
 use super::shapes::{Message, Renamed, Said, Told};
 use super::{Whatsapp, lock, memory};
-use crate::ask::{
+use crate::host::broker::{Broker, Failure, Named};
+use crate::sabotage::{crash_point, on};
+use askd_core::{
     Ask, AskId, Channel, Event, Given, Heard, Names, Person, Phase, Reply, Responders, ShortId, Source, Time, Via,
     wording,
 };
-use crate::host::broker::{Broker, Failure, Named};
-use crate::sabotage::{crash_point, on};
 use std::time::Duration;
 
 /// Meta repeats webhooks for up to 7 days: a new message cannot be about a question that was settled before that.
@@ -282,7 +282,7 @@ impl Asked {
         self.ask.next_question(self.route, &self.person).unwrap_or(0)
     }
 
-    pub(super) fn question(&self) -> &crate::ask::Question {
+    pub(super) fn question(&self) -> &askd_core::Question {
         &self.ask.content.questions[self.next()]
     }
 

@@ -4,8 +4,8 @@
 //! Kept for minutes, and no longer: what came of a message stands with its ask.
 
 use super::paper::Paper;
-use crate::ask::{AskId, Time};
 use crate::ipc::wire::{time_from, time_text};
+use askd_core::{AskId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;

@@ -4,9 +4,9 @@
 //! It decides nothing about asks. Several changes at once share one write.
 
 use super::paper::Paper;
-use crate::ask::{AskId, Time};
 use crate::ipc::wire::{time_from, time_text};
 use crate::sabotage::on;
+use askd_core::{AskId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

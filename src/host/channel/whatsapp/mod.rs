@@ -29,12 +29,12 @@ mod until;
 #[cfg(test)]
 mod text_tests;
 
-use crate::ask::{AskId, Left, Route, Time};
 use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::sabotage::on;
+use askd_core::{AskId, Left, Route, Time};
 use axum::Router;
 use client::{Answer, Client, Outgoing, Sent};
 use ledger::{Ledger, Try};

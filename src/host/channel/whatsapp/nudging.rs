@@ -6,7 +6,7 @@ use super::client::{Content, Outgoing, Sent};
 use super::codes::Verdict;
 use super::tag::{Kind, Tag};
 use super::until;
-use crate::ask::{Ask, Phase, wording};
+use askd_core::{Ask, Phase, wording};
 
 impl Whatsapp {
     /// Reminds whoever is being asked, if they have the question and may be written to.

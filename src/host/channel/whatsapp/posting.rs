@@ -6,7 +6,7 @@ use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
 use super::{Whatsapp, lock, until};
-use crate::ask::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
+use askd_core::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.

@@ -3,8 +3,8 @@
 //! In doubt it asks back: an answer that nobody meant is worse than one more message. Whether the
 //! person may answer, and whether the answer fits the limits, is the core's to say.
 
-use crate::ask::wording::Unfit;
-use crate::ask::{Given, Kind, Question};
+use askd_core::wording::Unfit;
+use askd_core::{Given, Kind, Question};
 
 /// An open ask of the person, at the question that is next.
 #[derive(Debug, Clone, Copy)]
@@ -252,7 +252,7 @@ fn digit(c: char) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::{Choice, Draft, Questions};
+    use askd_core::{Choice, Draft, Questions};
     use proptest::prelude::*;
 
     fn question(kind: &str, labels: &[&str], custom: Option<bool>, required: bool) -> Question {

@@ -3,7 +3,7 @@
 //! A tap or a quote names its question, and that is proof. Any other message can mean only a question that the platform
 //! had sent to that person before it received the message. In doubt, askd asks which one.
 
-use crate::ask::Time;
+use askd_core::Time;
 use std::time::Duration;
 
 /// A phone that was off for longer may send words that were written before it showed the question.

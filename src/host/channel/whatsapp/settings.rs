@@ -1,8 +1,8 @@
 //! `[whatsapp]` and the routes that use it, checked. What is missing is an error that says what to
 //! write; nothing here opens a connection.
 
-use crate::ask::{Channel, Responders, Route};
 use crate::host::settings::{SettingsError, is_loopback_url, secret, url_host, wrong};
+use askd_core::{Channel, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Webhooks as Meta sends them, read tolerantly: what is not known is ignored, and one odd message does
 //! not spoil the others. Knows nothing of asks.
 
-use crate::ask::Time;
+use askd_core::Time;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use super::inbound::NotStored;
 use super::shapes::{State, Status};
 use super::tag::{Kind, Tag};
 use super::{Whatsapp, lock};
-use crate::ask::{AskId, Event, Fate, Posted, Trouble};
 use crate::host::broker::{Broker, Failure};
+use askd_core::{AskId, Event, Fate, Posted, Trouble};
 use std::time::Duration;
 
 /// Failed, because the person has to write first.

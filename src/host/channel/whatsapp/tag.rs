@@ -1,7 +1,7 @@
 //! What rides in a message of ours and comes back with each of its statuses: which ask, route, try and
 //! question it belongs to. Pure.
 
-use crate::ask::AskId;
+use askd_core::AskId;
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

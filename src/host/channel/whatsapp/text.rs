@@ -4,7 +4,7 @@
 //! agent's words may not do: format, link, or hide characters.
 
 use super::until;
-use crate::ask::{Ask, Content, Question, Stage, Time, wording};
+use askd_core::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;

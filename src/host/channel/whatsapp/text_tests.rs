@@ -1,11 +1,11 @@
 //! What people read, letter for letter.
 
 use super::text::{How, Told, blocked, closing, question, tame, update};
-use crate::ask::{
+use askd_core::{
     Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Heard, Lifted, Names, Outcome, Person,
     Questions, Reply, Response, Stage,
 };
-use crate::ask::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
+use askd_core::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -132,9 +132,9 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             escalate_after: None,
             session: SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() },
             routes: vec![Route {
-                channel: crate::ask::Channel::Whatsapp,
+                channel: askd_core::Channel::Whatsapp,
                 chat: "15550001111".to_owned(),
-                responders: crate::ask::Responders::Only(vec!["15550001111".to_owned()]),
+                responders: askd_core::Responders::Only(vec!["15550001111".to_owned()]),
             }],
         },
         key: None,

@@ -4,7 +4,7 @@
 //! long that is. The clock starts when the question is displayed, after this was written: what is
 //! promised is the earliest end there can be, never a later one.
 
-use crate::ask::{Ask, Phase, Stage, Time, wording};
+use askd_core::{Ask, Phase, Stage, Time, wording};
 use std::time::Duration;
 
 /// Below this the seconds matter.

@@ -6,7 +6,7 @@ use super::blocks::{actions, block_id, button, context, section, sections};
 use super::closed::{date, who};
 use super::open::titled;
 use super::{COMFORTABLE, MAX_BLOCKS, Message, total};
-use crate::ask::{Ask, Lifted, wording};
+use askd_core::{Ask, Lifted, wording};
 use serde_json::Value;
 
 /// Characters of a question on a card that would be too long otherwise; its own cards had all of it.

@@ -3,7 +3,7 @@
 
 use super::super::text;
 use super::{MAX_OPTION, MAX_PLACEHOLDER, MAX_SECTION};
-use crate::ask::AskId;
+use askd_core::AskId;
 use serde_json::{Value, json};
 
 /// What stands in a choice beside the question's own options.
@@ -61,7 +61,7 @@ pub(super) fn input(block_id: &str, label: &str, element: &Value, optional: bool
 }
 
 pub(super) fn text_input(action_id: &str, placeholder: Option<&str>, multiline: bool) -> Value {
-    let mut element = json!({"type": "plain_text_input", "action_id": action_id, "multiline": multiline, "max_length": crate::ask::MAX_TEXT});
+    let mut element = json!({"type": "plain_text_input", "action_id": action_id, "multiline": multiline, "max_length": askd_core::MAX_TEXT});
     if let Some(shown) = placeholder.map(text::line).filter(|line| text::units(line) <= MAX_PLACEHOLDER) {
         element["placeholder"] = plain(&shown);
     }

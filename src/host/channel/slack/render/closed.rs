@@ -4,8 +4,8 @@ use super::super::text;
 use super::blocks::{context, section, sections};
 use super::open::{titled, told};
 use super::{COMFORTABLE, MAX_BLOCKS, Message, Sight, total};
-use crate::ask::{Ask, Outcome, Person, Stage, Time, Via, wording};
 use crate::ipc::wire::time_text;
+use askd_core::{Ask, Outcome, Person, Stage, Time, Via, wording};
 use serde_json::Value;
 
 /// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.

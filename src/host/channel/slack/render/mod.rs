@@ -17,7 +17,7 @@ pub(super) use closed::closed;
 pub(super) use open::{card, fits};
 
 use super::text;
-use crate::ask::{Ask, AskId, Content, Group, ShortId, Stage, Time};
+use askd_core::{Ask, AskId, Content, Group, ShortId, Stage, Time};
 use serde_json::Value;
 
 /// Blocks in a message.
@@ -88,14 +88,14 @@ impl<'a> Sight<'a> {
 
 /// A nudge in a card's thread.
 pub(super) fn reminder(code: &str, until: Time) -> Message {
-    let line = crate::ask::wording::slack_reminder(code, &closed::date(until));
-    let text = text::top_level(crate::ask::wording::SLACK_REMINDER);
+    let line = askd_core::wording::slack_reminder(code, &closed::date(until));
+    let text = text::top_level(askd_core::wording::SLACK_REMINDER);
     Message { text, blocks: vec![blocks::section(&line)] }
 }
 
 /// Whether one click answers a question that stands alone.
-fn one_click(question: &crate::ask::Question) -> bool {
-    matches!(question.kind, crate::ask::Kind::Select | crate::ask::Kind::Confirm)
+fn one_click(question: &askd_core::Question) -> bool {
+    matches!(question.kind, askd_core::Kind::Select | askd_core::Kind::Confirm)
 }
 
 /// What a message's blocks take of [`MAX_TOTAL`].

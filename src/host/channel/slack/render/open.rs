@@ -8,7 +8,7 @@ use super::{
     COMFORTABLE, MAX_BLOCKS, MAX_HEADER, MAX_OPTION, MAX_PLACEHOLDER, MAX_RADIOS, MAX_TOTAL, Message, SHORT_LABEL,
     Sight, total,
 };
-use crate::ask::{Choice, Content, Group, Kind, Question, Rejection, Time, wording};
+use askd_core::{Choice, Content, Group, Kind, Question, Rejection, Time, wording};
 use serde_json::Value;
 
 /// Characters of a notice.
@@ -40,7 +40,7 @@ fn whole(sight: &Sight<'_>) -> Vec<Value> {
 
 /// Whether the card of this content can be shown at all: its messages are within Slack's limits.
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
-    let id = crate::ask::AskId::from_bits(u128::MAX);
+    let id = askd_core::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
     let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
     let size = card(&sight).iter().map(|message| total(&message.blocks)).max().unwrap_or(0);

@@ -2,11 +2,11 @@
 //! from Slack's and know nothing of this module.
 
 use super::*;
-use crate::ask::{
+use askd_core::{
     Accepted, Channel, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
     Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter,
 };
-use crate::sim::slack::blocks::{Surface, check};
+use askd_sim::slack::blocks::{Surface, check};
 use serde_json::json;
 use std::time::Duration;
 
@@ -469,10 +469,10 @@ fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
     assert_eq!(pieces.concat().matches("let a = 1;").count(), 600);
 }
 
-fn often(content: Content, lifted: Option<crate::ask::Lifted>) -> Ask {
+fn often(content: Content, lifted: Option<askd_core::Lifted>) -> Ask {
     let mut ask = ask(content);
-    ask.stage = Stage::Settled { outcome: crate::ask::Outcome::Blocked { limit: 5 }, at: NOW, shown_at: None };
-    ask.block = Some(crate::ask::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
+    ask.stage = Stage::Settled { outcome: askd_core::Outcome::Blocked { limit: 5 }, at: NOW, shown_at: None };
+    ask.block = Some(askd_core::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
     ask
 }
 
@@ -492,13 +492,13 @@ fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
     );
     assert!(closed(&often(content.clone(), None), 0).is_none(), "it stands");
     let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
-    let ended = often(content.clone(), Some(crate::ask::Lifted { by: Some(person), at: NOW }));
+    let ended = often(content.clone(), Some(askd_core::Lifted { by: Some(person), at: NOW }));
     assert!(blocked(&ended, 1).is_none());
     let card = closed(&ended, 0).unwrap();
     assert_eq!(card.text, "Allowed again by alice");
     assert!(json!(card.blocks).to_string().contains("Allowed again by <@U0ALICE> · <!date^"), "{:?}", card.blocks);
     assert!(!json!(card.blocks).to_string().contains("actions"));
-    let nobody = closed(&often(content, Some(crate::ask::Lifted { by: None, at: NOW })), 0).unwrap();
+    let nobody = closed(&often(content, Some(askd_core::Lifted { by: None, at: NOW })), 0).unwrap();
     assert_eq!(nobody.text, "It may be asked again");
 }
 
@@ -507,7 +507,7 @@ fn a_card_of_a_block_is_one_message_however_long_its_questions_are_and_can_do_no
     let evil = "<!channel> <@U0ALICE> https://evil.example @here ";
     let long: Vec<Draft> = (0..10).map(|n| draft(&format!("{n} {}", &evil.repeat(55)), "text", &[])).collect();
     let content = content(None, None, long);
-    let lifted = crate::ask::Lifted { by: None, at: NOW };
+    let lifted = askd_core::Lifted { by: None, at: NOW };
     for card in [blocked(&often(content.clone(), None), 1).unwrap(), closed(&often(content, Some(lifted)), 0).unwrap()]
     {
         within_limits(std::slice::from_ref(&card));

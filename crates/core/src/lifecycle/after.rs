@@ -1,0 +1,321 @@
+//! After the decision: whether the outcome was taken, and what is done when it was not. It is briefed for
+//! the agent's next start and the agent is started with it; a late answer goes the same way; a session is
+//! stopped after a timeout. Sections 6 (items 6 and 7) and 7 of the specification.
+//!
+//! The states; what leads from one to the next is in [`super::waking`]. What life a waiting process has, and what
+//! lies in its folders, is looked at elsewhere and comes in as events.
+
+use super::{Outcome, Response, Stage, Waiter};
+use crate::{Answers, Ask, Person, Time};
+use std::time::Duration;
+
+/// By which rules an outcome that nobody takes is handled. Which container or command that means is looked up
+/// in the settings when it is done; only what decides is fixed with the ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRules {
+    /// How long a waiter of which nothing is known has to take its response, where the agent can be started.
+    pub pickup_timeout: Duration,
+    /// How long any response stays.
+    pub answer_retention: Duration,
+    /// How long an answer is still taken after a timeout; zero: not at all.
+    pub late_answers: Duration,
+    /// Something other than a sign of life tells whether the session lives.
+    pub probe: bool,
+    /// The agent can be started.
+    pub start: bool,
+    /// The session can be stopped.
+    pub stop: bool,
+}
+
+impl Default for SessionRules {
+    /// Of a group whose agent can be neither probed nor started nor stopped.
+    fn default() -> Self {
+        Self {
+            pickup_timeout: Duration::from_secs(60),
+            answer_retention: Duration::from_secs(24 * 3600),
+            late_answers: Duration::ZERO,
+            probe: false,
+            start: false,
+            stop: false,
+        }
+    }
+}
+
+/// What happens after the decision.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct After {
+    /// What becomes of an outcome that nobody has taken.
+    pub wake: Wake,
+    /// Whether it can still be answered after the timeout, or was.
+    pub late: Late,
+    /// What a timeout does to the session.
+    pub stop: Stop,
+    /// The response lay there for so long that people were told.
+    pub overdue: bool,
+    /// How often a briefing was written: what is seen of an earlier one says nothing of this one.
+    pub briefings: u32,
+}
+
+/// What becomes of an outcome that nobody has taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wake {
+    /// Nothing: somebody has taken it, or still may.
+    #[default]
+    Idle,
+    /// The briefing is to be written.
+    Briefing,
+    /// It is there, and the agent is to be started.
+    Starting {
+        /// Since when.
+        since: Time,
+        /// How often it was tried.
+        tries: u32,
+        /// When it is tried next.
+        next: Time,
+        /// The agent runs, but does not wait for this any more.
+        running: bool,
+    },
+    /// The agent was started with it.
+    Started {
+        /// By a command that took the briefing itself; else it lies there until it is read.
+        accepted: bool,
+        /// It was started by somebody else, before the briefing was there.
+        before: bool,
+    },
+    /// The briefing lies there for the agent's next start.
+    Kept,
+    /// Starting was given up; the briefing lies there.
+    GivenUp {
+        /// What came of the last try.
+        why: String,
+    },
+    /// The briefing is to be taken back for a call that asks the same again.
+    Reclaiming,
+    /// It was; that call has until then.
+    Reclaimed {
+        /// After this it is briefed again.
+        until: Time,
+    },
+    /// The agent has read the briefing.
+    Read,
+}
+
+impl Wake {
+    /// Whether it is not decided yet what becomes of it.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self, Self::Briefing | Self::Starting { .. } | Self::Reclaiming | Self::Reclaimed { .. })
+    }
+}
+
+/// Whether an ask can be answered after its timeout.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Late {
+    /// No, or not any more.
+    #[default]
+    No,
+    /// Until then: the agent is started with it.
+    Open {
+        /// When the cards close.
+        until: Time,
+    },
+    /// The agent has asked the same again.
+    AskedAgain,
+    /// It was.
+    Answered {
+        /// What.
+        answers: Answers,
+        /// Who.
+        by: Person,
+        /// When.
+        at: Time,
+    },
+}
+
+/// What a timeout does to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stop {
+    /// Nothing.
+    #[default]
+    No,
+    /// It is to be stopped, once its response is there and its cards are closed.
+    Owed,
+    /// It is being stopped.
+    Stopping,
+    /// It was stopped.
+    Done,
+}
+
+/// What came of starting an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tried {
+    /// It was started.
+    Started {
+        /// It has the briefing: nothing else will read it.
+        accepted: bool,
+    },
+    /// It was started by somebody else, later than it asked.
+    StartedBefore,
+    /// It runs as it did when it asked: it cannot be started before it stops.
+    Running,
+    /// There is nothing to start it with.
+    Nothing,
+    /// The briefing is gone: the agent has read it.
+    Read,
+    /// Not now; in words.
+    Failed(String),
+}
+
+/// What a closed card says beside how the ask ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Remark {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// It can still be answered.
+    Late,
+    /// The agent has asked the same again.
+    AskedAgain,
+    /// The agent has not collected the answer.
+    Overdue,
+    /// The agent runs, but does not wait for it any more.
+    Running,
+    /// The agent was started with the answer.
+    Started,
+    /// The agent was started since it asked; the answer lies there.
+    StartedBefore,
+    /// The answer is kept for the agent's next start.
+    Kept,
+    /// The agent could not be started.
+    NotStarted,
+    /// The session was stopped.
+    Stopped,
+}
+
+impl Ask {
+    /// What a closed card says beside how it ended.
+    #[must_use]
+    pub fn remark(&self) -> Remark {
+        if self.after.stop == Stop::Done {
+            return Remark::Stopped;
+        }
+        match self.after.late {
+            Late::Open { .. } => return Remark::Late,
+            Late::AskedAgain => return Remark::AskedAgain,
+            Late::No | Late::Answered { .. } => {}
+        }
+        match self.after.wake {
+            Wake::Starting { running: true, .. } => Remark::Running,
+            Wake::Started { before: true, .. } => Remark::StartedBefore,
+            Wake::Started { .. } => Remark::Started,
+            Wake::Kept if self.is_worth_a_start() => Remark::Kept,
+            Wake::GivenUp { .. } => Remark::NotStarted,
+            Wake::Read => Remark::Plain,
+            _ if self.after.overdue => Remark::Overdue,
+            _ => Remark::Plain,
+        }
+    }
+
+    /// Whether a person said something: only that is worth starting an agent for.
+    #[must_use]
+    pub fn is_worth_a_start(&self) -> bool {
+        matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
+            || matches!(self.after.late, Late::Answered { .. })
+    }
+
+    /// The answer that came after the timeout, as an outcome, and when it came.
+    #[must_use]
+    pub fn late_outcome(&self) -> Option<(Outcome, Time)> {
+        let Late::Answered { answers, by, at } = &self.after.late else { return None };
+        Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
+    }
+
+    /// Whether it can still be answered, after its timeout.
+    #[must_use]
+    pub fn is_late_open(&self) -> bool {
+        matches!(self.after.late, Late::Open { .. })
+    }
+
+    /// When the last word was said: the late answer, else the outcome of `at`.
+    fn said_at(&self, at: Time) -> Time {
+        if let Late::Answered { at, .. } = self.after.late { at } else { at }
+    }
+
+    /// Whether nobody has taken the outcome, so that a call that asks the same again is given it.
+    #[must_use]
+    pub fn keeps_outcome(&self, now: Time) -> bool {
+        let Stage::Settled { at, .. } = &self.stage else { return false };
+        now < self.said_at(*at) + self.rules.session.answer_retention && self.is_untaken()
+    }
+
+    /// The same, however long ago it was.
+    #[must_use]
+    pub fn is_untaken(&self) -> bool {
+        let Some(outcome) = self.outcome() else { return false };
+        let taken = |waiter: &Waiter| waiter.response == Response::Taken && self.is_told_all(waiter);
+        !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
+            && !matches!(self.after.wake, Wake::Read | Wake::Started { accepted: true, .. })
+            && !self.waiters.iter().any(taken)
+    }
+
+    /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
+    /// of a timeout does not know the answer that came later.
+    pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
+        !waiter.withdrawn && (waiter.late || !matches!(self.after.late, Late::Answered { .. }))
+    }
+
+    /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
+    #[must_use]
+    pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
+        let briefs = self.after.wake == Wake::Idle && !self.is_late_open();
+        self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
+    }
+
+    /// How long it is kept. What a person said and nobody has read yet: until it cannot be tried any more, and as long
+    /// again as any other.
+    pub(super) fn kept_until(&self, at: Time) -> Time {
+        if !self.has_briefing() || !self.is_worth_a_start() {
+            return at + self.rules.keep;
+        }
+        self.said_at(at) + self.rules.session.answer_retention + super::waking::START_FOR + self.rules.keep
+    }
+
+    /// Whether a call that asks the same may be given the outcome as things are.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        let lies = |waiter: &Waiter| {
+            matches!(waiter.response, Response::Published { .. } | Response::TakenBack | Response::Taken)
+        };
+        matches!(self.after.wake, Wake::Idle | Wake::Reclaimed { .. }) && self.waiters.iter().all(lies)
+    }
+
+    /// Whether something of it lies in the group's folders that may be taken.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.waiters.iter().any(|waiter| matches!(waiter.response, Response::Published { .. })) || self.has_briefing()
+    }
+
+    /// Whether something about it is not over, so that it cannot be forgotten.
+    pub(super) fn is_pending(&self) -> bool {
+        let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. } | Response::TakingBack);
+        self.waiters.iter().any(lies)
+            || self.after.wake.is_under_way()
+            || self.is_late_open()
+            || matches!(self.after.stop, Stop::Owed | Stop::Stopping)
+    }
+
+    /// Whether anything in it is counted in less than days and so has to follow a clock that is set.
+    #[must_use]
+    pub fn counts_time(&self) -> bool {
+        self.outcome().is_none() || self.is_pending() || self.widget_deadline().is_some()
+    }
+
+    /// Whether its briefing lies there.
+    #[must_use]
+    pub fn has_briefing(&self) -> bool {
+        match self.after.wake {
+            Wake::Starting { .. } | Wake::Kept | Wake::GivenUp { .. } => true,
+            Wake::Started { accepted, .. } => !accepted,
+            Wake::Idle | Wake::Briefing | Wake::Reclaiming | Wake::Reclaimed { .. } | Wake::Read => false,
+        }
+    }
+}

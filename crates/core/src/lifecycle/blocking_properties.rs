@@ -1,0 +1,242 @@
+//! The promises of a blocked ask, held against random lives: its callers are told at once, its card says the
+//! right number, only those who may can end it, and then nothing of it is left.
+
+use super::properties::{START, TICKS_TO_THE_END, accepted, channel, event, request_id, restarted, waiter};
+use super::*;
+use crate::{Channel, Via};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const LIMIT: u8 = 5;
+
+fn begin(channels: &[Channel]) -> Step {
+    Ask::block(accepted(channels, 2, 2), LIMIT, 6, START)
+}
+
+/// What a life is judged by.
+#[derive(Default)]
+struct Seen {
+    told: Vec<RequestId>,
+    sends: Vec<(usize, u8)>,
+    rewriting: bool,
+    allowed: bool,
+}
+
+impl Seen {
+    fn judge(&mut self, before: Option<&Ask>, event: Option<&Event>, step: &Step) {
+        let ask = &step.ask;
+        assert_eq!(ask.outcome(), Some(&Outcome::Blocked { limit: LIMIT }), "an outcome never changes");
+        if matches!(event, Some(Event::Allow { .. } | Event::Lift { .. })) && self.rewriting {
+            let closes = |effect: &Effect| matches!(effect, Effect::Close { .. });
+            assert!(!step.effects.iter().any(closes), "closed while its number is being rewritten");
+        }
+        let ended = before.is_some_and(Ask::is_blocked) && !ask.is_blocked();
+        match event {
+            Some(Event::Recounted { .. }) => self.rewriting = false,
+            Some(Event::Allow { source, person }) => {
+                self.allowed = true;
+                match source {
+                    Source::Token => assert!(person.via.is_operator()),
+                    Source::Route(_) => assert!(matches!(person.id.as_str(), "alice" | "bob"), "a stranger ended it"),
+                }
+                assert!(step.effects.contains(&Effect::Note(Fact::AllowedAgain { by: person.clone() })));
+            }
+            Some(Event::Lift { .. }) => {}
+            _ => assert!(!ended, "ended by {event:?}"),
+        }
+        for effect in &step.effects {
+            match effect {
+                // The same request made again is told the same again.
+                Effect::Respond(_) if matches!(event, Some(Event::AskAgain(_))) => {}
+                Effect::Respond(id) => self.told.push(id.clone()),
+                Effect::Send { route, attempt } => {
+                    assert!(ask.is_blocked(), "posted after it had ended");
+                    assert!(!self.sends.contains(&(*route, *attempt)), "one try is sent once");
+                    self.sends.push((*route, *attempt));
+                }
+                Effect::Recount => {
+                    assert!(!std::mem::replace(&mut self.rewriting, true), "two rewritings of one card at a time");
+                    assert!(ask.is_blocked());
+                }
+                Effect::Close { .. } => {
+                    assert!(!ask.is_blocked(), "closed while the block stands");
+                }
+                Effect::Retire | Effect::Forget => assert!(!ask.is_blocked(), "it is not done with"),
+                Effect::Status | Effect::Remind { .. } => panic!("nobody waits for an answer: {effect:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn live(mut ask: Ask, events: Vec<(Option<Event>, u64)>, seen: &mut Seen) -> (Ask, Time) {
+    let mut now = START;
+    for (event, seconds) in events {
+        now = now + Duration::from_secs(seconds);
+        let event = event.unwrap_or(Event::Tick);
+        if let Ok(Some(step)) = ask.clone().step(event.clone(), now) {
+            seen.judge(Some(&ask), Some(&event), &step);
+            ask = step.ask;
+        }
+    }
+    (ask, now)
+}
+
+/// Does what the effects ask for, as a host to which nothing bad happens, until nothing is left to do.
+fn carry(mut ask: Ask, mut owed: Vec<Effect>, mut now: Time) -> Ask {
+    for _ in 0..TICKS_TO_THE_END {
+        let mut events = Vec::new();
+        for effect in owed.drain(..) {
+            events.extend(match effect {
+                Effect::Queue { route, not_before } => {
+                    now = now.max(not_before);
+                    Some(Event::Turn { route })
+                }
+                Effect::Send { route, attempt } => {
+                    Some(Event::Posted { route, attempt, posted: Posted::Shown(format!("m{route}")) })
+                }
+                Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
+                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
+                Effect::Brief | Effect::Start | Effect::Unbrief | Effect::Stop => panic!("{effect:?}"),
+                Effect::Await { route, .. } => Some(Event::Opened { route }),
+                Effect::Recount => ask.block.as_ref().map(|block| Event::Recounted { times: block.times }),
+                Effect::Respond(id) => Some(Event::ResponseReady(id)),
+                Effect::Publish(id) => Some(Event::ResponsePublished(id)),
+                _ => None,
+            });
+        }
+        if events.is_empty() {
+            let due = ask.deadline();
+            if due == Time::MAX || ask.owes_nothing() {
+                break;
+            }
+            now = now.max(due);
+            events.push(Event::Tick);
+        }
+        for event in events {
+            if let Ok(Some(step)) = ask.clone().step(event, now) {
+                ask = step.ask;
+                owed.extend(step.effects);
+            }
+        }
+    }
+    ask
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_block_keeps_its_promises_whatever_happens(
+        channels in proptest::collection::vec(channel(), 1..4),
+        events in proptest::collection::vec(event(), 0..30),
+    ) {
+        let first = begin(&channels);
+        let mut seen = Seen::default();
+        seen.judge(None, None, &first);
+        let (ask, now) = live(first.ask, events, &mut seen);
+        let mut told = seen.told.clone();
+        told.sort();
+        let mut waiting: Vec<RequestId> = ask.waiters.iter().map(|waiter| waiter.request_id.clone()).collect();
+        waiting.sort();
+        prop_assert_eq!(told, waiting, "exactly one response for each caller, at once");
+
+        // A restart: what is owed goes on, and in the end the cards that are up say the number.
+        let mut ask = ask;
+        let owed = restarted(&mut ask, now);
+        let ask = carry(ask, owed, now);
+        let block = ask.block.clone().unwrap();
+        let posts = |route: usize| channels[route] != Channel::Web;
+        let up = ask.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.phase, Phase::Up { .. }));
+        if ask.is_blocked() {
+            prop_assert!(!ask.owes_nothing(), "it is kept as long as it stands");
+            prop_assert!(!up || (block.told >= block.times && !block.telling), "{:?}", ask);
+        }
+        // Its end, in this process or seen at the next start.
+        let lifted = ask.clone().step(Event::Lift { by: None }, now).unwrap();
+        let (ask, owed) = lifted.map_or_else(|| (ask.clone(), ask.resume()), |step| (step.ask, step.effects));
+        let ask = carry(ask, owed, now);
+        prop_assert!(ask.owes_nothing(), "{:?}", ask);
+        let kept_until = now + Duration::from_secs(10 * 86_400);
+        // What nobody took is taken back first; nobody is briefed or started for it.
+        let mut ask = ask;
+        let forgotten = (0..3).any(|_| {
+            let step = ask.clone().step(Event::Tick, kept_until).unwrap().unwrap();
+            let forgotten = step.effects.contains(&Effect::Forget);
+            ask = carry(step.ask, step.effects, kept_until);
+            forgotten
+        });
+        prop_assert!(forgotten, "{:?}", ask);
+    }
+}
+
+fn alice() -> Person {
+    Person { via: Via::Slack, id: "alice".to_owned(), name: None }
+}
+
+fn up() -> Ask {
+    let step = begin(&[Channel::Slack]);
+    carry(step.ask, step.effects, START)
+}
+
+#[test]
+fn the_card_is_rewritten_once_for_all_that_came_meanwhile() {
+    let ask = up();
+    let asked = |ask: Ask, n| ask.step(Event::Repeated(Box::new(waiter(n))), START).unwrap().unwrap();
+    let first = asked(ask, 1);
+    assert!(first.effects.contains(&Effect::Recount) && first.effects.contains(&Effect::Respond(request_id(1))));
+    let third = asked(asked(first.ask, 2).ask, 3);
+    assert!(!third.effects.contains(&Effect::Recount), "one at a time");
+    let step = third.ask.step(Event::Recounted { times: 7 }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Recount), "it says 7 by now, and it was 9 times");
+    let step = step.ask.step(Event::Recounted { times: 9 }, START).unwrap().unwrap();
+    assert_eq!(step.effects, []);
+    assert_eq!(step.ask.step(Event::Repeated(Box::new(waiter(3))), START).unwrap(), None, "the same call");
+}
+
+#[test]
+fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
+    let rewriting = up().step(Event::Repeated(Box::new(waiter(1))), START).unwrap().unwrap().ask;
+    let allow = Event::Allow { source: Source::Route(0), person: alice() };
+    let step = rewriting.step(allow, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&Effect::Close { route: 0 }));
+    assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "after a crash nothing else is under way");
+    let step = step.ask.step(Event::Recounted { times: 7 }, START).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Close { route: 0 }]);
+}
+
+#[test]
+fn a_second_click_is_told_who_was_first_and_a_stranger_is_told_nothing_was_changed() {
+    let allow = |who: &str| {
+        let person = Person { via: Via::Slack, id: who.to_owned(), name: None };
+        Event::Allow { source: Source::Route(0), person }
+    };
+    let refused = up().step(allow("mallory"), START).unwrap_err();
+    assert_eq!((refused.code(), &refused), ("not_responder", &Refusal::MayNotAllow { id: "mallory".to_owned() }));
+    let allowed = up().step(allow("alice"), START).unwrap().unwrap().ask;
+    assert_eq!(allowed.closing_line().as_deref(), Some("Allowed again by alice"));
+    assert_eq!(allowed.step(allow("bob"), START).unwrap_err(), Refusal::NotBlocked { by: Some(alice()) });
+}
+
+#[test]
+fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
+    let open = Ask::accept(accepted(&[Channel::Web], 1, 0), START).ask;
+    let reset = || Event::Allow { source: Source::Token, person: Person::operator(Via::Cli) };
+    let step = open.clone().step(reset(), START).unwrap().unwrap();
+    assert_eq!(step.ask, open);
+    assert_eq!(step.effects, [Effect::Note(Fact::AllowedAgain { by: Person::operator(Via::Cli) })]);
+    let on_a_card = Event::Allow { source: Source::Route(0), person: alice() };
+    assert!(open.step(on_a_card, START).is_err(), "only a block has a button");
+}
+
+#[test]
+fn an_agent_that_asks_in_a_loop_does_not_fill_the_record() {
+    let mut ask = begin(&[Channel::Web]).ask;
+    for n in 1..=255 {
+        let step = ask.step(Event::Repeated(Box::new(waiter(n))), START).unwrap().unwrap();
+        ask = carry(step.ask, step.effects, START);
+    }
+    assert!(ask.waiters.len() <= 50 && ask.waiter(&request_id(0)).is_some() && ask.waiter(&request_id(255)).is_some());
+    assert_eq!(ask.block.map(|block| block.times), Some(6 + 255));
+}

@@ -1,0 +1,151 @@
+//! When the time of day is set, forward or back, while the daemon runs, the time left until each deadline stays the
+//! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
+//! only what still runs moves: people have been told when it was decided.
+
+use super::{Effect, Late, Phase, Response, Stage, Step, Stop, Wake};
+use crate::{Ask, Channel, Time};
+
+impl Ask {
+    /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
+    #[must_use]
+    pub fn clock_set(mut self, by: i64) -> Option<Step> {
+        let before = self.clone();
+        let open = self.outcome().is_none();
+        self.move_widgets(by);
+        match &mut self.stage {
+            Stage::Open { shown_at, answer_by } => {
+                *shown_at = shown_at.moved(by);
+                *answer_by = answer_by.moved(by);
+            }
+            // The stop counts from the decision, and nobody has been told yet when that was.
+            Stage::Settled { at, .. } if self.after.stop == Stop::Owed => *at = at.moved(by),
+            Stage::Posting | Stage::Settled { .. } => {}
+        }
+        if open {
+            self.created_at = self.created_at.moved(by);
+        }
+        self.move_after(by);
+        if self == before {
+            return None;
+        }
+        let mut effects = Vec::new();
+        if open {
+            effects.push(Effect::Status);
+        }
+        if matches!(self.stage, Stage::Open { .. }) {
+            let up = self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.phase, Phase::Up { .. }));
+            let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != Channel::Web);
+            effects.extend(cards.map(|(route, _)| Effect::Redraw { route }));
+        }
+        Some(Step { ask: self, effects })
+    }
+
+    fn move_widgets(&mut self, by: i64) {
+        let moves = |time: &mut Time| *time = time.moved(by);
+        for widget in &mut self.widgets {
+            match &mut widget.phase {
+                Phase::Queued { not_before, until } => [not_before, until].into_iter().for_each(moves),
+                Phase::Sent { at, render_by } => [at, render_by].into_iter().for_each(moves),
+                Phase::Unknown { at, look_at, .. } => [at, look_at].into_iter().for_each(moves),
+                Phase::Up { at, fall_back_at, .. } => std::iter::once(at).chain(fall_back_at).for_each(moves),
+                Phase::Held { at, until, fall_back_at } => [at, until].into_iter().chain(fall_back_at).for_each(moves),
+                Phase::Failed { .. } | Phase::Closed => {}
+            }
+        }
+    }
+
+    fn move_after(&mut self, by: i64) {
+        for waiter in &mut self.waiters {
+            if let Response::Published { at } = &mut waiter.response {
+                *at = at.moved(by);
+            }
+        }
+        match &mut self.after.wake {
+            Wake::Starting { since, next, .. } => {
+                *since = since.moved(by);
+                *next = next.moved(by);
+            }
+            Wake::Reclaimed { until } => *until = until.moved(by),
+            Wake::Idle
+            | Wake::Briefing
+            | Wake::Started { .. }
+            | Wake::Kept
+            | Wake::GivenUp { .. }
+            | Wake::Reclaiming
+            | Wake::Read => {}
+        }
+        if let Late::Open { until } = &mut self.after.late {
+            *until = until.moved(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::properties::{START, accepted, channel, event};
+    use super::*;
+    use crate::Event;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// Everything that is due for an ask, in order, as milliseconds from `now`.
+    fn due(mut ask: Ask, now: Time) -> Vec<i64> {
+        let mut due = Vec::new();
+        for _ in 0..20 {
+            let next = ask.deadline();
+            // An outcome is kept for days, so that time does not move.
+            if next == Time::MAX || ask.outcome().is_some() {
+                break;
+            }
+            due.push(next.as_millis() - now.as_millis());
+            match ask.clone().step(Event::Tick, next.max(now)) {
+                Ok(Some(step)) => ask = step.ask,
+                _ => break,
+            }
+        }
+        due
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// However the clock is set, everything that is due for an open ask is due after the same wait as before.
+        #[test]
+        fn what_is_left_stays_as_it_was(
+            channels in proptest::collection::vec(channel(), 1..4),
+            events in proptest::collection::vec(event(), 0..20),
+            by in -90_000_000_i64..90_000_000,
+        ) {
+            let mut ask = Ask::accept(accepted(&channels, 2, 2), START).ask;
+            let mut now = START;
+            for (event, seconds) in events {
+                now = now + Duration::from_secs(seconds);
+                if let Ok(Some(step)) = ask.clone().step(event.unwrap_or(Event::Tick), now) {
+                    ask = step.ask;
+                }
+            }
+            let outcome = ask.outcome().cloned();
+            let before = due(ask.clone(), now);
+            if let Some(step) = ask.clone().clock_set(by) {
+                prop_assert_eq!(step.ask.outcome().cloned(), outcome, "nothing is decided by it");
+                prop_assert_eq!(due(step.ask.clone(), now.moved(by)), before);
+                let back = step.ask.clock_set(-by).map(|step| step.ask);
+                prop_assert_eq!(back, Some(ask), "set back again, it is as it was");
+            } else {
+                prop_assert!(outcome.is_some() || by == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn an_open_card_and_those_who_wait_are_told() {
+        let ask = Ask::accept(accepted(&[Channel::Slack], 1, 2), START).ask;
+        let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+        let posted = Event::Posted { route: 0, attempt: 1, posted: super::super::Posted::Shown("m".to_owned()) };
+        let ask = ask.step(posted, START).unwrap().unwrap().ask;
+        let step = ask.clock_set(7_200_000).unwrap();
+        assert_eq!(step.effects, [Effect::Status, Effect::Redraw { route: 0 }]);
+        let shown_at = START + Duration::from_secs(7_200);
+        assert_eq!(step.ask.stage, Stage::Open { shown_at, answer_by: shown_at + Duration::from_secs(600) });
+    }
+}

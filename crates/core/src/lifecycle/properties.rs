@@ -1,0 +1,873 @@
+//! The promises of the core, held against random lives: events in any order, at any time, of any
+//! route, sensible or not.
+
+use super::*;
+use crate::{Channel, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via};
+use proptest::prelude::*;
+use std::time::Duration;
+
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
+
+pub(super) fn request_id(number: u8) -> RequestId {
+    format!("r{number}").parse().unwrap()
+}
+
+pub(super) fn waiter(number: u8) -> Waiter {
+    Waiter {
+        request_id: request_id(number),
+        digest: Digest::from_bytes([number; 32]),
+        op_code: None,
+        on_timeout: TimeoutPolicy::ReturnCancel,
+        process: None,
+        asked_at: START,
+        run: None,
+        late: false,
+        withdrawn: false,
+        response: Response::Undecided,
+    }
+}
+
+fn questions(count: usize) -> Questions {
+    let drafts = (0..count).map(|n| Draft {
+        text: format!("q{n}"),
+        required: Some(n % 2 == 0),
+        choices: (0..3).map(|c| Choice { label: format!("c{c}"), description: None }).collect(),
+        kind: Some(if n == 2 { Kind::MultiSelect } else { Kind::Select }.name().to_owned()),
+        ..Draft::default()
+    });
+    Questions::new("r0", drafts.collect()).unwrap()
+}
+
+pub(super) fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+    begin_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn begin_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Step {
+    Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
+}
+
+pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+    accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
+}
+
+fn accepted_in(
+    channels: &[Channel],
+    question_count: usize,
+    max_retries: u8,
+    session: SessionRules,
+    on_timeout: TimeoutPolicy,
+) -> Accepted {
+    let routes = channels.iter().map(|channel| Route {
+        channel: *channel,
+        chat: "C1".to_owned(),
+        responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
+    });
+    Accepted {
+        id: AskId::from_bits(1),
+        short_id: "k7".parse().unwrap(),
+        group: "g".parse().unwrap(),
+        content: Content { title: None, context: None, questions: questions(question_count) },
+        rules: Rules {
+            timeout: Duration::from_secs(600),
+            render_timeout: Duration::from_secs(30),
+            max_retries,
+            remind_after: Some(Duration::from_secs(60)),
+            escalate_after: (question_count > 1).then_some(Duration::from_secs(45)),
+            keep: Duration::from_secs(86_400),
+            session,
+            routes: routes.collect(),
+        },
+        key: None,
+        session: None,
+        waiter: Waiter { on_timeout, ..waiter(0) },
+    }
+}
+
+pub(super) fn channel() -> impl Strategy<Value = Channel> {
+    prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
+}
+
+fn given() -> impl Strategy<Value = Given> {
+    (proptest::collection::vec(0..4_usize, 0..3), proptest::option::of("[a-z ]{0,4}"))
+        .prop_map(|(picks, text)| Given { picks, text })
+}
+
+/// A message that quotes half of the time; otherwise it was received at any second of the first hour, or at an unknown
+/// time.
+fn heard() -> impl Strategy<Value = Heard> {
+    let names = prop_oneof![2 => Just(Names::Message), 1 => Just(Names::Code), 1 => Just(Names::Nothing)];
+    let at = proptest::option::weighted(0.8, (0..3_600_u64).prop_map(|at| START + Duration::from_secs(at)));
+    ("[a-f]", at, names).prop_map(|(message, at, names)| Heard { message, at, names })
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![
+        3 => proptest::collection::vec((0..4_usize, given()), 0..4).prop_map(Reply::Whole),
+        3 => (0..4_usize, given()).prop_map(|(index, given)| Reply::Part(index, given)),
+        3 => (0..4_usize, given(), heard()).prop_map(|(index, given, heard)| Reply::Told { index, given, heard }),
+        1 => Just(Reply::Dismiss),
+        1 => heard().prop_map(Reply::ToldDismiss),
+    ]
+}
+
+pub(super) fn person() -> impl Strategy<Value = Person> {
+    let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
+    (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
+        via,
+        id: id.to_owned(),
+        name: None,
+    })
+}
+
+fn left() -> impl Strategy<Value = Option<Left>> {
+    let at = |seconds| START + Duration::from_secs(seconds);
+    proptest::option::of((0..900_u64).prop_map(move |seconds| Left { called: at(seconds), by: at(seconds + 1) }))
+}
+
+fn posted() -> impl Strategy<Value = Posted> {
+    prop_oneof![
+        3 => Just(Posted::Shown("m1".to_owned())),
+        2 => left().prop_map(|left| Posted::Accepted(vec!["m2".to_owned(), "m3".to_owned()], left)),
+        1 => Just(Posted::Held("m4".to_owned())),
+        2 => proptest::option::of(0..20_000_u64).prop_map(not_posted),
+        2 => left().prop_map(Posted::Unknown),
+        1 => Just(never()),
+    ]
+}
+
+fn never() -> Posted {
+    Posted::Never { trouble: Trouble::ChatNotFound, why: "channel_not_found".to_owned() }
+}
+
+fn not_posted(retry_after_millis: Option<u64>) -> Posted {
+    Posted::NotPosted { retry_after_millis, trouble: Trouble::NoConnection }
+}
+
+fn found() -> impl Strategy<Value = Found> {
+    prop_oneof![Just(Found::Widget("m3".to_owned())), Just(Found::Absent), Just(Found::CannotKnow)]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        Just(Fate::Known),
+        Just(Fate::Taken),
+        Just(Fate::Displayed),
+        any::<bool>().prop_map(|window| Fate::Failed { window, trouble: Trouble::WindowClosed }),
+    ]
+}
+
+fn remark() -> impl Strategy<Value = Remark> {
+    prop_oneof![Just(Remark::Plain), Just(Remark::Late), Just(Remark::Overdue), Just(Remark::Started)]
+}
+
+fn tried() -> impl Strategy<Value = Tried> {
+    prop_oneof![
+        1 => any::<bool>().prop_map(|accepted| Tried::Started { accepted }),
+        1 => Just(Tried::StartedBefore),
+        2 => Just(Tried::Running),
+        1 => Just(Tried::Nothing),
+        1 => Just(Tried::Read),
+        2 => Just(Tried::Failed("away".to_owned())),
+    ]
+}
+
+/// What belongs to the session, and to what comes after the decision.
+fn after_event() -> impl Strategy<Value = Event> {
+    let whose = || (0..4_u8).prop_map(request_id);
+    prop_oneof![
+        1 => whose().prop_map(|request_id| Event::Identified { request_id, run: "c@1".to_owned() }),
+        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| Event::Collected {
+            request_id,
+            since: START + Duration::from_secs(seconds)
+        }),
+        3 => whose().prop_map(Event::Died),
+        3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| Event::TakenBack { request_id, gone }),
+        3 => Just(Event::Briefed),
+        1 => (1..3_u32).prop_map(|nth| Event::BriefingRead { nth }),
+        1 => any::<bool>().prop_map(|gone| Event::Unbriefed { gone }),
+        3 => tried().prop_map(Event::Tried),
+        1 => proptest::collection::vec(whose(), 0..3).prop_map(Event::Reclaim),
+        1 => (0..6_u8).prop_map(|n| Event::JoinKept(Box::new(waiter(n)))),
+        1 => whose().prop_map(Event::AskAgain),
+        1 => Just(Event::AskedAgain),
+        1 => Just(Event::Stopped),
+    ]
+}
+
+fn session() -> impl Strategy<Value = (SessionRules, TimeoutPolicy)> {
+    let late = prop_oneof![Just(Duration::ZERO), Just(Duration::from_secs(3_600))];
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), late).prop_map(
+        |(probe, start, stop, abort, late_answers)| {
+            let policy = if abort && stop { TimeoutPolicy::AbortTask } else { TimeoutPolicy::ReturnCancel };
+            (SessionRules { late_answers, probe, start, stop, ..SessionRules::default() }, policy)
+        },
+    )
+}
+
+/// An event, and how many seconds pass before it; `None`: the tick that is due.
+pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
+    let route = 0..3_usize;
+    let event = prop_oneof![
+        3 => Just(None),
+        2 => Just(Some(Event::Tick)),
+        1 => (0..4_u8).prop_map(|n| Some(Event::Join(Box::new(waiter(n))))),
+        1 => (0..4_u8).prop_map(|n| Some(Event::Withdraw(request_id(n)))),
+        1 => Just(Some(Event::Cancel)),
+        3 => route.clone().prop_map(|route| Some(Event::Turn { route })),
+        4 => (route.clone(), 1..4_u8, posted())
+            .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
+        2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
+        1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+        1 => Just(Some(Event::Viewed)),
+        1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(Event::Progress { route, attempt })),
+        3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
+            |(route, attempt, part, message, fate, at)| {
+                let at = (at % 5 > 0).then(|| START + Duration::from_secs(at));
+                Some(Event::Fate { route, attempt, part, message, fate, at })
+            },
+        ),
+        1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
+        1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(Event::Spotted { route, message })),
+        4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
+            Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
+        }),
+        2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
+        2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
+        1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+        }),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
+        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
+        1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
+        6 => after_event().prop_map(Some),
+    ];
+    (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
+}
+
+/// What a life is judged by.
+#[derive(Default)]
+struct Seen {
+    outcome: Option<Outcome>,
+    responds: Vec<RequestId>,
+    sends: Vec<(usize, u8)>,
+    /// Each beginning of a question on a route: the first, the ones after it, and what begins anew
+    /// because the person had to write first.
+    rounds: std::collections::HashSet<(usize, u8)>,
+}
+
+fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &Step, now: Time) {
+    let ask = &step.ask;
+    if let Some(decided) = &seen.outcome {
+        assert_eq!(ask.outcome(), Some(decided), "an outcome never changes");
+    }
+    if seen.outcome.is_none() && ask.outcome().is_some() {
+        seen.outcome = ask.outcome().cloned();
+        if let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() {
+            let Some(Event::Replied { source, person, .. }) = event else { panic!("answered without a reply") };
+            assert_eq!(by, person);
+            match source {
+                Source::Token => assert!(person.via.is_operator()),
+                Source::Route(_) => assert!(matches!(person.id.as_str(), "alice" | "bob")),
+            }
+        }
+        if ask.outcome() == Some(&Outcome::TimedOut) {
+            let Some(Stage::Open { answer_by, .. }) = before.map(|ask| &ask.stage) else {
+                panic!("timed out before it was shown")
+            };
+            assert!(*answer_by <= now, "timed out early");
+        }
+    }
+    if let Some(before) = before
+        && let Some(late) = before.late_outcome()
+    {
+        assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
+    }
+    if let Late::Answered { by, .. } = &ask.after.late {
+        assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
+        assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
+    }
+    if let (Some(before), Some(Event::Replied { source: Source::Route(route), person, reply })) = (before, event)
+        && let Some(heard) = reply.heard()
+    {
+        let asked =
+            (0..ask.content.questions.len()).filter_map(|question| before.sending(*route, &person.id, question));
+        let earlier = |sending: &Sending| sending.since().is_some_and(|since| heard.at.is_some_and(|at| at > since));
+        assert!(heard.names == Names::Message || asked.into_iter().any(earlier), "from before it was sent: {event:?}");
+        assert!(!before.was_told(&heard.message), "a message counts once: {event:?}");
+    }
+    assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
+    for effect in &step.effects {
+        match effect {
+            Effect::Remind { route } => {
+                assert!(ask.outcome().is_none(), "brought to mind after it was decided");
+                assert!(matches!(ask.widgets[*route].phase, Phase::Up { .. }));
+            }
+            // The same request made once more is told once more.
+            Effect::Respond(id) if matches!(event, Some(Event::AskAgain(again)) if again == id) => {}
+            Effect::Respond(id) => seen.responds.push(id.clone()),
+            Effect::Start => assert!(ask.is_worth_a_start(), "started without a person having said anything"),
+            Effect::Stop => {
+                assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));
+                assert!(ask.has_responded(), "the response comes first");
+            }
+            Effect::Send { route, attempt } => {
+                assert!(ask.outcome().is_none(), "posted after it was decided");
+                if !ask.counts(*route) {
+                    assert!(ask.viewed, "only a viewed ask is tried on");
+                    continue;
+                }
+                assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
+                seen.sends.push((*route, *attempt));
+                seen.rounds.insert((*route, ask.widgets[*route].parts.first_attempt));
+            }
+            Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
+            _ => {}
+        }
+    }
+    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
+        for (route, widget) in before.widgets.iter().enumerate() {
+            // What it was told was not so any more when that was done: then it is told once more.
+            let old = matches!(event, Event::WidgetClosed { remark, .. } if *remark != before.remark());
+            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
+            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let again = step.effects.contains(&Effect::Close { route });
+            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
+        }
+    }
+    let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
+    assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
+    for widget in &ask.widgets {
+        let mut messages = widget.messages.clone();
+        messages.sort();
+        messages.dedup();
+        assert_eq!(messages.len(), widget.messages.len(), "a message is known once");
+    }
+    if let Some(Event::Spotted { route, message }) = event {
+        let widget = &ask.widgets[*route];
+        assert!(widget.messages.contains(message), "what was spotted is known, so that it is closed");
+        let close = Effect::Close { route: *route };
+        assert!(ask.outcome().is_none() || step.effects.contains(&close), "spotted too late: closed at once");
+    }
+    if let Stage::Open { shown_at, answer_by } = ask.stage {
+        assert_eq!(answer_by, shown_at + ask.rules.timeout);
+        assert!(shown_at <= now && shown_at >= START);
+    }
+}
+
+/// The longest a life can take: a handful of ticks for each try of each route, and the end.
+pub(super) const TICKS_TO_THE_END: usize = 100;
+
+/// What a start of the daemon finds to do.
+pub(super) fn restarted(ask: &mut Ask, now: Time) -> Vec<Effect> {
+    let mut owed = ask.resume();
+    if let Ok(Some(step)) = ask.clone().step(Event::Interrupted, now) {
+        *ask = step.ask;
+        owed.extend(step.effects);
+    }
+    owed
+}
+
+fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
+    let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
+    let mut seen = Seen::default();
+    let mut now = START;
+    judge(&mut seen, None, None, &first, now);
+    let mut ask = first.ask;
+    let mut apply = |ask: Ask, event: Event, now: Time| match ask.clone().step(event.clone(), now) {
+        Ok(Some(step)) => {
+            judge(&mut seen, Some(&ask), Some(&event), &step, now);
+            step.ask
+        }
+        Ok(None) | Err(_) => ask,
+    };
+    for (event, seconds) in events {
+        now = now + Duration::from_secs(seconds);
+        let due = ask.deadline();
+        let event = match event {
+            Some(event) => event,
+            None if due == Time::MAX => Event::Tick,
+            None => {
+                now = now.max(due);
+                Event::Tick
+            }
+        };
+        ask = apply(ask, event, now);
+    }
+    // From here on nothing but time happens: it must end, and every tick must move something.
+    for _ in 0..TICKS_TO_THE_END {
+        if ask.outcome().is_some() {
+            break;
+        }
+        let due = ask.deadline();
+        assert_ne!(due, Time::MAX, "an open ask always has a deadline: {ask:?}");
+        now = now.max(due);
+        let before = ask.clone();
+        ask = apply(ask, Event::Tick, now);
+        assert!(ask != before, "a tick at the deadline moves it: {ask:?}");
+    }
+    assert!(ask.outcome().is_some(), "ticks alone end every ask: {ask:?}");
+    // Whoever waits is told, once.
+    let mut told = seen.responds.clone();
+    told.sort();
+    let mut waiting: Vec<RequestId> = ask.waiters.iter().map(|waiter| waiter.request_id.clone()).collect();
+    waiting.sort();
+    assert_eq!(told, waiting, "exactly one response for each waiter");
+    for route in 0..routes {
+        let rounds = seen.rounds.iter().filter(|(r, _)| *r == route).count();
+        let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
+        let allowed =
+            if ask.rules.routes[route].channel == Channel::Web { 0 } else { (usize::from(retries) + 1) * rounds };
+        assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_life_keeps_the_promises(
+        channels in proptest::collection::vec(channel(), 1..4),
+        question_count in 1..4_usize,
+        max_retries in 0..4_u8,
+        (session, on_timeout) in session(),
+        events in proptest::collection::vec(event(), 0..30),
+    ) {
+        live(begin_in(&channels, question_count, max_retries, session, on_timeout), events);
+    }
+
+    /// After a restart the effects that are still owed carry the ask to its end.
+    #[test]
+    fn what_is_owed_after_a_restart_finishes_it(
+        channels in proptest::collection::vec(channel(), 1..4),
+        (session, on_timeout) in session(),
+        events in proptest::collection::vec(event(), 0..20),
+    ) {
+        let mut ask = begin_in(&channels, 2, 2, session, on_timeout).ask;
+        let mut now = START;
+        for (event, seconds) in events {
+            now = now + Duration::from_secs(seconds);
+            let event = event.unwrap_or(Event::Tick);
+            if let Ok(Some(step)) = ask.clone().step(event, now) {
+                ask = step.ask;
+            }
+        }
+        let mut owed = restarted(&mut ask, now);
+        for _ in 0..2 * TICKS_TO_THE_END {
+            let mut next = Vec::new();
+            let events = owed.drain(..).filter_map(|effect| match effect {
+                Effect::Queue { route, not_before } => {
+                    now = now.max(not_before);
+                    Some(Event::Turn { route })
+                }
+                Effect::Send { route, attempt } => {
+                    Some(Event::Posted { route, attempt, posted: Posted::Shown("m".to_owned()) })
+                }
+                Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
+                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
+                Effect::Recount => panic!("there is no block"),
+                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
+                Effect::Brief => Some(Event::Briefed),
+                Effect::Unbrief => Some(Event::Unbriefed { gone: false }),
+                Effect::Start => Some(Event::Tried(Tried::Started { accepted: true })),
+                Effect::Stop => Some(Event::Stopped),
+                Effect::Await { route, .. } => Some(Event::Opened { route }),
+                Effect::Respond(id) => Some(Event::ResponseReady(id)),
+                Effect::Publish(id) => Some(Event::ResponsePublished(id)),
+                _ => None,
+            });
+            let mut events: Vec<Event> = events.collect();
+            if events.is_empty() {
+                if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() && !ask.is_pending() {
+                    break;
+                }
+                events.push(Event::Tick);
+                now = now.max(ask.deadline());
+            }
+            for event in events {
+                if let Ok(Some(step)) = ask.clone().step(event, now) {
+                    ask = step.ask;
+                    next.extend(step.effects);
+                }
+            }
+            owed = next;
+        }
+        prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
+        // What a person said reached the agent: by a response that was taken, or by a briefing.
+        let taken = ask.waiters.iter().any(|waiter| waiter.response == Response::Taken);
+        prop_assert!(!ask.is_worth_a_start() || taken || ask.after.wake != Wake::Idle, "{ask:?}");
+    }
+}
+
+#[test]
+fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
+    let ask = begin(&[Channel::Web], 1, 3).ask;
+    assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by: START + Duration::from_secs(600) });
+    assert!(!ask.confirmed);
+    let seen = ask.step(Event::Proof { route: 0 }, START + Duration::from_secs(5)).unwrap().unwrap().ask;
+    assert!(seen.confirmed);
+    assert_eq!(seen.shown_at(), Some(START), "a proof never restarts a clock");
+    assert_eq!(seen.clone().step(Event::Proof { route: 0 }, START).unwrap(), None, "a second one changes nothing");
+}
+
+#[test]
+fn a_card_of_several_messages_is_given_up_only_when_none_was_taken_for_so_long() {
+    let (sent, attempt) = (START + Duration::from_secs(1), 1);
+    let step = |ask: Ask, event, now| ask.step(event, now).unwrap().map(|step| step.ask);
+    let ask = step(begin(&[Channel::Slack], 1, 3).ask, Event::Turn { route: 0 }, sent).unwrap();
+    let patience = ask.rules.render_timeout;
+    let taken = sent + patience - Duration::from_secs(1);
+    assert_eq!(step(ask.clone(), Event::Progress { route: 0, attempt: 2 }, taken), None, "of another try");
+    let ask = step(ask, Event::Progress { route: 0, attempt }, taken).unwrap();
+    assert_eq!(ask.deadline(), taken + patience);
+    assert_eq!(step(ask.clone(), Event::Tick, sent + patience), None, "it would have been looked for by now");
+    assert!(step(ask, Event::Tick, taken + patience).is_some());
+}
+
+#[test]
+fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
+    let mut ask = begin(&[Channel::Slack], 1, 3).ask;
+    let mut now = START;
+    let mut waits = Vec::new();
+    for attempt in 1..=4 {
+        ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+        let posted = not_posted(None);
+        let step = ask.step(Event::Posted { route: 0, attempt, posted }, now).unwrap().unwrap();
+        ask = step.ask;
+        if let Phase::Queued { not_before, .. } = ask.widgets[0].phase {
+            waits.push(not_before.since(now).as_secs());
+            now = not_before;
+        }
+    }
+    assert_eq!(waits, [1, 4, 16]);
+    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::NoConnection });
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
+}
+
+#[test]
+fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
+    let after = |seconds| START + Duration::from_secs(seconds);
+    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) };
+    let step = ask.step(unknown, after(10)).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Look { route: 0 }));
+    let absent = || Event::Looked { route: 0, found: Found::Absent };
+    let once = step.ask.clone().step(absent(), after(11)).unwrap().unwrap().ask;
+    assert_eq!(once.clone().step(absent(), after(12)).unwrap(), None, "the second look is not due yet");
+    let again = once.step(Event::Tick, after(21)).unwrap().unwrap();
+    assert!(again.effects.contains(&Effect::Look { route: 0 }));
+    let posted = again.ask.clone().step(absent(), after(22)).unwrap().unwrap().ask;
+    assert!(matches!(posted.widgets[0], Widget { attempt: 2, phase: Phase::Queued { .. }, .. }));
+    // A history that cannot be read does not lead to a second card for a minute.
+    assert_eq!(step.ask.deadline(), after(70));
+    let found = again.ask.step(Event::Looked { route: 0, found: Found::Widget("m1".to_owned()) }, after(23));
+    let found = found.unwrap().unwrap().ask;
+    assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
+}
+
+/// A post that a stop or a crash cuts off does not count as a try: with no retry left it is posted again, as the same
+/// try.
+#[test]
+fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
+    for (channel, found) in [
+        (Channel::Slack, Found::Absent),
+        (Channel::Slack, Found::CannotKnow),
+        (Channel::Whatsapp, Found::Absent),
+        (Channel::Whatsapp, Found::CannotKnow),
+    ] {
+        let mut ask = begin(&[channel], 1, 0).ask;
+        let mut now = START;
+        // However often it happens, and however long after its time the daemon starts again.
+        for _ in 0..3 {
+            ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+            assert!(ask.was_interrupted());
+            now = now + Duration::from_secs(40);
+            let step = ask.step(Event::Interrupted, now).unwrap().unwrap();
+            assert_eq!(step.effects, [Effect::Look { route: 0 }]);
+            let looked = Event::Looked { route: 0, found: found.clone() };
+            let mut step = step.ask.step(looked.clone(), now).unwrap().unwrap();
+            if matches!(step.ask.widgets[0].phase, Phase::Unknown { .. }) {
+                now = now + Duration::from_secs(10);
+                let second = step.ask.step(Event::Tick, now).unwrap().unwrap();
+                assert!(second.effects.contains(&Effect::Look { route: 0 }));
+                step = second.ask.step(looked, now).unwrap().unwrap();
+            }
+            assert_eq!(step.effects, [Effect::Queue { route: 0, not_before: now }], "{channel:?} {found:?}");
+            assert_eq!(step.ask.widgets[0].attempt, 1);
+            ask = step.ask;
+        }
+        // It had left after all: a status says so before it is sent again.
+        if channel == Channel::Whatsapp && found == Found::CannotKnow {
+            let (message, fate) = ("q".to_owned(), Fate::Taken);
+            let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate, at: None };
+            let up = ask.step(fate, now).unwrap().unwrap().ask;
+            assert!(matches!(up.widgets[0].phase, Phase::Up { .. }));
+        }
+    }
+}
+
+#[test]
+fn a_card_that_turns_up_late_is_closed_too() {
+    let spotted = |message: &str| Event::Spotted { route: 0, message: message.to_owned() };
+    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let lost = Event::Posted { route: 0, attempt: 1, posted: not_posted(None) };
+    let queued = ask.step(lost, START).unwrap().unwrap().ask;
+    let up = queued.step(spotted("m1"), START).unwrap().unwrap().ask;
+    assert!(up.confirmed && up.shown_at() == Some(START));
+    assert_eq!(up.clone().step(Event::Turn { route: 0 }, START).unwrap(), None, "no second card");
+    assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
+    let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
+    let closed = settled.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, START).unwrap().unwrap().ask;
+    let step = closed.step(spotted("m2"), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }));
+    assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");
+}
+
+#[test]
+fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
+    let rules = SessionRules { start: true, ..SessionRules::default() };
+    let mut ask = begin_in(&[Channel::Whatsapp], 1, 3, rules, TimeoutPolicy::ReturnCancel).ask;
+    ask.waiters[0].process = Some("p".to_owned());
+    let step = |ask: Ask, event: Event, now: Time| ask.step(event, now).unwrap().unwrap().ask;
+    let published = |ask: Ask, now: Time| {
+        let ready = step(ask, Event::ResponseReady(request_id(0)), now);
+        step(ready, Event::ResponsePublished(request_id(0)), now)
+    };
+    let later = START + Duration::from_secs(700);
+    let overdue = step(published(step(up(ask, 1, "q1"), told("alice", 0, "m1"), START), START), Event::Tick, later);
+    assert_eq!(overdue.remark(), Remark::Overdue);
+    let anew = step(overdue.clone(), Event::AskAgain(request_id(0)), later);
+    assert_eq!(anew.remark(), Remark::Plain, "it is written again");
+    let dead = step(overdue, Event::Died(request_id(0)), later);
+    let back = step(dead, Event::TakenBack { request_id: request_id(0), gone: false }, later);
+    let read = step(step(back, Event::Briefed, later), Event::Tried(Tried::Read), later);
+    assert_eq!((&read.after.wake, read.remark()), (&Wake::Read, Remark::Plain));
+}
+
+#[test]
+fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
+    let ask =
+        begin(&[Channel::Slack, Channel::Web], 2, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("m1".to_owned()) };
+    let mut ask = ask.step(posted, START).unwrap().unwrap().ask;
+    let (mut reminded, mut shown) = (Vec::new(), Vec::new());
+    while ask.outcome().is_none() {
+        let now = ask.deadline();
+        let step = ask.step(Event::Tick, now).unwrap().unwrap();
+        if step.effects.contains(&Effect::Remind { route: 0 }) {
+            reminded.push(now.since(START).as_secs());
+        }
+        if step.effects.contains(&Effect::Note(Fact::Escalated { route: 1 })) {
+            shown.push(now.since(START).as_secs());
+        }
+        ask = step.ask;
+    }
+    assert_eq!((reminded, shown), (vec![60, 180, 420], vec![45]));
+    assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "after 600 s from the first proof, whatever was shown later");
+}
+
+#[test]
+fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
+    let never = |ask: Ask, route| {
+        let ask = ask.step(Event::Turn { route }, START).unwrap().unwrap().ask;
+        let posted = never();
+        ask.step(Event::Posted { route, attempt: 1, posted }, START).unwrap().unwrap().ask
+    };
+    let alone = never(begin(&[Channel::Slack], 1, 3).ask, 0);
+    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::ChatNotFound });
+    let cause = Cause { retries: None, reason };
+    assert_eq!(alone.outcome(), Some(&Outcome::Undelivered { cause }));
+    let with_inbox = never(begin(&[Channel::Slack, Channel::Web], 1, 3).ask, 0);
+    assert!(matches!(with_inbox.stage, Stage::Open { .. }), "the inbox shows it instead");
+}
+
+#[test]
+fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
+    let ask = begin(&[Channel::Whatsapp], 1, 3).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["wamid.1".to_owned()], None);
+    let later = START + Duration::from_secs(2);
+    let ask = ask.step(Event::Posted { route: 0, attempt: 1, posted }, later).unwrap().unwrap().ask;
+    assert_eq!(ask.stage, Stage::Posting);
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
+    assert_eq!(ask.shown_at(), Some(START));
+    assert!(!ask.confirmed);
+}
+
+#[test]
+fn two_people_answering_in_parts_do_not_mix() {
+    let part = |who: &str, index| Event::Replied {
+        source: Source::Route(0),
+        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        reply: Reply::Part(index, Given { picks: vec![0], text: None }),
+    };
+    let mut ask = begin(&[Channel::Whatsapp], 2, 0).ask;
+    for event in [part("alice", 0), part("bob", 1)] {
+        ask = ask.step(event, START).unwrap().unwrap().ask;
+        assert_eq!(ask.outcome(), None);
+    }
+    let done = ask.step(part("bob", 0), START).unwrap().unwrap().ask;
+    let Some(Outcome::Answered { by, .. }) = done.outcome() else { panic!("{done:?}") };
+    assert_eq!(by.id, "bob");
+    assert_eq!(done.step(part("alice", 1), START).unwrap_err().code(), "settled");
+}
+
+#[test]
+fn a_withdrawn_call_leaves_the_others_waiting() {
+    let ask = begin(&[Channel::Web], 1, 0).ask;
+    let ask = ask.step(Event::Join(Box::new(waiter(1))), START).unwrap().unwrap().ask;
+    let step = ask.step(Event::Withdraw(request_id(0)), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Respond(request_id(0))));
+    assert_eq!(step.ask.outcome(), None);
+    let step = step.ask.step(Event::Withdraw(request_id(1)), START).unwrap().unwrap();
+    assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
+}
+
+pub(super) fn quoting(message: &str) -> Heard {
+    Heard { message: message.to_owned(), at: None, names: Names::Message }
+}
+
+fn told(who: &str, index: usize, message: &str) -> Event {
+    Event::Replied {
+        source: Source::Route(0),
+        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        reply: Reply::Told { index, given: Given { picks: vec![0], text: None }, heard: quoting(message) },
+    }
+}
+
+fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec![message.to_owned()], None);
+    ask.step(Event::Posted { route: 0, attempt, posted }, START).unwrap().unwrap().ask
+}
+
+#[test]
+fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
+    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    assert!(ask.outcome().is_some());
+    let close = Effect::Close { route: 0 };
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken, at: None };
+    let step = ask.step(fate, START).unwrap().unwrap();
+    assert!(step.effects.contains(&close));
+    let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()], None);
+    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
+}
+
+#[test]
+fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
+    let queue = Effect::Queue { route: 0, not_before: START };
+    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
+    assert!(!step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
+    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Accepted(vec!["q2".to_owned()], None);
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    assert!(step.effects.contains(&queue));
+    assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
+    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+}
+
+#[test]
+fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
+    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Queue { route: 0, not_before: START }));
+    assert_eq!(step.ask.next_question(0, "alice"), Some(1));
+    assert_eq!(step.ask.resume()[0], Effect::Queue { route: 0, not_before: START }, "a restart asks it too");
+    let again = step.ask.clone().step(told("alice", 1, "m1"), START).unwrap();
+    assert_eq!(again, None, "the same message does not answer the next question");
+    assert_eq!(step.ask.clone().step(told("alice", 0, "m2"), START).unwrap(), None, "an answer is not edited");
+    let ask = up(step.ask, 2, "q2");
+    assert_eq!((ask.widgets[0].question_of("q1"), ask.widgets[0].question_of("q2")), (Some(0), Some(1)));
+    let ask = ask.step(told("alice", 1, "m2"), START).unwrap().unwrap().ask;
+    let step = up(ask, 3, "q3").step(told("alice", 2, "m3"), START).unwrap().unwrap();
+    assert!(matches!(step.ask.outcome(), Some(Outcome::Answered { .. })));
+    assert!(step.effects.contains(&Effect::Close { route: 0 }));
+    assert_eq!(step.ask.step(told("alice", 0, "m1"), START).unwrap(), None, "nor after it was decided");
+}
+
+#[test]
+fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
+    let ask = up(begin(&[Channel::Whatsapp, Channel::Web], 2, 0).ask, 1, "q1");
+    let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = never();
+    let ask = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
+    let done = ask.step(Event::Cancel, START).unwrap().unwrap();
+    assert!(done.effects.contains(&Effect::Close { route: 0 }), "whoever saw the first question is told");
+}
+
+#[test]
+fn a_closed_window_is_met_once_and_what_is_held_ends() {
+    let lapse = |ask: Ask, attempt| {
+        let fate = Fate::Failed { window: true, trouble: Trouble::WindowClosed };
+        let message = "q".to_owned();
+        ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate, at: None }, START).unwrap().unwrap().ask
+    };
+    let ask = lapse(up(begin(&[Channel::Whatsapp], 1, 0).ask, 1, "q"), 1);
+    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let posted = Posted::Held("template".to_owned());
+    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    let until = START + Duration::from_secs(600);
+    assert!(step.effects.contains(&Effect::Await { route: 0, until }));
+    let open = step.ask.clone().step(Event::Opened { route: 0 }, START).unwrap().unwrap().ask;
+    let twice = lapse(up(open, 3, "q"), 3);
+    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::WindowClosed });
+    assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: None, reason } }));
+    let early = step.ask.clone().step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
+    assert_eq!(early.outcome(), None, "held, though there is no other route");
+    let late = early.step(Event::Tick, until).unwrap().unwrap().ask;
+    assert!(matches!(late.outcome(), Some(Outcome::Undelivered { .. })), "it was never shown");
+}
+
+#[test]
+fn an_unanswered_ask_escalates_to_the_next_route() {
+    let ask = begin(&[Channel::Web, Channel::Whatsapp, Channel::Slack], 2, 1).ask;
+    let ask = ask.step(Event::Proof { route: 0 }, START).unwrap().unwrap().ask;
+    assert_eq!(ask.deadline(), START + Duration::from_secs(45));
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(45)).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 2);
+    let ask = ask.step(Event::Tick, START + Duration::from_secs(90)).unwrap().unwrap().ask;
+    assert_eq!(ask.widgets.len(), 3);
+}
+
+#[test]
+fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
+    let lose = |ask: Ask, attempt, now| {
+        let ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+        ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown(None) }, now).unwrap().unwrap().ask
+    };
+    let ask = lose(begin(&[Channel::Whatsapp], 1, 3).ask, 1, START);
+    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q".to_owned(), fate: Fate::Taken, at: None };
+    let told = ask.clone().step(fate, START).unwrap().unwrap().ask;
+    assert!(matches!(told.widgets[0].phase, Phase::Up { proven: false, .. }));
+    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, START).unwrap().unwrap().ask;
+    assert!(ask.widgets[0].parts.repeated);
+    let later = START + Duration::from_secs(1);
+    let ask = lose(ask, 2, later);
+    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
+    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::Unknown });
+    assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
+    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
+    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
+    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
+    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known, at: None };
+    let step = ask.step(more, later).unwrap().unwrap();
+    assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
+}

@@ -1,0 +1,222 @@
+//! When a question was sent to a person, and what came of it. This decides which messages can be about the question.
+//! Only channels whose messages need not name their question record it.
+
+use super::{Posted, Source, Widget};
+use crate::{Ask, Heard, Names, Person, Refusal, Time};
+
+/// One sending of one question to one person. For a text in parts it is the last part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sending {
+    /// The try it belongs to; each try sends once.
+    pub attempt: u8,
+    /// The number of the question.
+    pub question: usize,
+    /// The person, if it is not the chat of the route.
+    pub to: Option<String>,
+    /// The channel's id of the message; without one we do not know that it left.
+    pub message: Option<String>,
+    /// When our call began, and the earliest moment at which the message had certainly left, if the platform says
+    /// nothing.
+    pub left: Option<Left>,
+    /// When the platform sent it, by its own clock.
+    pub sent: Option<Time>,
+    /// When it was first known to be on the person's device, by the same clock.
+    pub delivered: Option<Time>,
+    /// It will never be displayed.
+    pub failed: bool,
+}
+
+/// When a message left us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// When the call began, by our own clock.
+    pub called: Time,
+    /// When it had certainly left, by the platform's clock; every uncertainty is added.
+    pub by: Time,
+}
+
+impl Sending {
+    /// Only a message that the platform received later than this can be about it; `None`: only one that names it.
+    #[must_use]
+    pub fn since(&self) -> Option<Time> {
+        if self.failed || self.message.is_none() {
+            return None;
+        }
+        self.sent.or(self.left.map(|left| left.by)).or(self.delivered)
+    }
+}
+
+impl Widget {
+    /// Records that the question is about to be sent.
+    pub(super) fn sends(&mut self) {
+        self.sendings.push(Sending {
+            attempt: self.attempt,
+            question: self.parts.index,
+            to: self.parts.to.clone(),
+            message: None,
+            left: None,
+            sent: None,
+            delivered: None,
+            failed: false,
+        });
+    }
+
+    fn sending_mut(&mut self, attempt: u8) -> Option<&mut Sending> {
+        self.sendings.iter_mut().find(|sending| sending.attempt == attempt)
+    }
+
+    /// Records what the call said about when the message left.
+    pub(super) fn called(&mut self, attempt: u8, posted: &Posted) {
+        let Some(sending) = self.sending_mut(attempt) else { return };
+        match posted {
+            Posted::Accepted(messages, left) => {
+                sending.message = messages.last().cloned().or(sending.message.take());
+                sending.left = *left;
+            }
+            Posted::Unknown(left) => sending.left = *left,
+            Posted::Shown(message) => sending.message = Some(message.clone()),
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never { .. } if sending.message.is_none() => {
+                self.sendings.retain(|sending| sending.attempt != attempt);
+            }
+            Posted::Held(_) | Posted::NotPosted { .. } | Posted::Never { .. } => {}
+        }
+    }
+
+    /// Records when the platform sent or displayed the message; `true` if that is new.
+    pub(super) fn told(&mut self, attempt: u8, message: &str, displayed: bool, at: Option<Time>) -> bool {
+        let Some(sending) = self.sending_mut(attempt) else { return false };
+        let before = sending.clone();
+        sending.message.get_or_insert_with(|| message.to_owned());
+        let known = if displayed { &mut sending.delivered } else { &mut sending.sent };
+        *known = [*known, at].into_iter().flatten().min();
+        *sending != before
+    }
+
+    /// Records that the message will never be displayed; `true` if that is new.
+    pub(super) fn told_failed(&mut self, attempt: u8) -> bool {
+        self.sending_mut(attempt).is_some_and(|sending| !std::mem::replace(&mut sending.failed, true))
+    }
+}
+
+impl Ask {
+    /// The sending by which the question reached that person on a route: of several copies, the earliest that did not
+    /// fail. The first question reaches everybody through the chat.
+    #[must_use]
+    pub fn sending(&self, route: usize, person: &str, question: usize) -> Option<&Sending> {
+        let chat = &self.rules.routes.get(route)?.chat;
+        let reaches = |sending: &&Sending| {
+            let to = sending.to.as_ref().unwrap_or(chat);
+            sending.question == question && !sending.failed && (to == person || (question == 0 && to == chat))
+        };
+        let sendings = self.widgets.get(route)?.sendings.iter().filter(reaches);
+        sendings.min_by_key(|sending| (sending.since().is_none(), sending.since(), sending.attempt))
+    }
+
+    /// Refuses a message that the platform received before it had sent the question, unless it names the question.
+    pub(super) fn was_asked_before(
+        &self,
+        source: Source,
+        person: &Person,
+        question: usize,
+        heard: &Heard,
+    ) -> Result<(), Refusal> {
+        let Source::Route(route) = source else { return Ok(()) };
+        let asked = || self.sending(route, &person.id, question).and_then(Sending::since);
+        match heard.names {
+            Names::Message => Ok(()),
+            Names::Code | Names::Nothing if asked().is_some_and(|asked| heard.at.is_some_and(|at| at > asked)) => {
+                Ok(())
+            }
+            Names::Code | Names::Nothing => Err(Refusal::FromBefore),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::properties::{START, accepted};
+    use super::*;
+    use crate::{Channel, Event, Fate, Given, Reply, Trouble, Via};
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Time {
+        START + Duration::from_secs(seconds)
+    }
+
+    fn step(ask: Ask, event: Event) -> Ask {
+        ask.clone().step(event, at(0)).unwrap().map_or(ask, |step| step.ask)
+    }
+
+    fn posted(ask: Ask, attempt: u8, posted: Posted) -> Ask {
+        let ask = step(ask, Event::Turn { route: 0 });
+        step(ask, Event::Posted { route: 0, attempt, posted })
+    }
+
+    fn fate(ask: Ask, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> Ask {
+        step(ask, Event::Fate { route: 0, attempt, part: 0, message: message.to_owned(), fate, at })
+    }
+
+    fn since(ask: &Ask) -> Option<Time> {
+        ask.sending(0, "C1", 0).and_then(Sending::since)
+    }
+
+    fn begin() -> Ask {
+        Ask::accept(accepted(&[Channel::Whatsapp], 1, 3), at(0)).ask
+    }
+
+    #[test]
+    fn the_platforms_own_word_comes_before_what_is_reckoned_and_nothing_before_it_left() {
+        let left = Some(Left { called: at(10), by: at(12) });
+        let ask = posted(begin(), 1, Posted::Unknown(left));
+        assert_eq!(since(&ask), None, "nobody knows whether it left");
+        let ask = fate(ask, 1, "q", Fate::Displayed, None);
+        assert_eq!(since(&ask), Some(at(12)), "it did, and this is when at the latest");
+        let ask = fate(ask, 1, "q", Fate::Taken, Some(at(11)));
+        assert_eq!(since(&ask), Some(at(11)));
+        let read = fate(ask.clone(), 1, "q", Fate::Displayed, Some(at(50)));
+        let read = fate(read, 1, "q", Fate::Displayed, Some(at(40)));
+        assert_eq!(read.sending(0, "C1", 0).unwrap().delivered, Some(at(40)), "delivered, then read, in any order");
+        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        assert_eq!(since(&fate(ask, 1, "q", failed, None)), None);
+    }
+
+    #[test]
+    fn of_a_text_in_parts_the_last_part_counts_and_of_copies_the_first_that_did_not_fail() {
+        let left = |seconds| Some(Left { called: at(seconds), by: at(seconds) });
+        let ask = step(begin(), Event::Turn { route: 0 });
+        let ask = fate(ask, 1, "piece", Fate::Known, Some(at(1)));
+        assert_eq!(since(&ask), None, "one part of it");
+        let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) });
+        let ask = step(ask, Event::Looked { route: 0, found: crate::Found::CannotKnow });
+        let again = ask.clone().step(Event::Turn { route: 0 }, at(60)).unwrap().unwrap().ask;
+        let accepted = Posted::Accepted(vec!["p".to_owned(), "q2".to_owned()], left(62));
+        let ask = step(again, Event::Posted { route: 0, attempt: 2, posted: accepted });
+        assert_eq!(since(&ask), Some(at(62)));
+        let first = fate(ask, 1, "q1", Fate::Taken, Some(at(3)));
+        assert_eq!(since(&first), Some(at(3)), "the first one was there after all");
+        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        assert_eq!(since(&fate(first, 1, "q1", failed, None)), Some(at(62)), "but will not be displayed");
+    }
+
+    #[test]
+    fn the_core_itself_refuses_what_came_before() {
+        let left = Some(Left { called: at(10), by: at(10) });
+        let ask = posted(begin(), 1, Posted::Accepted(vec!["q".to_owned()], left));
+        let reply = |names, received: Option<u64>, dismisses: bool| {
+            let heard = Heard { message: "m".to_owned(), at: received.map(at), names };
+            let told = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard: heard.clone() };
+            let reply = if dismisses { Reply::ToldDismiss(heard) } else { told };
+            let person = Person { via: Via::Whatsapp, id: "alice".to_owned(), name: None };
+            ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, at(99))
+        };
+        for dismisses in [false, true] {
+            for names in [Names::Code, Names::Nothing] {
+                for received in [None, Some(0), Some(9), Some(10)] {
+                    assert_eq!(reply(names, received, dismisses), Err(Refusal::FromBefore), "{names:?} {received:?}");
+                }
+                assert!(reply(names, Some(11), dismisses).unwrap().is_some());
+            }
+            assert!(reply(Names::Message, None, dismisses).unwrap().is_some(), "a quote proves itself");
+        }
+    }
+}

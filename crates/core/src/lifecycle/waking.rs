@@ -1,0 +1,443 @@
+//! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::after`].
+
+use super::{Effect, Fact, Late, Outcome, Phase, Response, Stage, Stop, Tried, Waiter, Wake};
+use crate::{Answers, Ask, Channel, Person, RequestId, Time, TimeoutPolicy};
+use std::time::Duration;
+
+/// How long a response may lie there before people are told so.
+const OVERDUE: Duration = Duration::from_secs(600);
+/// How long what was taken back for a repeated call waits for that call.
+const RECLAIMED: Duration = Duration::from_secs(30);
+/// First and longest pause between two tries to start the agent.
+const START_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
+/// How long starting is tried.
+pub(super) const START_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How long a stop waits for the cards to be closed.
+const STOP_WAITS: Duration = Duration::from_secs(30);
+
+impl Ask {
+    /// The decision was made: what it means for the session.
+    pub(super) fn begin_after(&mut self, now: Time) {
+        if self.outcome() != Some(&Outcome::TimedOut) {
+            return;
+        }
+        let aborts = |waiter: &Waiter| !waiter.withdrawn && waiter.on_timeout == TimeoutPolicy::AbortTask;
+        let rules = &self.rules.session;
+        if self.waiters.iter().any(aborts) {
+            self.after.stop = if rules.stop { Stop::Owed } else { Stop::No };
+        } else if rules.start && !rules.late_answers.is_zero() {
+            self.after.late = Late::Open { until: now + rules.late_answers };
+        }
+    }
+
+    /// When something after the decision is due.
+    pub(super) fn after_deadline(&self) -> Option<Time> {
+        let Stage::Settled { at, .. } = self.stage else { return None };
+        let waiters = self.waiters.iter().filter_map(|waiter| self.waiter_deadline(waiter));
+        let wake = match self.after.wake {
+            Wake::Starting { next, .. } => Some(next),
+            Wake::Reclaimed { until } => Some(until),
+            _ => None,
+        };
+        let late = if let Late::Open { until } = self.after.late { Some(until) } else { None };
+        let stop = (self.after.stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
+        waiters.chain(wake).chain(late).chain(stop).min()
+    }
+
+    /// When a response that lies there is looked at again.
+    fn waiter_deadline(&self, waiter: &Waiter) -> Option<Time> {
+        let Response::Published { at } = waiter.response else { return None };
+        let overdue = (!self.after.overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
+        Some(self.dead_at(waiter, at).min(overdue.unwrap_or(Time::MAX)))
+    }
+
+    /// When a waiter counts as dead though nothing tells that it is.
+    fn dead_at(&self, waiter: &Waiter, at: Time) -> Time {
+        let rules = &self.rules.session;
+        let unknown = waiter.process.is_none() && !rules.probe;
+        let patience = if unknown && rules.start && self.is_worth_a_start() {
+            rules.pickup_timeout.min(rules.answer_retention)
+        } else {
+            rules.answer_retention
+        };
+        at + patience
+    }
+
+    /// Lets time pass for a settled ask; `true` if something was due.
+    pub(super) fn tick_after(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let mut changed = false;
+        for index in 0..self.waiters.len() {
+            let waiter = &self.waiters[index];
+            let Response::Published { at } = waiter.response else { continue };
+            if self.dead_at(waiter, at) <= now {
+                self.take_back(index, effects);
+                changed = true;
+            } else if !self.after.overdue && self.is_worth_a_start() && at + OVERDUE <= now {
+                self.after.overdue = true;
+                changed = true;
+            }
+        }
+        match self.after.wake {
+            Wake::Starting { next, since, tries, running } if next <= now => {
+                // Until it is known what came of it, the next try waits.
+                let next = now + START_AGAIN.1;
+                self.after.wake = Wake::Starting { since, tries, next, running };
+                effects.push(Effect::Start);
+                changed = true;
+            }
+            Wake::Reclaimed { until } if until <= now => {
+                self.brief(effects);
+                changed = true;
+            }
+            _ => {}
+        }
+        if matches!(self.after.late, Late::Open { until } if until <= now) {
+            self.after.late = Late::No;
+            changed = true;
+        }
+        if let Stage::Settled { at, .. } = self.stage
+            && self.after.stop == Stop::Owed
+            && at + STOP_WAITS <= now
+            && self.has_responded()
+        {
+            // A channel that is away must not keep a session running that nobody will answer.
+            self.after.stop = Stop::Stopping;
+            effects.push(Effect::Stop);
+            changed = true;
+        }
+        if changed {
+            self.refresh(effects);
+        }
+        changed
+    }
+
+    /// What is still to be done after a restart.
+    pub(super) fn resume_after(&self, effects: &mut Vec<Effect>) {
+        for waiter in &self.waiters {
+            if waiter.response == Response::TakingBack {
+                effects.push(Effect::TakeBack(waiter.request_id.clone()));
+            }
+        }
+        match self.after.wake {
+            Wake::Briefing => effects.push(Effect::Brief),
+            Wake::Reclaiming => effects.push(Effect::Unbrief),
+            Wake::Starting { .. } => effects.push(Effect::Start),
+            _ => {}
+        }
+        if self.after.stop == Stop::Stopping {
+            effects.push(Effect::Stop);
+        }
+        for route in 0..self.widgets.len() {
+            if self.widgets[route].phase == Phase::Closed && self.owes_remark(route) {
+                effects.push(Effect::Close { route });
+            }
+        }
+    }
+
+    fn take_back(&mut self, index: usize, effects: &mut Vec<Effect>) {
+        self.waiters[index].response = Response::TakingBack;
+        effects.push(Effect::TakeBack(self.waiters[index].request_id.clone()));
+    }
+
+    fn index_of(&self, request_id: &RequestId) -> Option<usize> {
+        self.waiters.iter().position(|waiter| waiter.request_id == *request_id)
+    }
+
+    /// The waiter has taken its response.
+    pub(super) fn collected(&mut self, request_id: &RequestId, since: Time, effects: &mut Vec<Effect>) -> bool {
+        let Some(index) = self.index_of(request_id) else { return false };
+        if self.waiters[index].response != (Response::Published { at: since }) {
+            return false;
+        }
+        self.was_taken(index, effects);
+        true
+    }
+
+    fn was_taken(&mut self, index: usize, effects: &mut Vec<Effect>) {
+        self.waiters[index].response = Response::Taken;
+        self.after.overdue = false;
+        // It was briefed only because its process seemed dead, and lay there all the same.
+        if self.is_told_all(&self.waiters[index]) {
+            self.unbrief(effects);
+        }
+        self.refresh(effects);
+    }
+
+    /// Somebody is told by a response: nobody has to be by a briefing.
+    fn unbrief(&mut self, effects: &mut Vec<Effect>) {
+        let reclaimed = matches!(self.after.wake, Wake::Reclaimed { .. });
+        if self.has_briefing() || matches!(self.after.wake, Wake::Briefing | Wake::Reclaiming) {
+            effects.push(Effect::Unbrief);
+        } else if !reclaimed {
+            return;
+        }
+        self.after.wake = Wake::Idle;
+    }
+
+    /// The process of the waiter is gone, and its response still lies there.
+    pub(super) fn died(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+        let Some(index) = self.index_of(request_id) else { return false };
+        let waiter = &self.waiters[index];
+        if !matches!(waiter.response, Response::Published { .. }) || !self.minds_death_of(waiter) {
+            return false;
+        }
+        if self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() {
+            self.take_back(index, effects);
+        } else {
+            // Nobody is started for this: response and briefing stay for whoever comes.
+            self.brief(effects);
+        }
+        true
+    }
+
+    /// A response is out of its waiter's reach, or was taken in that very moment.
+    pub(super) fn taken_back(&mut self, request_id: &RequestId, gone: bool, effects: &mut Vec<Effect>) -> bool {
+        let Some(index) = self.index_of(request_id) else { return false };
+        if self.waiters[index].response != Response::TakingBack {
+            return false;
+        }
+        if gone {
+            self.was_taken(index, effects);
+            return true;
+        }
+        self.waiters[index].response = Response::TakenBack;
+        effects.push(Effect::Note(Fact::TakenBack(request_id.clone())));
+        let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response == Response::TakenBack;
+        let all = self.waiters.iter().all(back);
+        if self.block.is_some() {
+            // A later start of the agent has no use for it: asking again tells the same.
+            self.tidy(effects);
+        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.after.wake == Wake::Idle {
+            self.brief(effects);
+        }
+        self.refresh(effects);
+        true
+    }
+
+    /// Writes down what the agent is to read at its next start.
+    fn brief(&mut self, effects: &mut Vec<Effect>) {
+        self.after.wake = Wake::Briefing;
+        self.after.briefings = self.after.briefings.saturating_add(1);
+        effects.push(Effect::Brief);
+    }
+
+    pub(super) fn briefed(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.after.wake != Wake::Briefing {
+            return false;
+        }
+        effects.push(Effect::Note(Fact::Briefed));
+        self.after.wake = if self.is_worth_a_start() && self.rules.session.start {
+            effects.push(Effect::Start);
+            Wake::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false }
+        } else {
+            Wake::Kept
+        };
+        self.tidy(effects);
+        self.refresh(effects);
+        true
+    }
+
+    /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
+    fn tidy(&self, effects: &mut Vec<Effect>) {
+        let under_way = self.after.wake.is_under_way();
+        if !under_way && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
+            effects.push(Effect::Tidy);
+        }
+    }
+
+    /// The agent has read its briefing.
+    pub(super) fn briefing_read(&mut self, nth: u32, effects: &mut Vec<Effect>) -> bool {
+        if !self.has_briefing() || nth != self.after.briefings {
+            return false;
+        }
+        self.after.overdue = false;
+        effects.push(Effect::Note(Fact::BriefingRead));
+        self.after.wake = match self.after.wake {
+            Wake::Started { before: false, .. } => Wake::Started { accepted: true, before: false },
+            _ => Wake::Read,
+        };
+        self.refresh(effects);
+        true
+    }
+
+    /// What came of starting the agent.
+    pub(super) fn tried(&mut self, what: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let Wake::Starting { since, tries, .. } = self.after.wake else { return false };
+        let tries = tries.saturating_add(1);
+        let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
+        let again = |running| Wake::Starting { since, tries, next: now + pause, running };
+        self.after.wake = match what {
+            Tried::Started { accepted } => {
+                effects.push(Effect::Note(Fact::Started));
+                Wake::Started { accepted, before: false }
+            }
+            Tried::StartedBefore => Wake::Started { accepted: false, before: true },
+            Tried::Read => {
+                effects.push(Effect::Note(Fact::BriefingRead));
+                self.after.overdue = false;
+                Wake::Read
+            }
+            Tried::Running if now < since + START_FOR => again(true),
+            Tried::Nothing | Tried::Running => Wake::Kept,
+            Tried::Failed(why) if now < since + START_FOR => {
+                effects.push(Effect::Note(Fact::StartFailed { why, last: false }));
+                again(false)
+            }
+            Tried::Failed(why) => {
+                effects.push(Effect::Note(Fact::StartFailed { why: why.clone(), last: true }));
+                Wake::GivenUp { why }
+            }
+        };
+        self.tidy(effects);
+        self.refresh(effects);
+        true
+    }
+
+    /// A call asks the same again: what lies there for nobody is taken back for it.
+    pub(super) fn reclaim(&mut self, whose: &[RequestId], now: Time, effects: &mut Vec<Effect>) -> bool {
+        if !self.keeps_outcome(now) {
+            return false;
+        }
+        let mut changed = false;
+        for index in 0..self.waiters.len() {
+            let waiter = &self.waiters[index];
+            if matches!(waiter.response, Response::Published { .. }) && whose.contains(&waiter.request_id) {
+                self.take_back(index, effects);
+                changed = true;
+            }
+        }
+        let waits = |waiter: &Waiter| {
+            self.is_told_all(waiter) && !matches!(waiter.response, Response::TakingBack | Response::TakenBack)
+        };
+        let reclaimed = Wake::Reclaimed { until: now + RECLAIMED };
+        if self.has_briefing() {
+            self.after.wake = Wake::Reclaiming;
+            effects.push(Effect::Unbrief);
+            changed = true;
+        } else if self.after.wake == Wake::Briefing {
+            // If it is not there yet, that does not mean that somebody has read it.
+            self.after.wake = reclaimed;
+            effects.push(Effect::Unbrief);
+            changed = true;
+        } else if changed && self.after.wake == Wake::Idle && !self.waiters.iter().any(waits) {
+            self.after.wake = reclaimed;
+        }
+        changed
+    }
+
+    /// The briefing is taken back, or was read in that very moment.
+    pub(super) fn unbriefed(&mut self, gone: bool, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if self.after.wake != Wake::Reclaiming {
+            return false;
+        }
+        self.after.overdue &= !gone;
+        self.after.wake = if gone { Wake::Read } else { Wake::Reclaimed { until: now + RECLAIMED } };
+        self.tidy(effects);
+        self.refresh(effects);
+        true
+    }
+
+    /// One more call is given the outcome that nobody took.
+    pub(super) fn join_kept(&mut self, mut waiter: Waiter, now: Time, effects: &mut Vec<Effect>) -> bool {
+        if !self.keeps_outcome(now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
+            return false;
+        }
+        let request_id = waiter.request_id.clone();
+        waiter.late = matches!(self.after.late, Late::Answered { .. });
+        waiter.response = Response::Undecided;
+        effects.push(Effect::Note(Fact::Joined(request_id.clone())));
+        self.after.wake = Wake::Idle;
+        self.after.overdue = false;
+        self.waiters.push(waiter);
+        self.identify(self.waiters.len() - 1, effects);
+        self.owe_response(request_id, effects);
+        self.tidy(effects);
+        self.refresh(effects);
+        true
+    }
+
+    /// The same request was made again: its outcome is written again.
+    pub(super) fn ask_again(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+        let settled = self.outcome().is_some();
+        let Some(index) = self.index_of(request_id) else { return false };
+        let told = matches!(
+            self.waiters[index].response,
+            Response::Published { .. } | Response::Taken | Response::TakenBack | Response::TakingBack
+        );
+        if !(settled || self.waiters[index].withdrawn) || !told {
+            return false;
+        }
+        // What was said late is what there is to tell now, as to any call that comes now.
+        self.waiters[index].late = matches!(self.after.late, Late::Answered { .. });
+        if self.is_told_all(&self.waiters[index]) {
+            self.unbrief(effects);
+        }
+        self.after.overdue = false;
+        self.owe_response(request_id.clone(), effects);
+        self.refresh(effects);
+        true
+    }
+
+    /// The agent has asked the same again, so that a late answer would go to a question of the past.
+    pub(super) fn asked_again(&mut self, effects: &mut Vec<Effect>) -> bool {
+        if !self.is_late_open() {
+            return false;
+        }
+        self.after.late = Late::AskedAgain;
+        self.refresh(effects);
+        true
+    }
+
+    /// Takes the one answer after the timeout.
+    pub(super) fn answer_late(&mut self, answers: Answers, by: Person, now: Time, effects: &mut Vec<Effect>) {
+        self.after.late = Late::Answered { answers, by, at: now };
+        effects.push(Effect::Note(Fact::LateAnswer));
+        self.brief(effects);
+        self.refresh(effects);
+    }
+
+    pub(super) fn stopped(&mut self, effects: &mut Vec<Effect>) -> bool {
+        if self.after.stop != Stop::Stopping {
+            return false;
+        }
+        self.after.stop = Stop::Done;
+        effects.push(Effect::Note(Fact::Stopped));
+        self.refresh(effects);
+        true
+    }
+
+    /// Stops the session, once its response is there and its cards are closed.
+    pub(super) fn stop_if_done(&mut self, effects: &mut Vec<Effect>) {
+        if self.after.stop == Stop::Owed && self.has_responded() && self.has_closed() {
+            self.after.stop = Stop::Stopping;
+            effects.push(Effect::Stop);
+        }
+    }
+
+    pub(super) fn has_responded(&self) -> bool {
+        let written =
+            |waiter: &Waiter| !matches!(waiter.response, Response::Undecided | Response::Owed | Response::Ready);
+        self.waiters.iter().all(written)
+    }
+
+    pub(super) fn has_closed(&self) -> bool {
+        self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
+    }
+
+    /// Whether the closed card of a route does not say what it should.
+    pub(super) fn owes_remark(&self, route: usize) -> bool {
+        let widget = &self.widgets[route];
+        let is_card = self.rules.routes[route].channel != Channel::Web && !widget.messages.is_empty();
+        is_card && widget.phase == Phase::Closed && widget.said != Some(self.remark())
+    }
+
+    /// Brings every closed card up to date. One that is being changed is looked at again when that is done.
+    pub(super) fn refresh(&mut self, effects: &mut Vec<Effect>) {
+        for route in 0..self.widgets.len() {
+            if self.widgets[route].said.is_some() && self.owes_remark(route) {
+                self.widgets[route].said = None;
+                effects.push(Effect::Close { route });
+            }
+        }
+    }
+}

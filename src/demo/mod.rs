@@ -1,0 +1,342 @@
+//! The whole loop with no account and no configuration: a daemon, its inbox, a stand-in of Slack, and scripted
+//! agents that ask through real files. Everything in it is the real thing but the agents and Slack.
+
+mod phone;
+
+use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
+use crate::clock::Clock;
+use crate::host::Daemon;
+use crate::host::channel::whatsapp::settings as whatsapp;
+use crate::host::client::Client;
+use crate::host::settings::{Settings, SlackDoor, SlackSettings};
+use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
+use crate::random;
+use anyhow::{Context as _, bail, ensure};
+use askd_sim::slack::{self, Slack};
+use phone::Phone;
+use reqwest::Method;
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// What the daemon takes as timeout.
+const TIMEOUT: Duration = Duration::from_secs(1800);
+/// How long anything may take that no person is needed for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between two looks at a list.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Where the demo's agents ask: the first in the inbox, the second in Slack.
+const INBOX_GROUP: &str = "research";
+const SLACK_GROUP: &str = "deploy";
+/// The channel of the stand-in that the second one asks in, and a person who is there.
+const CHANNEL: &str = "C0AGENTS";
+const PERSON: &str = "U0ALICE";
+
+/// A folder that is gone when this is dropped.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "the demo's folder is left behind");
+        }
+    }
+}
+
+/// The group whose agent asks on the phone.
+const ON_THE_PHONE: &str = "whatsapp";
+
+/// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
+pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
+    let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
+    let phone = phone::phone().await.context("the stand-in of WhatsApp")?;
+    let slack = Slack::start(slack::Config::default()).await.context("the stand-in of Slack")?;
+    let mut settings = Settings::for_demo(&folder.0).and_in_slack(SLACK_GROUP, pretended(&slack), CHANNEL);
+    settings.whatsapp = Some(phone.settings.clone());
+    settings.add_group(ON_THE_PHONE, vec![whatsapp::route("demo", Some(phone.chat.clone()), None)?]);
+    let daemon = Daemon::open(settings, Clock::system()).await?;
+    let url = format!("http://{}", daemon.address());
+    let client = Client::new(&url, daemon.token().clone())?;
+    say(&format!("A daemon runs in {} for as long as this demo does.", folder.0.display()));
+    say("");
+    say(&format!("  Open the inbox:             {url}/#token={}", daemon.token().expose_secret()));
+    say(&format!("  Open the pretended Slack:   {}/?user={PERSON}&channel={CHANNEL}", slack.url()));
+    say(&format!("  Open the pretended phone:   {}", phone.page));
+    say("");
+    let ipc = |group: &str| folder.0.join("ipc").join(group);
+    let stopping = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
+    let running = tokio::spawn(daemon.run(stop.clone()));
+    let script = async {
+        let made = || [INBOX_GROUP, SLACK_GROUP].iter().all(|group| ipc(group).join("responses").is_dir());
+        wait_for(made).await.context("the daemon has not made the agents' folders")?;
+        wait_for(|| slack.sockets() > 0).await.context("the daemon has not connected to the pretended Slack")?;
+        for scene in scenes() {
+            let person = if scene.group == SLACK_GROUP { Person::Slack(&slack) } else { Person::Inbox(&client) };
+            play(&ipc(scene.group), scene, auto.then_some(person), &say).await?;
+        }
+        anyhow::Ok(())
+    };
+    let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
+    let script = async {
+        let whole = async {
+            script.await?;
+            if !auto && !stop.is_cancelled() {
+                say_what_is_next(&say, ipc);
+                stop.cancelled().await;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            played = whole => played,
+            () = say_private_notes(&slack, &say) => Ok(()),
+        }
+    };
+    let played = tokio::select! {
+        played = script => played,
+        () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
+    };
+    stop.cancel();
+    running.await.context("the daemon")??;
+    played?;
+    if auto {
+        say("Everything worked: asked, shown, answered, delivered.");
+    }
+    Ok(())
+}
+
+fn say_what_is_next(say: &impl Fn(&str), ipc: impl Fn(&str) -> PathBuf) {
+    say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
+    for group in [INBOX_GROUP, SLACK_GROUP] {
+        say(&format!(
+            "  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\" --only-options",
+            ipc(group).display()
+        ));
+    }
+}
+
+/// Says what the pretended Slack shows to one person alone, for example to a stranger who clicked. Never ends.
+async fn say_private_notes(slack: &Slack, say: &impl Fn(&str)) {
+    let clock = Clock::system();
+    let mut told = 0;
+    loop {
+        let notes = slack.select(|message| message.only_for.is_some());
+        for note in notes.iter().skip(told) {
+            let name = slack.config().users.iter().find(|user| note.only_for.as_ref() == Some(&user.id));
+            let name = name.map_or("somebody", |user| user.name.as_str());
+            say(&format!("Slack shows to {name} alone: {}", note.text));
+        }
+        told = notes.len();
+        clock.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// How the stand-in is reached.
+fn pretended(slack: &Slack) -> SlackSettings {
+    SlackSettings {
+        bot_token: slack::BOT_TOKEN.into(),
+        door: SlackDoor::Socket(slack::APP_TOKEN.into()),
+        team_ids: Vec::new(),
+        api_url: slack.api_url(),
+        pace: Duration::from_secs(1),
+    }
+}
+
+/// Who answers if nobody else does, and where.
+enum Person<'a> {
+    Inbox(&'a Client),
+    Slack(&'a Slack),
+}
+
+/// A question of the script, and what the demo answers if nobody else does.
+struct Scene {
+    group: &'static str,
+    file: RequestFile,
+    answer: Vec<&'static str>,
+}
+
+fn scenes() -> Vec<Scene> {
+    let label = |text: &str| DraftChoice::Label(text.to_owned());
+    let described = |label: &str, description: &str| DraftChoice::Described {
+        label: label.to_owned(),
+        description: Some(description.to_owned()),
+    };
+    let first = Draft {
+        options: Some(vec![
+            described("Blue-green", "two environments, switch at once"),
+            described("Canary", "5 % of the users first"),
+            label("Not today"),
+        ]),
+        ..question("How shall I roll out version 2.4?")
+    };
+    let second = vec![
+        Draft {
+            kind: Some("multi-select".to_owned()),
+            options: Some(vec![label("staging"), label("production EU"), label("production US")]),
+            ..question("Which targets?")
+        },
+        Draft { kind: Some("confirm".to_owned()), ..question("Tell the customers by mail?") },
+        Draft {
+            required: Some(false),
+            placeholder: Some("for the release notes".to_owned()),
+            ..question("Anything to add?")
+        },
+    ];
+    vec![
+        Scene {
+            group: INBOX_GROUP,
+            file: RequestFile {
+                title: Some("Release 2.4".to_owned()),
+                context: Some("All 812 tests pass. The database needs no migration.".to_owned()),
+                questions: vec![first],
+                ..RequestFile::default()
+            },
+            answer: vec!["Canary"],
+        },
+        Scene {
+            group: INBOX_GROUP,
+            file: RequestFile { questions: second, ..RequestFile::default() },
+            answer: vec!["staging", "Yes", "Thanks to everybody"],
+        },
+        Scene {
+            group: SLACK_GROUP,
+            file: RequestFile {
+                title: Some("Release 2.4".to_owned()),
+                context: Some("`canary` has served *5 %* for an hour without an error.".to_owned()),
+                questions: vec![Draft {
+                    options: Some(vec![label("Go on"), label("Wait an hour"), label("Roll back")]),
+                    ..question("Shall I go on with the roll-out?")
+                }],
+                ..RequestFile::default()
+            },
+            answer: vec!["Go on"],
+        },
+    ]
+}
+
+async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
+    let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
+    say(&format!("The agent asks{place}: {}", asked.join(" / ")));
+    let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let clock = Clock::system();
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
+    let answering = async {
+        match auto {
+            Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,
+            Some(Person::Slack(slack)) => click(slack, &scene.answer).await,
+            None => Ok(()),
+        }
+    };
+    let (answered, end) = tokio::join!(answering, waiter.wait());
+    answered?;
+    match end? {
+        Waited::Taken(taken) => tell(*taken, say),
+        Waited::NotClaimed => bail!("nobody took the question"),
+        Waited::HostSilent => bail!("the daemon fell silent"),
+    }
+}
+
+/// The same on the phone, one question after the other.
+async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let ipc = data.join("ipc").join(ON_THE_PHONE);
+    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the phone's folders")?;
+    (phone.connect)(&format!("{url}/whatsapp/webhook"));
+    let label = |text: &str| DraftChoice::Label(text.to_owned());
+    let questions = vec![
+        Draft {
+            options: Some(vec![label("JWT tokens"), label("Session cookies"), label("OAuth 2.0")]),
+            ..question("Which auth strategy?")
+        },
+        Draft { kind: Some("confirm".to_owned()), ..question("Shall I open a pull request?") },
+    ];
+    let asked: Vec<String> = questions.iter().map(|draft| draft.question.clone()).collect();
+    say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
+    let file = RequestFile { questions, ..RequestFile::default() };
+    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let clock = Clock::system();
+    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
+    let answering = async {
+        if auto {
+            for (question, reply) in asked.iter().zip(["2", "yes"]) {
+                (phone.reply)(question, reply).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let (answered, end) = tokio::join!(answering, waiter.wait());
+    answered?;
+    match end? {
+        Waited::Taken(taken) => tell(*taken, say),
+        Waited::NotClaimed => bail!("nobody took the question"),
+        Waited::HostSilent => bail!("the daemon fell silent"),
+    }
+}
+
+fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let result = &taken.response.result;
+    if result.answered {
+        for (question, answer) in &result.answers.0 {
+            let answer = match answer {
+                AnswerValue::One(answer) => answer.clone(),
+                AnswerValue::Many(answers) => answers.join(", "),
+            };
+            say(&format!("The agent reads: {question} -> {answer}"));
+        }
+    } else {
+        say(&format!("The agent reads: {}", taken.response.error.clone().unwrap_or_default()));
+    }
+    say("");
+    taken.done().context("cannot delete the response")
+}
+
+/// Does what a person would: looks into the inbox and answers.
+async fn answer(client: &Client, asked: &[String], answers: &[&str]) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let open = clock.timeout(PATIENCE, async {
+        loop {
+            let list = client.call(Method::GET, "/asks?state=open", None).await?;
+            let ours = |ask: &&Value| ask["questions"][0]["question"] == *asked[0];
+            if let Some(ask) = list["asks"].as_array().and_then(|asks| asks.iter().find(ours)) {
+                return anyhow::Ok(ask.clone());
+            }
+            clock.sleep(LOOK_EVERY).await;
+        }
+    });
+    let ask = open.await.context("the question did not appear in the inbox")??;
+    let id = ask["id"].as_str().unwrap_or_default();
+    client.call(Method::POST, &format!("/asks/{id}/shown"), None).await?;
+    let given: serde_json::Map<String, Value> =
+        asked.iter().cloned().zip(answers.iter().map(|answer| json!(answer))).collect();
+    let body = json!({ "answers": given });
+    let settled = client.call(Method::POST, &format!("/asks/{id}/answer"), Some(&body)).await?;
+    ensure!(settled["state"] == "settled", "the answer was not taken");
+    Ok(())
+}
+
+/// Does what a person would in Slack: clicks the button, and sees the card change.
+async fn click(slack: &Slack, answers: &[&str]) -> anyhow::Result<()> {
+    let there = |message: &slack::Message| message.has_action("pick:0:0");
+    let card =
+        slack.wait_for_message(there, PATIENCE).await.context("the card did not appear in the pretended Slack")?;
+    let delivery = slack.click(CHANNEL, &card.ts, "pick:0:0", PERSON).await.map_err(anyhow::Error::msg)?;
+    ensure!(delivery.acknowledged, "the click was not taken");
+    let closed = format!("Answered: {}", answers.join(", "));
+    let says = |message: &slack::Message| message.ts == card.ts && message.text.starts_with(&closed);
+    slack.wait_for_message(says, PATIENCE).await.context("the card does not say that it was answered")?;
+    Ok(())
+}
+
+async fn wait_for(there: impl Fn() -> bool) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let looking = async {
+        while !there() {
+            clock.sleep(LOOK_EVERY).await;
+        }
+    };
+    clock.timeout(PATIENCE, looking).await.context("waited too long")
+}

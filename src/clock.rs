@@ -7,9 +7,10 @@
 //! was counted by it has to move along, and [`Clock::reading`] says by how much.
 
 use askd_core::Time;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::{Add, Sub};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
@@ -163,7 +164,7 @@ impl Clock {
     /// The time of day, and how far it was set until now.
     #[must_use]
     pub fn reading(&self) -> Reading {
-        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.noticed.lock();
         let face = self.source.face();
         let by = face.apart().saturating_sub(noticed.apart);
         if Duration::from_millis(by.unsigned_abs()) > JUMP {

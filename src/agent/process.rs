@@ -11,8 +11,9 @@ use crate::ipc::watch::{Hint, Watch};
 use crate::ipc::{RESPONSES, alive_name, response_name};
 use crate::random;
 use askd_core::RequestId;
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -56,10 +57,6 @@ struct Life {
 }
 
 /// A lock that a panic elsewhere does not take away.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Process {
     /// A process of a random name. The watch is made with the first request.
     pub fn new(clock: &Clock) -> Result<Arc<Self>, AgentError> {
@@ -93,15 +90,15 @@ impl Process {
     /// How often to look without being woken.
     #[must_use]
     pub fn look_every(&self) -> Duration {
-        let eager = || lock(&self.life).asked.is_some_and(|asked| self.clock.monotonic().since(asked) < EAGER_FOR);
-        if lock(&self.watching).on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
+        let eager = || self.life.lock().asked.is_some_and(|asked| self.clock.monotonic().since(asked) < EAGER_FOR);
+        if self.watching.lock().on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
     }
 
     /// A request is about to be written: watch and sign of life come first.
     pub(super) fn begin(&self, folder: &Folder, request_id: &RequestId) {
-        lock(&self.awaited).insert(response_name(request_id));
+        self.awaited.lock().insert(response_name(request_id));
         self.watch(folder);
-        let mut life = lock(&self.life);
+        let mut life = self.life.lock();
         life.waiting += 1;
         life.asked = Some(self.clock.monotonic());
         drop(life);
@@ -110,8 +107,8 @@ impl Process {
 
     /// One waits no more. With the last one the sign of life goes.
     pub(super) fn end(&self, folder: &Folder, request_id: &RequestId) {
-        lock(&self.awaited).remove(&response_name(request_id));
-        let mut life = lock(&self.life);
+        self.awaited.lock().remove(&response_name(request_id));
+        let mut life = self.life.lock();
         life.waiting = life.waiting.saturating_sub(1);
         if life.waiting == 0 && !life.left {
             life.told = None;
@@ -122,7 +119,7 @@ impl Process {
 
     /// The process goes and leaves questions open: its sign of life stays behind and grows old.
     pub fn leave(&self) {
-        lock(&self.life).left = true;
+        self.life.lock().left = true;
     }
 
     /// Gives the sign of life, unless it was given just now.
@@ -131,7 +128,7 @@ impl Process {
     }
 
     fn tell(&self, folder: &Folder, at_once: bool) {
-        let mut life = lock(&self.life);
+        let mut life = self.life.lock();
         if !at_once && life.told.is_some_and(|told| self.clock.monotonic().since(told) < BEAT_EVERY) {
             return;
         }
@@ -143,7 +140,7 @@ impl Process {
 
     /// Watches this folder from now on.
     pub(super) fn watch(&self, folder: &Folder) {
-        let mut watching = lock(&self.watching);
+        let mut watching = self.watching.lock();
         let Watching { watch, on } = &mut *watching;
         let now = folder.responses.stamp().ok();
         // A folder that was made anew is another folder, whatever it is called.
@@ -158,7 +155,7 @@ impl Process {
                     Hint::At(path) => path
                         .file_name()
                         .and_then(|name| name.to_str())
-                        .is_some_and(|name| lock(&awaited).contains(name)),
+                        .is_some_and(|name| awaited.lock().contains(name)),
                 };
                 if ours {
                     wake.notify_one();

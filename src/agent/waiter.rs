@@ -1,7 +1,7 @@
 //! One waiting call: its request in `tasks/`, its response in `responses/`, and how long to be
 //! patient. [`Waiter::look`] is all it does; who looks, and when, is decided by the caller.
 
-use super::process::{Process, lock};
+use super::process::Process;
 use super::{AgentError, Folder};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
@@ -9,8 +9,9 @@ use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
 use askd_core::{RequestId, Time};
+use parking_lot::Mutex;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long after its own deadline the daemon may stay silent.
@@ -172,7 +173,7 @@ impl Waiter {
     /// Whether the daemon has taken the request.
     #[must_use]
     pub fn is_claimed(&self) -> bool {
-        lock(&self.seen).claimed.is_some()
+        self.seen.lock().claimed.is_some()
     }
 
     /// As `.status` says. The file is opened only when it has changed: an opened file wakes whoever watches
@@ -180,7 +181,7 @@ impl Waiter {
     fn deadline(&self) -> Option<Deadline> {
         let folder = self.folder();
         let stamp = folder.responses.look(&status_name(&self.request_id)).ok()??;
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         if let Some((known, deadline)) = seen.status
             && known == stamp
         {
@@ -219,7 +220,7 @@ impl Waiter {
     }
 
     fn folder(&self) -> Arc<Folder> {
-        Arc::clone(&lock(&self.folder))
+        Arc::clone(&self.folder.lock())
     }
 
     /// Whether the folder is still the one that was opened. One that was made anew under the same name is
@@ -237,7 +238,7 @@ impl Waiter {
             return Err(self.error(TASKS, gone));
         }
         self.process.watch(&now);
-        *lock(&self.folder) = Arc::new(now);
+        *self.folder.lock() = Arc::new(now);
         Ok(())
     }
 
@@ -251,11 +252,11 @@ impl Waiter {
         let now = self.clock.monotonic();
         if self.is_waiting_to_be_claimed()? {
             // Also again: a daemon that could not store it has put it back.
-            lock(&self.seen).claimed = None;
+            self.seen.lock().claimed = None;
         } else {
             self.claimed();
         }
-        let Some(claimed) = lock(&self.seen).claimed else {
+        let Some(claimed) = self.seen.lock().claimed else {
             let give_up = self.asked + self.render_timeout;
             if now < give_up {
                 return Ok(Look::Waiting(give_up));
@@ -272,7 +273,7 @@ impl Waiter {
     }
 
     fn claimed(&self) {
-        lock(&self.seen).claimed.get_or_insert_with(|| self.clock.monotonic());
+        self.seen.lock().claimed.get_or_insert_with(|| self.clock.monotonic());
     }
 
     /// When patience ends.
@@ -294,7 +295,7 @@ impl Waiter {
     /// then, or leaves more time than there was, the two clocks differ, and the whole time counts from here.
     fn passes(&self) -> Option<Moment> {
         let Deadline { at, whole } = self.deadline()?;
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         if let Some((known, passes)) = seen.deadline
             && known == at
         {
@@ -333,7 +334,7 @@ impl Waiter {
     fn read(&self) -> Result<Option<ResponseFile>, AgentError> {
         let name = response_name(&self.request_id);
         let read = self.folder().responses.read(&name, MAX_RESPONSE_BYTES);
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         let odd = seen.odd.take();
         match read {
             Ok((bytes, stamp)) => {
@@ -360,7 +361,7 @@ impl Waiter {
 
     /// The response, not opened a second time if its file is as it was left when it was read.
     fn read_again(&self) -> Result<Option<ResponseFile>, AgentError> {
-        let known = lock(&self.seen).response.take();
+        let known = self.seen.lock().response.take();
         if let Some((stamp, response)) = known
             && self.folder().responses.look(&response_name(&self.request_id)).ok().flatten() == Some(stamp)
         {

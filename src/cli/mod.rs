@@ -190,14 +190,15 @@ fn variable(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
     impl std::io::Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -217,7 +218,7 @@ mod tests {
                 tracing::debug!(target: "bollard::docker", "Decoded into string: marked-secret");
                 tracing::warn!(target: "bollard::docker", "a warning");
             });
-            let logged = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            let logged = String::from_utf8(kept.0.lock().clone()).unwrap();
             assert!(!logged.contains("marked") && logged.contains("a warning"), "{text}: {logged}");
         }
     }

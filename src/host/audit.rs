@@ -5,13 +5,13 @@
 
 use crate::ipc::wire::{status, time_text};
 use askd_core::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time, Via};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The audit log.
@@ -178,7 +178,7 @@ impl Audit {
 
     fn append(&self, json: &str, now: Time) -> io::Result<()> {
         let date = date(now);
-        let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut day = self.day.lock();
         let file = match &mut *day {
             Some((open, file)) if *open == date => file,
             other => {

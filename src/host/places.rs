@@ -3,8 +3,9 @@
 //! not drive out the others. A machine without I/O; [`super::http`] is its only caller.
 
 use crate::clock::Moment;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -59,7 +60,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// How long the next connection has to wait, if it has to.
@@ -95,7 +96,7 @@ impl Place {
     }
 
     fn at(&self) -> MutexGuard<'_, At> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.at.lock()
     }
 
     /// Notes that a whole request is there: the connection stays until it is answered.

@@ -3,8 +3,9 @@
 
 use crate::clock::{Clock, Moment};
 use askd_core::Group;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -43,7 +44,7 @@ impl Warnings {
     /// Counts a warning. `true` if the caller has to log it now, because it is the first of its cause for a minute.
     #[must_use]
     pub fn is_first(&self, group: Option<&Group>, what: &str) -> bool {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         let mut cause = Cause { group: group.cloned(), what: what.to_owned() };
         if counts.len() >= MOST_CAUSES && !counts.contains_key(&cause) {
             OTHERS.clone_into(&mut cause.what);
@@ -70,7 +71,7 @@ impl Warnings {
     fn over(&self) -> Vec<(Cause, u64)> {
         let now = self.clock.monotonic();
         let mut over = Vec::new();
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         counts.retain(|cause, count| {
             if now.since(count.since) < MINUTE {
                 return true;

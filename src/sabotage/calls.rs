@@ -9,11 +9,11 @@
 //! The first two may instead name a file (by its absolute path) that is read at each call, so that a test can begin and
 //! end the trouble while the daemon runs. If the file does not exist, there is no trouble.
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 static COUNTS: Mutex<Option<HashMap<&'static str, u64>>> = Mutex::new(None);
@@ -53,7 +53,7 @@ fn sleep(time: Duration) {
 }
 
 fn count(kind: &'static str) -> u64 {
-    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = COUNTS.lock();
     let count = counts.get_or_insert_default().entry(kind).or_default();
     *count += 1;
     *count

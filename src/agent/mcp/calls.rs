@@ -14,12 +14,12 @@ use super::answer::{Outcome, Said};
 use super::arguments::AskArguments;
 use super::settings::Settings;
 use super::table::{HANDED_OVER_AFTER, Handing, Open, Stage, Table};
-use crate::agent::process::lock;
 use crate::agent::{AgentError, Folder, Process, Waiter, find};
 use crate::clock::Clock;
 use askd_core::{Digest, RequestId, wording};
+use parking_lot::Mutex;
 use rmcp::model::RequestId as CallId;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -66,12 +66,12 @@ impl Calls {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.table).closed
+        self.table.lock().closed
     }
 
     /// Asks, or finds the question that is open already.
     pub(super) fn ask(&self, arguments: AskArguments) -> Result<RequestId, Said> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let same = |key: Digest| key == arguments.key;
         let open = table.open.iter().find(|(_, open)| same(open.key)).map(|(id, _)| id);
         let handing = || table.handing.iter().find(|(_, handing)| same(handing.open.key)).map(|(id, _)| id);
@@ -102,7 +102,7 @@ impl Calls {
 
     /// The folder to ask through. Looked for each time: it may have been missing before, or been made anew.
     fn folder(&self) -> Result<Arc<Folder>, AgentError> {
-        let mut kept = lock(&self.folder);
+        let mut kept = self.folder.lock();
         if let Some(folder) = kept.as_ref().filter(|folder| folder.is_current()) {
             return Ok(Arc::clone(folder));
         }
@@ -114,7 +114,7 @@ impl Calls {
     /// The question of that id, if this process has asked it.
     pub(super) fn known(&self, question_id: &str) -> Option<RequestId> {
         let id: RequestId = question_id.trim().parse().ok()?;
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let known = table.open.contains_key(&id)
             || table.handing.contains_key(&id)
             || table.told.iter().any(|(told, _)| *told == id);
@@ -123,12 +123,12 @@ impl Calls {
 
     /// What the agent should know about a question beside its outcome.
     pub(super) fn note(&self, id: &RequestId) -> Option<String> {
-        lock(&self.table).open.get(id).and_then(|open| open.note.clone())
+        self.table.lock().open.get(id).and_then(|open| open.note.clone())
     }
 
     /// Takes the outcome for this call, if there is one.
     pub(super) fn poll(&self, id: &RequestId, call: &CallId) -> Option<Said> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if table.closed || !table.calls.contains(call) {
             return None;
         }
@@ -145,7 +145,7 @@ impl Calls {
 
     /// Withdraws a question. What has an outcome keeps it.
     pub(super) fn withdraw(&self, id: &RequestId) -> Result<(), AgentError> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.look(id);
         let Some(open) = table.open.get_mut(id) else { return Ok(()) };
         if let Stage::Waiting(_) = open.stage {
@@ -161,13 +161,13 @@ impl Calls {
 
     /// A call has come.
     pub(super) fn began(&self, call: CallId) {
-        lock(&self.table).calls.insert(call);
+        self.table.lock().calls.insert(call);
     }
 
     /// The client has said something: what was replied before has arrived. Unless it takes back the very
     /// call: then that reply is lost on it.
     pub(super) fn heard(&self, cancelled: Option<&CallId>) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if let Some(call) = cancelled {
             table.calls.remove(call);
             table.unsent(call);
@@ -178,7 +178,7 @@ impl Calls {
 
     /// A reply was written, or could not be.
     pub(super) fn replied(&self, call: &CallId, written: bool) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.calls.remove(call);
         if written {
             for handing in table.handing.values_mut().filter(|handing| handing.calls.contains(call)) {
@@ -192,14 +192,14 @@ impl Calls {
 
     /// The client has closed its end.
     pub(super) fn close(&self) {
-        lock(&self.table).closed = true;
+        self.table.lock().closed = true;
         self.changed.send_replace(());
     }
 
     /// The process ends. What may not have been read goes back into its file; what is open stays open,
     /// and the sign of life stays to grow old.
     pub(super) fn end(&self) {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if super::handover::has_been_read() {
             table.hand_over(|_| true);
         }
@@ -228,7 +228,7 @@ impl Calls {
 
     /// Looks at every question once; says when to look again, if there is anything to look after.
     fn look_at_all(&self) -> Option<Instant> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         let now = Instant::now();
         table.hand_over(|sent| now >= sent + HANDED_OVER_AFTER);
         let waiting: Vec<RequestId> = table.open.keys().cloned().collect();

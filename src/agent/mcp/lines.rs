@@ -3,6 +3,7 @@
 //! for a batch in a revision without batches. Revision 2025-03-26 has batches: all replies to a batch go out in one
 //! line.
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ClientNotification, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::watch;
 
@@ -153,7 +154,7 @@ impl State {
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     async fn write(&self, message: &impl Serialize) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! Lets one task at a time do the same work; the others wait in line or go without. Decides nothing and stores
 //! nothing.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 /// A lock for each key.
@@ -21,7 +22,7 @@ impl<T> Default for Busy<T> {
 
 impl<T: Eq + Hash> Busy<T> {
     fn lock(&self, key: T) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.0.lock();
         // Drops the locks that nobody holds or waits for.
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(key).or_default())
@@ -52,13 +53,13 @@ mod tests {
             let (busy, order) = (&busy, &order);
             async move {
                 let _alone = busy.turn(1).await;
-                order.lock().unwrap().push(n);
+                order.lock().push(n);
             }
         };
         tokio::join!(next(2), next(3), async { drop(first) });
-        assert_eq!(order.into_inner().unwrap(), [2, 3]);
+        assert_eq!(order.into_inner(), [2, 3]);
         assert!(busy.begin(1).is_some());
         let _other = busy.begin(4);
-        assert_eq!(busy.0.lock().unwrap().len(), 1);
+        assert_eq!(busy.0.lock().len(), 1);
     }
 }

@@ -34,7 +34,8 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
 use busy::Busy;
 use index::Index;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 
@@ -309,12 +310,12 @@ impl Broker {
     /// What holds now.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
-        self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.settings.read().clone()
     }
 
     /// Lets other settings hold for asks that come from now on.
     pub fn reload(&self, settings: Arc<Settings>) {
-        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self.0.settings.write() = settings;
         self.end_all_blocks();
     }
 
@@ -348,6 +349,6 @@ impl Broker {
 impl Inner {
     fn index(&self) -> MutexGuard<'_, Index> {
         // A panic elsewhere does not make the index wrong: it is changed in whole steps.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 }

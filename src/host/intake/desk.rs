@@ -16,8 +16,9 @@ use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
 use crate::sabotage::crash_point;
 use askd_core::{Group, Rejection, RequestId, wording};
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -88,10 +89,6 @@ enum Claimed {
     NotOurs,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Desk {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
         let survey = Survey::new(Known::new(shared.ctx.clock().monotonic()));
@@ -106,17 +103,17 @@ impl Desk {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Survey> {
-        lock(&self.survey)
+        self.survey.lock()
     }
 
     /// Whether the disk of its folder does not answer.
     pub(super) fn hangs(&self, now: Moment) -> bool {
-        lock(&self.since).is_some_and(|since| now.since(since) >= HANGS)
+        self.since.lock().is_some_and(|since| now.since(since) >= HANGS)
     }
 
     /// Looks where it is told to; if a look is already running, that one does it.
     pub(super) async fn look(self: Arc<Self>, wanted: Wanted) {
-        lock(&self.wanted).add(wanted);
+        self.wanted.lock().add(wanted);
         loop {
             {
                 let Ok(_alone) = self.alone.try_lock() else { return };
@@ -131,12 +128,12 @@ impl Desk {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.ctx.is_stopping() && (!lock(&self.wanted).is_empty() || !self.lock().queue.is_empty())
+        !self.ctx.is_stopping() && (!self.wanted.lock().is_empty() || !self.lock().queue.is_empty())
     }
 
     /// Finds what can be taken, and takes some of it.
     async fn round(self: &Arc<Self>) {
-        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        let wanted = std::mem::take(&mut *self.wanted.lock());
         if !wanted.is_empty() {
             match self.on_disk(move |desk| desk.survey(&wanted)).await {
                 Ok(()) => {}
@@ -188,9 +185,9 @@ impl Desk {
         let place = Arc::clone(&self.disks).acquire_owned().await.map_err(io::Error::other)?;
         let desk = Arc::clone(self);
         let worked = tokio::task::spawn_blocking(move || {
-            *lock(&desk.since) = Some(desk.ctx.clock().monotonic());
+            *desk.since.lock() = Some(desk.ctx.clock().monotonic());
             let done = work(&desk);
-            *lock(&desk.since) = None;
+            *desk.since.lock() = None;
             drop(place);
             done
         });
@@ -216,7 +213,7 @@ impl Desk {
                 let taken = self.submit(*request, bytes, name).await;
                 // A cancel may have come first.
                 for cancel in self.lock().known.cancels_of(&request_id) {
-                    lock(&self.wanted).add(Wanted::name(&cancel));
+                    self.wanted.lock().add(Wanted::name(&cancel));
                 }
                 taken
             }

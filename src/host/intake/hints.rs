@@ -3,9 +3,9 @@
 
 use crate::ipc::{TASKS, is_json_file};
 use askd_core::Group;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// How many files are named one by one; beyond that, the whole folder is looked at.
@@ -62,7 +62,7 @@ pub(super) struct Hints {
 
 impl Hints {
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 
     pub(super) fn everywhere(&self) {

@@ -23,9 +23,10 @@ use crate::sabotage::on;
 use askd_core::Group;
 use desk::{Desk, Shared};
 use hints::{Hints, Wanted};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use watching::{Change, Watching};
@@ -51,13 +52,13 @@ impl LookRound {
     /// When the last round took place.
     #[must_use]
     pub fn came_by(&self) -> Moment {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).came_by
+        self.0.lock().came_by
     }
 
     /// How many groups have a folder that does not answer.
     #[must_use]
     pub fn hung(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).hung
+        self.0.lock().hung
     }
 }
 
@@ -228,7 +229,7 @@ impl Intake {
         for group in self.hung.difference(&hung) {
             tracing::info!(group = %group, "the group's folder answers again");
         }
-        *self.round.0.lock().unwrap_or_else(PoisonError::into_inner) = Round { came_by: now, hung: hung.len() };
+        *self.round.0.lock() = Round { came_by: now, hung: hung.len() };
         self.hung = hung;
     }
 }

@@ -223,8 +223,9 @@ fn away(socket: &Path, error: &io::Error) -> EngineError {
 #[expect(clippy::disallowed_methods, reason = "the Engine of the tests lives as long as they do")]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use tempfile::TempDir;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{UnixListener, UnixStream};
@@ -269,7 +270,7 @@ mod tests {
         }
 
         fn calls(&self) -> Vec<String> {
-            self.calls.lock().unwrap().clone()
+            self.calls.lock().clone()
         }
     }
 
@@ -280,7 +281,7 @@ mod tests {
             head.push(byte);
         }
         let head = String::from_utf8(head).unwrap();
-        calls.lock().unwrap().push(head.lines().next().unwrap().to_owned());
+        calls.lock().push(head.lines().next().unwrap().to_owned());
         match answer {
             Some(answer) => stream.write_all(answer.as_bytes()).await.unwrap(),
             None => std::future::pending().await,

@@ -8,8 +8,8 @@
 
 use crate::ipc::files::Stamp;
 use askd_core::{Group, Time};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Without a change for so long, a process is dead; and a daemon that did not look for so long knows nothing.
@@ -71,7 +71,7 @@ impl Signs {
 
 impl Lives {
     fn lock(&self) -> MutexGuard<'_, HashMap<Group, Signs>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes all the signs of life that lie in a group's folder now. Returns those that can be tidied away.

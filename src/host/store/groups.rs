@@ -69,7 +69,7 @@ impl Store {
     /// time is kept any more.
     pub fn allow(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {
         // Asks of one group are changed side by side, and share this file.
-        let _alone = self.groups.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _alone = self.groups.lock();
         let name = file_name(group);
         let write = || -> Result<(), NotStored> {
             let folder = self.root.sub(GROUPS)?;

@@ -18,12 +18,12 @@ pub use groups::Allowed;
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use askd_core::{Ask, AskId, Group};
+use parking_lot::Mutex;
 use record::BadRecord;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const PENDING: &str = "pending_questions";

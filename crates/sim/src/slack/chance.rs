@@ -3,7 +3,7 @@
 //! Slack is another machine: its clock is not the daemon's, and a test may set it apart on purpose. Nothing here is fit for secrets. Used by everything in the
 //! stand-in that needs a time, an id or a die.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A wall clock that can be set forward.
@@ -26,8 +26,7 @@ impl Clock {
 
     /// Since 1970, as this machine believes.
     pub(super) fn now(&self) -> Duration {
-        let ahead = self.ahead.lock().map_or(Duration::ZERO, |ahead| *ahead);
-        self.epoch + self.started.elapsed() + ahead
+        self.epoch + self.started.elapsed() + *self.ahead.lock()
     }
 
     /// Since the stand-in started; never moved.
@@ -37,9 +36,7 @@ impl Clock {
 
     /// Sets the clock forward.
     pub(super) fn advance(&self, by: Duration) {
-        if let Ok(mut ahead) = self.ahead.lock() {
-            *ahead += by;
-        }
+        *self.ahead.lock() += by;
     }
 }
 
@@ -53,7 +50,7 @@ impl Chance {
     }
 
     pub(super) fn next(&self) -> u64 {
-        let Ok(mut state) = self.0.lock() else { return 0 };
+        let mut state = self.0.lock();
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

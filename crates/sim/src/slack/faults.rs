@@ -5,7 +5,7 @@
 //! A fault of a count strikes before faults of a probability, in the order pushed. A method is a Web API method, `*` for all of them,
 //! or [`INTERACTIONS`] or [`EVENTS`] for what the stand-in sends.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -73,9 +73,7 @@ pub struct Faults(Mutex<Vec<Fault>>);
 impl Faults {
     /// Adds a fault.
     pub fn push(&self, fault: Fault) {
-        if let Ok(mut faults) = self.0.lock() {
-            faults.push(fault);
-        }
+        self.0.lock().push(fault);
     }
 
     /// The next `times` calls of `method` go wrong like this.
@@ -85,14 +83,12 @@ impl Faults {
 
     /// All is well again.
     pub fn clear(&self) {
-        if let Ok(mut faults) = self.0.lock() {
-            faults.clear();
-        }
+        self.0.lock().clear();
     }
 
     /// What strikes this call, if anything. Uses up one time.
     pub(super) fn strike(&self, method: &str, chance: &Chance) -> Option<FaultKind> {
-        let mut faults = self.0.lock().ok()?;
+        let mut faults = self.0.lock();
         let matches = |fault: &Fault| fault.method == method || (fault.method == "*" && !method.starts_with('('));
         for index in 0..faults.len() {
             if let (true, Times::Next(left)) = (matches(&faults[index]), faults[index].times) {

@@ -2,8 +2,8 @@
 //!
 //! One lock around all state, never held while waiting. Used by every part beside it; tests see it only through the handle.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ impl Shared {
 
     /// The state, locked. Never kept over an `await`.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Wakes the page and waiting tests.

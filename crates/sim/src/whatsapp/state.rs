@@ -6,8 +6,8 @@
 //! reaction does not open the window; a refused message costs nothing of the rates.
 //! Called by `graph`, `person`, `climb` and `control`.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -299,7 +299,7 @@ impl Hub {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn bump(&self) {

@@ -7,8 +7,9 @@ use crate::host::broker::{Broker, Failure};
 use askd_core::{
     Ask, AskId, Channel, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
 };
+use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long everything may take that Slack waits for: it wants an answer within 3 s.
@@ -271,13 +272,13 @@ impl Desk {
     }
 
     fn seen(&self, key: Option<&str>) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         key.is_some_and(|key| seen.keys.contains(key))
     }
 
     fn remember(&self, key: Option<&str>) {
         if let Some(key) = key {
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(key);
+            self.seen.lock().add(key);
         }
     }
 }

@@ -25,10 +25,11 @@ use axum::Router;
 use client::{CallError, Client};
 use desk::Desk;
 use pace::Pace;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
@@ -133,7 +134,7 @@ impl Slack {
     }
 
     fn complain(&self, error: CallError) {
-        let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.said.lock();
         if said.as_ref() == Some(&error) {
             return;
         }

@@ -5,8 +5,9 @@
 //! pace, and Slack repeats a limit that was forgotten.
 
 use crate::clock::{Clock, Moment};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
@@ -49,10 +50,6 @@ pub(super) struct Call {
     _alone: OwnedMutexGuard<()>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What a limit counts for: posts and private notes one by one for each chat, everything else as a whole.
 fn limited(method: &str, chat: &str) -> Kind {
     let own = matches!(method, POST | "chat.postEphemeral");
@@ -69,7 +66,7 @@ impl Pace {
     }
 
     fn chat(&self, name: &str) -> Arc<Chat> {
-        let mut chats = locked(&self.chats);
+        let mut chats = self.chats.lock();
         let chat = chats.entry(name.to_owned()).or_insert_with(|| {
             let now = self.clock.monotonic();
             let (next, busy) = (Mutex::new(now), Mutex::new(now));
@@ -84,8 +81,8 @@ impl Pace {
         let _first = chat.queue.lock().await;
         loop {
             let now = self.clock.monotonic();
-            let busy = *locked(&chat.busy);
-            let free = (*locked(&chat.next)).max(self.free_at(POST, name).unwrap_or(now));
+            let busy = *chat.busy.lock();
+            let free = (*chat.next.lock()).max(self.free_at(POST, name).unwrap_or(now));
             if busy > now {
                 tokio::select! {
                     () = chat.idle.notified() => {}
@@ -94,7 +91,7 @@ impl Pace {
             } else if free > now {
                 self.clock.sleep_to(free).await;
             } else {
-                *locked(&chat.busy) = now + LEASE;
+                *chat.busy.lock() = now + LEASE;
                 return;
             }
         }
@@ -102,7 +99,7 @@ impl Pace {
 
     /// A post is on its way; it takes no longer than this.
     pub(super) fn posting(&self, name: &str, at_most: Duration) {
-        *locked(&self.chat(name).busy) = self.clock.monotonic() + at_most;
+        *self.chat(name).busy.lock() = self.clock.monotonic() + at_most;
     }
 
     /// A post has come back: the next one goes out a pace after it, so that Slack sees them a pace apart
@@ -110,8 +107,8 @@ impl Pace {
     pub(super) fn posted(&self, name: &str) {
         let chat = self.chat(name);
         let now = self.clock.monotonic();
-        *locked(&chat.next) = now + self.every;
-        *locked(&chat.busy) = now;
+        *chat.next.lock() = now + self.every;
+        *chat.busy.lock() = now;
         chat.idle.notify_one();
     }
 
@@ -119,12 +116,12 @@ impl Pace {
     /// not before `until`.
     pub(super) async fn after(&self, name: &str, until: Moment) -> Result<(), ()> {
         let chat = self.chat(name);
-        let next = *locked(&chat.next);
+        let next = *chat.next.lock();
         let free = next.max(self.free_at(POST, name).unwrap_or(next));
         if free > until {
             return Err(());
         }
-        *locked(&chat.busy) = free + LEASE;
+        *chat.busy.lock() = free + LEASE;
         self.clock.sleep_to(free).await;
         Ok(())
     }
@@ -133,7 +130,7 @@ impl Pace {
     /// that was under way could not heed the first one's `Retry-After`.
     pub(super) async fn call(&self, method: &str, chat: &str) -> Result<Call, Duration> {
         let line = {
-            let mut calls = locked(&self.calls);
+            let mut calls = self.calls.lock();
             Arc::clone(calls.entry((method.to_owned(), chat.to_owned())).or_default())
         };
         let alone = self.clock.timeout(IN_LINE, line.lock_owned()).await.ok_or(Duration::from_secs(1))?;
@@ -150,13 +147,13 @@ impl Pace {
     }
 
     fn free_at(&self, method: &str, chat: &str) -> Option<Moment> {
-        locked(&self.limits).get(&limited(method, chat)).copied()
+        self.limits.lock().get(&limited(method, chat)).copied()
     }
 
     /// Slack wants no such call before that time has passed.
     pub(super) fn limit(&self, method: &str, chat: &str, wait: Duration) {
         let until = self.clock.monotonic() + wait;
-        let mut limits = locked(&self.limits);
+        let mut limits = self.limits.lock();
         let limit = limits.entry(limited(method, chat)).or_insert(until);
         *limit = until.max(*limit);
     }

@@ -7,7 +7,7 @@ use super::inbound::NotStored;
 use super::posting::LISTEN;
 use super::shapes::Status;
 use super::tag::{Kind, Tag};
-use super::{Whatsapp, lock, text};
+use super::{Whatsapp, text};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Late, Phase, SoFar, Time, Via, wording};
@@ -90,7 +90,7 @@ impl Whatsapp {
                 }
             }
         }
-        lock(&self.0.begun).retain(|(id, ..), _| *id != ask.id);
+        self.0.begun.lock().retain(|(id, ..), _| *id != ask.id);
         Closed::Done
     }
 
@@ -123,7 +123,7 @@ impl Whatsapp {
         let key = (tag.ask, tag.route, tag.part);
         let end = self.ticks() + u64::try_from(LISTEN.as_millis()).unwrap_or(u64::MAX);
         while self.ticks() < end {
-            if lock(&self.0.closed).remove(&key) {
+            if self.0.closed.lock().remove(&key) {
                 return true;
             }
             if !self.until(self.ticks() + 250).await {
@@ -136,7 +136,7 @@ impl Whatsapp {
     /// A status tells that a closing line is there.
     pub(super) fn told_closed(&self, tag: &Tag) {
         // Only somebody who lost the answer to the call looks for it, and at once.
-        let mut closed = lock(&self.0.closed);
+        let mut closed = self.0.closed.lock();
         if closed.len() > 10_000 {
             closed.clear();
         }

@@ -7,7 +7,7 @@
 use super::reading;
 use super::resolve::{Candidate, State, Times};
 use super::shapes::{Message, Renamed, Said, Told};
-use super::{Whatsapp, lock, memory};
+use super::{Whatsapp, memory};
 use crate::host::broker::{Broker, Failure, Named};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
@@ -112,7 +112,7 @@ impl Whatsapp {
         crash_point("inbound.counted");
         let writes = !matches!(message.said, Said::Reaction | Said::Deleted | Said::Edited(_) | Said::Nothing);
         if let Some(at) = written.filter(|_| writes) {
-            lock(&self.0.invited).remove(&sender.name);
+            self.0.invited.lock().remove(&sender.name);
             memory.wrote(&sender.ids, at);
         }
         memory.saw(&message.id, now);

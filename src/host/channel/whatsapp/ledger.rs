@@ -6,11 +6,11 @@
 use super::paper::Paper;
 use crate::ipc::wire::{time_from, time_text};
 use askd_core::{AskId, Time};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The file's name below `state/channels/`.
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Everybody who was sent something lately.

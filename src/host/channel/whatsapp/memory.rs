@@ -7,11 +7,11 @@ use super::paper::Paper;
 use crate::ipc::wire::{time_from, time_text};
 use crate::sabotage::on;
 use askd_core::{AskId, Time};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// All ids of the person of these.
@@ -307,7 +307,7 @@ impl Memory {
 
     /// Whether that stranger has not written within a day. Only the most recent strangers are remembered.
     pub(super) fn is_new_today(&self, stranger: &str, now: Time) -> bool {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut strangers = self.strangers.lock();
         strangers.retain(|_, at| now < *at + DAY);
         if strangers.len() >= STRANGERS || strangers.contains_key(stranger) {
             return false;

@@ -40,11 +40,12 @@ use client::{Answer, Client, Outgoing, Sent};
 use ledger::{Ledger, Try};
 use memory::Memory;
 use pace::{Pair, Throughput};
+use parking_lot::Mutex;
 use settings::Whatsapp as Settings;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tag::Tag;
 
@@ -92,17 +93,12 @@ struct Lanes(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 impl Lanes {
     async fn enter(&self, name: &str) -> tokio::sync::OwnedMutexGuard<()> {
         let lane = {
-            let mut lanes = lock(&self.0);
+            let mut lanes = self.0.lock();
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
             Arc::clone(lanes.entry(name.to_owned()).or_default())
         };
         lane.lock_owned().await
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whatever is kept here is changed in whole steps.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Whatsapp {
@@ -185,7 +181,7 @@ impl Whatsapp {
         let person = self.0.memory.one_name(&place.chat);
         loop {
             let now = self.ticks();
-            let turn = lock(&self.0.pairs).entry(person.clone()).or_default().turn(now);
+            let turn = self.0.pairs.lock().entry(person.clone()).or_default().turn(now);
             match turn {
                 Ok(()) => return,
                 Err(then) => self.sleep_to(then).await,
@@ -218,7 +214,7 @@ impl Whatsapp {
         }
         let left = self.left(called, date);
         let now = self.ticks();
-        let mut pairs = lock(&self.0.pairs);
+        let mut pairs = self.0.pairs.lock();
         if let Some(pair) = pairs.get_mut(person) {
             pair.over(began, now);
         }
@@ -243,7 +239,7 @@ impl Whatsapp {
     /// daemon stops. What leaves is on stable storage before.
     async fn begin(&self, person: &str, of: Option<Try>) -> Option<u64> {
         loop {
-            let mut next = lock(&self.0.pairs).get(person).cloned().unwrap_or_default();
+            let mut next = self.0.pairs.lock().get(person).cloned().unwrap_or_default();
             let mut free = next.begin(self.ticks());
             if free.is_ok() {
                 if let Err(error) = self.0.ledger.sending(person, next.sent(), of, self.now()).await {
@@ -251,10 +247,10 @@ impl Whatsapp {
                 }
                 // Storing may have taken its time: only now it counts.
                 let now = self.ticks();
-                let mut pairs = lock(&self.0.pairs);
+                let mut pairs = self.0.pairs.lock();
                 let pair = pairs.entry(person.to_owned()).or_default();
                 let mut tried = pair.clone();
-                free = tried.begin(now).and_then(|()| lock(&self.0.throughput).begin(now));
+                free = tried.begin(now).and_then(|()| self.0.throughput.lock().begin(now));
                 if free.is_ok() {
                     *pair = tried;
                     return Some(now);

@@ -2,9 +2,10 @@
 //! waits, and changes that come together share one write. What stands in it is its owner's business.
 
 use crate::ipc::files::{Access, Dir, ReadError};
+use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// None of these files comes near this.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -55,8 +56,8 @@ impl Paper {
         *self.count() += 1;
     }
 
-    fn count(&self) -> std::sync::MutexGuard<'_, u64> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn count(&self) -> parking_lot::MutexGuard<'_, u64> {
+        self.changes.lock()
     }
 
     /// Puts it on stable storage; returns at once if somebody else just did. `write` says what stands in it

@@ -5,7 +5,7 @@ use super::codes::Verdict;
 use super::ledger::Try;
 use super::tag::{Kind, Tag};
 use super::text::{self, How};
-use super::{Whatsapp, lock, until};
+use super::{Whatsapp, until};
 use askd_core::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Whatsapp {
         let texts = self.texts(ask, route, part, to, widget.parts.repeated);
         // A repetition says everything again; after a refusal only the rest is owed.
         let mut up =
-            if widget.parts.repeated { Vec::new() } else { lock(&self.0.begun).remove(&key).unwrap_or_default() };
+            if widget.parts.repeated { Vec::new() } else { self.0.begun.lock().remove(&key).unwrap_or_default() };
         let mut left = None;
         for (at, text) in texts.iter().enumerate().skip(up.len()) {
             let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Piece };
@@ -52,7 +52,7 @@ impl Whatsapp {
                 Sent::Refused(verdict) => refused(verdict),
             };
             if !up.is_empty() {
-                lock(&self.0.begun).insert(key, up);
+                self.0.begun.lock().insert(key, up);
             }
             return Some(posted);
         }
@@ -87,7 +87,7 @@ impl Whatsapp {
         };
         let person = self.0.memory.one_name(to);
         let _one_at_a_time = self.0.reading.enter(&format!("invite {person}")).await;
-        if let Some(invited) = lock(&self.0.invited).get(&person) {
+        if let Some(invited) = self.0.invited.lock().get(&person) {
             // One invitation is enough for all that waits.
             return Some(Posted::Held(invited.clone()));
         }
@@ -103,7 +103,7 @@ impl Whatsapp {
         };
         match sent {
             Sent::Id(id) => {
-                lock(&self.0.invited).insert(person, id.clone());
+                self.0.invited.lock().insert(person, id.clone());
                 Some(Posted::Held(id))
             }
             Sent::NotBegun => None,
@@ -161,7 +161,7 @@ impl Whatsapp {
 
     fn send_aside(&self, to: &str, ask: Option<&Ask>, text: String, confirms: Option<(String, u8)>) {
         let key = (to.to_owned(), text);
-        if !lock(&self.0.notes).insert(key.clone()) {
+        if !self.0.notes.lock().insert(key.clone()) {
             return;
         }
         let (channel, ask) = (self.clone(), ask.map(|ask| ask.id));
@@ -177,7 +177,7 @@ impl Whatsapp {
                     let _not_stored = channel.save().await;
                 }
             }
-            lock(&channel.0.notes).remove(&key);
+            channel.0.notes.lock().remove(&key);
         });
     }
 

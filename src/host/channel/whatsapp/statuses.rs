@@ -1,10 +1,10 @@
 //! What became of messages of ours: proof of display, late failures, and who is who.
 
+use super::Whatsapp;
 use super::codes::trouble;
 use super::inbound::NotStored;
 use super::shapes::{State, Status};
 use super::tag::{Kind, Tag};
-use super::{Whatsapp, lock};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{AskId, Event, Fate, Posted, Trouble};
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Whatsapp {
 
     /// The invitation to write did not arrive: nothing that waits for it will be shown.
     async fn uninvited(&self, broker: &Broker, tag: &Tag, status: &Status, trouble: Trouble) -> Result<(), NotStored> {
-        lock(&self.0.invited).retain(|_, message| *message != status.id);
+        self.0.invited.lock().retain(|_, message| *message != status.id);
         let ids: Vec<String> = [&status.people.number, &status.people.scoped].into_iter().flatten().cloned().collect();
         let mut asks = broker.asked_of(&self.0.memory.person(&ids));
         if !asks.contains(&tag.ask) {

@@ -81,6 +81,9 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     world.restart();
     assert_eq!(closings(&world.sim).len(), 1, "nothing is sent while the chat is closed");
     world.writes(ADA, "anything new?").await;
+    // The platform repeats what it told before the person wrote.
+    let told = world.sim.webhooks().into_iter().find(|post| post.body.contains("\"failed\"")).unwrap();
+    assert_eq!(world.sim.webhook_raw(told.body.as_bytes(), None).await, Some(200));
     world.shown(ADA, "Answered: b by operator").await;
     assert_eq!(closings(&world.sim).len(), 2, "{:#?}", world.said_to(ADA));
 }

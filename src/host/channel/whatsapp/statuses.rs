@@ -92,7 +92,9 @@ impl Whatsapp {
 
     /// The platform says that the chat is closed.
     fn lapse(&self, status: &Status, code: u64) {
+        // A repeated status says nothing about the chat as it is now.
         if code == WINDOW
+            && !self.0.memory.has_seen(&status.id)
             && let Some(id) = status.people.number.as_ref().or(status.people.scoped.as_ref())
         {
             self.0.memory.lapsed(id, status.at.unwrap_or_default() + Duration::from_millis(999));

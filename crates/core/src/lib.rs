@@ -19,8 +19,9 @@ mod wording_of_blocks;
 mod wording_of_sessions;
 
 pub use lifecycle::{
-    Accepted, After, Block, Effect, Event, Fact, Fate, Found, Late, Left, Lifted, Outcome, Parts, Phase, Posted,
-    Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Wake, Widget,
+    Accepted, AgentStart, Block, Effect, Event, Fact, FollowUp, Found, Late, Left, Lifted, MessageStatus, OneByOne,
+    Outcome, Posted, Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Widget,
+    WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -72,7 +73,7 @@ pub struct Ask {
     /// Where it is in its life.
     pub stage: Stage,
     /// What happens after the decision.
-    pub after: After,
+    pub follow_up: FollowUp,
     /// Where it was asked too often to be asked: what became of that.
     pub block: Option<Block>,
     /// When the request was accepted.

@@ -6,7 +6,7 @@ use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, Effect, Event, Fact, Phase, Posted, Stage, Time};
+use askd_core::{Ask, Effect, Event, Fact, Posted, Stage, Time, WidgetState};
 use std::io;
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ impl Broker {
         self.0.ctx.spawn(async move {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let mut pause = RETRY.0;
-                while matches!(widget.phase, Phase::Up { .. }) && broker.blocked().contains(&ask.id) {
+                while matches!(widget.state, WidgetState::Up { .. }) && broker.blocked().contains(&ask.id) {
                     match broker.0.channels.recount(&ask, route).await {
                         Closed::Done => break,
                         Closed::Never(why) => {

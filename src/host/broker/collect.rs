@@ -11,7 +11,7 @@ use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
-use askd_core::{Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, Wake, wording};
+use askd_core::{AgentStart, Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, wording};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Lying {
         });
         ask.is_watched().then(|| Self {
             responses: responses.collect(),
-            briefing: ask.has_briefing().then_some(ask.after.briefings),
+            briefing: ask.has_briefing().then_some(ask.follow_up.briefings),
             probe: ask.rules.session.probe,
         })
     }
@@ -162,15 +162,15 @@ impl Broker {
                 self.work(ask, work, move |gone| Event::TakenBack { request_id: told.clone(), gone });
             }
             Effect::Brief => {
-                let work = |broker: &Self, ask: &Ask| match ask.after.wake {
-                    Wake::Briefing => broker.write_briefing(ask).map(Some),
+                let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
+                    AgentStart::Briefing => broker.write_briefing(ask).map(Some),
                     _ => Ok(None),
                 };
                 self.work(ask, work, |()| Event::Briefed);
             }
             Effect::Unbrief => {
-                let work = |broker: &Self, ask: &Ask| match ask.after.wake {
-                    Wake::Briefing => Ok(None),
+                let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
+                    AgentStart::Briefing => Ok(None),
                     _ if ask.has_briefing() => Ok(None),
                     _ => broker.take_briefing(ask).map(Some),
                 };

@@ -2,7 +2,7 @@
 
 use super::record::{BadRecord, GivenRecord, PersonRecord, millis, time};
 use crate::ipc::wire::time_text as text;
-use askd_core::{After, Answers, Given, Late, Questions, Remark, Response, SessionRules, Stop, Time, Wake};
+use askd_core::{AgentStart, Answers, FollowUp, Given, Late, Questions, Remark, Response, SessionRules, Stop, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -91,9 +91,9 @@ impl AfterRecord {
         *self == Self::default()
     }
 
-    pub(super) fn of(after: &After) -> Self {
+    pub(super) fn of(after: &FollowUp) -> Self {
         Self {
-            wake: WakeRecord::of(&after.wake),
+            wake: WakeRecord::of(&after.start),
             late: LateRecord::of(&after.late),
             stop: match after.stop {
                 Stop::No => StopRecord::No,
@@ -106,9 +106,9 @@ impl AfterRecord {
         }
     }
 
-    pub(super) fn after(self, questions: &Questions) -> Result<After, BadRecord> {
-        Ok(After {
-            wake: self.wake.wake()?,
+    pub(super) fn after(self, questions: &Questions) -> Result<FollowUp, BadRecord> {
+        Ok(FollowUp {
+            start: self.wake.wake()?,
             late: self.late.late(questions)?,
             stop: match self.stop {
                 StopRecord::No => Stop::No,
@@ -123,36 +123,36 @@ impl AfterRecord {
 }
 
 impl WakeRecord {
-    fn of(wake: &Wake) -> Self {
+    fn of(wake: &AgentStart) -> Self {
         match wake {
-            Wake::Idle => Self::Idle,
-            Wake::Briefing => Self::Briefing,
-            Wake::Starting { since, tries, next, running } => {
+            AgentStart::Idle => Self::Idle,
+            AgentStart::Briefing => Self::Briefing,
+            AgentStart::Starting { since, tries, next, running } => {
                 Self::Starting { since: text(*since), tries: *tries, next: text(*next), running: *running }
             }
-            Wake::Started { accepted, before } => Self::Started { accepted: *accepted, before: *before },
-            Wake::Kept => Self::Kept,
-            Wake::GivenUp { why } => Self::GivenUp { why: why.clone() },
-            Wake::Reclaiming => Self::Reclaiming,
-            Wake::Reclaimed { until } => Self::Reclaimed { until: text(*until) },
-            Wake::Read => Self::Read,
+            AgentStart::Started { accepted, before } => Self::Started { accepted: *accepted, before: *before },
+            AgentStart::Kept => Self::Kept,
+            AgentStart::GivenUp { why } => Self::GivenUp { why: why.clone() },
+            AgentStart::Reclaiming => Self::Reclaiming,
+            AgentStart::Reclaimed { until } => Self::Reclaimed { until: text(*until) },
+            AgentStart::Read => Self::Read,
         }
     }
 
-    fn wake(self) -> Result<Wake, BadRecord> {
+    fn wake(self) -> Result<AgentStart, BadRecord> {
         let at = |text: &str| time(text, "after");
         Ok(match self {
-            Self::Idle => Wake::Idle,
-            Self::Briefing => Wake::Briefing,
+            Self::Idle => AgentStart::Idle,
+            Self::Briefing => AgentStart::Briefing,
             Self::Starting { since, tries, next, running } => {
-                Wake::Starting { since: at(&since)?, tries, next: at(&next)?, running }
+                AgentStart::Starting { since: at(&since)?, tries, next: at(&next)?, running }
             }
-            Self::Started { accepted, before } => Wake::Started { accepted, before },
-            Self::Kept => Wake::Kept,
-            Self::GivenUp { why } => Wake::GivenUp { why },
-            Self::Reclaiming => Wake::Reclaiming,
-            Self::Reclaimed { until } => Wake::Reclaimed { until: at(&until)? },
-            Self::Read => Wake::Read,
+            Self::Started { accepted, before } => AgentStart::Started { accepted, before },
+            Self::Kept => AgentStart::Kept,
+            Self::GivenUp { why } => AgentStart::GivenUp { why },
+            Self::Reclaiming => AgentStart::Reclaiming,
+            Self::Reclaimed { until } => AgentStart::Reclaimed { until: at(&until)? },
+            Self::Read => AgentStart::Read,
         })
     }
 }

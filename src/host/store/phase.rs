@@ -2,7 +2,7 @@
 
 use super::record::{BadRecord, time};
 use crate::ipc::wire::time_text as text;
-use askd_core::Phase;
+use askd_core::WidgetState;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -42,43 +42,49 @@ pub(super) enum PhaseRecord {
 }
 
 impl PhaseRecord {
-    pub(super) fn of(phase: &Phase) -> Self {
+    pub(super) fn of(phase: &WidgetState) -> Self {
         match phase {
-            Phase::Queued { not_before, until } => Self::Queued { not_before: text(*not_before), until: text(*until) },
-            Phase::Sent { at, render_by } => Self::Sent { at: text(*at), render_by: text(*render_by) },
-            Phase::Unknown { at, looks, look_at, interrupted } => {
+            WidgetState::Queued { not_before, until } => {
+                Self::Queued { not_before: text(*not_before), until: text(*until) }
+            }
+            WidgetState::Sent { at, render_by } => Self::Sent { at: text(*at), render_by: text(*render_by) },
+            WidgetState::Unknown { at, looks, look_at, interrupted } => {
                 let (looks, interrupted) = (*looks, *interrupted);
                 Self::Unknown { at: text(*at), looks, look_at: text(*look_at), interrupted }
             }
-            Phase::Up { at, proven, fall_back_at } => {
+            WidgetState::Up { at, proven, fall_back_at } => {
                 Self::Up { at: text(*at), proven: *proven, fall_back_at: fall_back_at.map(text) }
             }
-            Phase::Held { at, until, fall_back_at } => {
+            WidgetState::Held { at, until, fall_back_at } => {
                 Self::Held { at: text(*at), until: text(*until), fall_back_at: fall_back_at.map(text) }
             }
-            Phase::Failed { for_good } => Self::Failed { never: for_good.then(|| "no retry can mend it".to_owned()) },
-            Phase::Closed => Self::Closed,
+            WidgetState::Failed { for_good } => {
+                Self::Failed { never: for_good.then(|| "no retry can mend it".to_owned()) }
+            }
+            WidgetState::Closed => Self::Closed,
         }
     }
 
-    pub(super) fn phase(self) -> Result<Phase, BadRecord> {
+    pub(super) fn phase(self) -> Result<WidgetState, BadRecord> {
         let at = |text: &str| time(text, "widgets");
         Ok(match self {
-            Self::Queued { not_before, until } => Phase::Queued { not_before: at(&not_before)?, until: at(&until)? },
-            Self::Sent { at: sent, render_by } => Phase::Sent { at: at(&sent)?, render_by: at(&render_by)? },
+            Self::Queued { not_before, until } => {
+                WidgetState::Queued { not_before: at(&not_before)?, until: at(&until)? }
+            }
+            Self::Sent { at: sent, render_by } => WidgetState::Sent { at: at(&sent)?, render_by: at(&render_by)? },
             Self::Unknown { at: sent, looks, look_at, interrupted } => {
-                Phase::Unknown { at: at(&sent)?, looks, look_at: at(&look_at)?, interrupted }
+                WidgetState::Unknown { at: at(&sent)?, looks, look_at: at(&look_at)?, interrupted }
             }
             Self::Up { at: up, proven, fall_back_at } => {
                 let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
-                Phase::Up { at: at(&up)?, proven, fall_back_at }
+                WidgetState::Up { at: at(&up)?, proven, fall_back_at }
             }
             Self::Held { at: held, until, fall_back_at } => {
                 let fall_back_at = fall_back_at.map(|text| at(&text)).transpose()?;
-                Phase::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
+                WidgetState::Held { at: at(&held)?, until: at(&until)?, fall_back_at }
             }
-            Self::Failed { never } => Phase::Failed { for_good: never.is_some() },
-            Self::Closed => Phase::Closed,
+            Self::Failed { never } => WidgetState::Failed { for_good: never.is_some() },
+            Self::Closed => WidgetState::Closed,
         })
     }
 }

@@ -241,7 +241,7 @@ impl Record {
             widgets: ask.widgets.iter().map(WidgetRecord::of).collect(),
             so_far: ask.so_far.iter().map(SoFarRecord::of).collect(),
             heard: if on("noseen") { Vec::new() } else { ask.heard.clone() },
-            after: AfterRecord::of(&ask.after),
+            after: AfterRecord::of(&ask.follow_up),
             block: ask.block.as_ref().map(BlockRecord::of),
         }
     }
@@ -270,7 +270,7 @@ impl Record {
             reminders: self.reminders,
             escalations: self.escalations,
             stage,
-            after,
+            follow_up: after,
             block: BlockRecord::of_stage(self.block, blocked)?,
             created_at: time(&self.timestamp, "timestamp")?,
         };

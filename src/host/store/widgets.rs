@@ -4,7 +4,7 @@ use super::after;
 use super::phase::PhaseRecord;
 use super::record::{BadRecord, is_false, time};
 use crate::ipc::wire::time_text as text;
-use askd_core::{Left, Parts, Remark, Sending, Trouble, Widget};
+use askd_core::{Left, OneByOne, Remark, Sending, Trouble, Widget};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -69,11 +69,11 @@ impl WidgetRecord {
         Self {
             attempt: widget.attempt,
             messages: widget.messages.clone(),
-            parts: PartsRecord::of(&widget.parts),
+            parts: PartsRecord::of(&widget.one_by_one),
             sendings: widget.sendings.iter().map(SendingRecord::of).collect(),
             said: widget.said.map(after::remark_of),
             trouble: widget.trouble.map(|trouble| trouble.name().to_owned()),
-            phase: PhaseRecord::of(&widget.phase),
+            phase: PhaseRecord::of(&widget.state),
         }
     }
 
@@ -83,7 +83,7 @@ impl WidgetRecord {
         let sendings = self.sendings.into_iter().map(SendingRecord::sending).collect::<Result<_, _>>()?;
         let (attempt, messages, parts) = (self.attempt, self.messages, self.parts.parts());
         let trouble = self.trouble.as_deref().and_then(Trouble::named);
-        Ok(Widget { attempt, phase, messages, parts, sendings, said, trouble })
+        Ok(Widget { attempt, state: phase, messages, one_by_one: parts, sendings, said, trouble })
     }
 }
 
@@ -123,13 +123,13 @@ impl PartsRecord {
         *self == Self::default()
     }
 
-    fn of(parts: &Parts) -> Self {
-        let Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
+    fn of(parts: &OneByOne) -> Self {
+        let OneByOne { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = parts.clone();
         Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 
-    fn parts(self) -> Parts {
+    fn parts(self) -> OneByOne {
         let Self { index, first_attempt, to, of, repeated, lapsed, seen, waiting } = self;
-        Parts { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
+        OneByOne { index, first_attempt, to, of, repeated, lapsed, seen, waiting }
     }
 }

@@ -6,7 +6,7 @@
 //! as the block stands, its card is treated like one of an open ask: posted until it is up, shown on the next
 //! route where it cannot be. It is closed when the block ends.
 
-use super::{Accepted, Effect, Fact, Outcome, Phase, Response, Source, Stage, Waiter};
+use super::{Accepted, Effect, Fact, Outcome, Response, Source, Stage, Waiter, WidgetState};
 use crate::{Ask, Channel, Person, Refusal, Time};
 
 /// Callers of a blocked ask that are remembered; older ones have had their response, and an agent that asks
@@ -142,7 +142,8 @@ impl Ask {
         block.telling = false;
         block.told = block.told.max(times);
         if block.lifted.is_some() {
-            let up = self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.phase, Phase::Up { .. }));
+            let up =
+                self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
             effects.extend(up.map(|(route, _)| Effect::Close { route }));
         }
         true
@@ -152,7 +153,7 @@ impl Ask {
     pub(super) fn keep_count(&mut self, effects: &mut Vec<Effect>) -> bool {
         let is_blocked = self.is_blocked();
         let posts = |route: usize| self.rules.routes[route].channel != Channel::Web;
-        let up = self.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.phase, Phase::Up { .. }));
+        let up = self.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         match &mut self.block {
             Some(block) if is_blocked && up && !block.telling && block.told < block.times => {
                 block.telling = true;

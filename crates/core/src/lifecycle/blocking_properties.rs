@@ -148,7 +148,7 @@ proptest! {
         let ask = carry(ask, owed, now);
         let block = ask.block.clone().unwrap();
         let posts = |route: usize| channels[route] != Channel::Web;
-        let up = ask.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.phase, Phase::Up { .. }));
+        let up = ask.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         if ask.is_blocked() {
             prop_assert!(!ask.owes_nothing(), "it is kept as long as it stands");
             prop_assert!(!up || (block.told >= block.times && !block.telling), "{:?}", ask);

@@ -2,7 +2,7 @@
 //! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
 //! only what still runs moves: people have been told when it was decided.
 
-use super::{Effect, Late, Phase, Response, Stage, Step, Stop, Wake};
+use super::{AgentStart, Effect, Late, Response, Stage, Step, Stop, WidgetState};
 use crate::{Ask, Channel, Time};
 
 impl Ask {
@@ -18,7 +18,7 @@ impl Ask {
                 *answer_by = answer_by.moved(by);
             }
             // The stop counts from the decision, and nobody has been told yet when that was.
-            Stage::Settled { at, .. } if self.after.stop == Stop::Owed => *at = at.moved(by),
+            Stage::Settled { at, .. } if self.follow_up.stop == Stop::Owed => *at = at.moved(by),
             Stage::Posting | Stage::Settled { .. } => {}
         }
         if open {
@@ -33,7 +33,8 @@ impl Ask {
             effects.push(Effect::Status);
         }
         if matches!(self.stage, Stage::Open { .. }) {
-            let up = self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.phase, Phase::Up { .. }));
+            let up =
+                self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
             let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != Channel::Web);
             effects.extend(cards.map(|(route, _)| Effect::Redraw { route }));
         }
@@ -43,13 +44,15 @@ impl Ask {
     fn move_widgets(&mut self, by: i64) {
         let moves = |time: &mut Time| *time = time.moved(by);
         for widget in &mut self.widgets {
-            match &mut widget.phase {
-                Phase::Queued { not_before, until } => [not_before, until].into_iter().for_each(moves),
-                Phase::Sent { at, render_by } => [at, render_by].into_iter().for_each(moves),
-                Phase::Unknown { at, look_at, .. } => [at, look_at].into_iter().for_each(moves),
-                Phase::Up { at, fall_back_at, .. } => std::iter::once(at).chain(fall_back_at).for_each(moves),
-                Phase::Held { at, until, fall_back_at } => [at, until].into_iter().chain(fall_back_at).for_each(moves),
-                Phase::Failed { .. } | Phase::Closed => {}
+            match &mut widget.state {
+                WidgetState::Queued { not_before, until } => [not_before, until].into_iter().for_each(moves),
+                WidgetState::Sent { at, render_by } => [at, render_by].into_iter().for_each(moves),
+                WidgetState::Unknown { at, look_at, .. } => [at, look_at].into_iter().for_each(moves),
+                WidgetState::Up { at, fall_back_at, .. } => std::iter::once(at).chain(fall_back_at).for_each(moves),
+                WidgetState::Held { at, until, fall_back_at } => {
+                    [at, until].into_iter().chain(fall_back_at).for_each(moves)
+                }
+                WidgetState::Failed { .. } | WidgetState::Closed => {}
             }
         }
     }
@@ -60,21 +63,21 @@ impl Ask {
                 *at = at.moved(by);
             }
         }
-        match &mut self.after.wake {
-            Wake::Starting { since, next, .. } => {
+        match &mut self.follow_up.start {
+            AgentStart::Starting { since, next, .. } => {
                 *since = since.moved(by);
                 *next = next.moved(by);
             }
-            Wake::Reclaimed { until } => *until = until.moved(by),
-            Wake::Idle
-            | Wake::Briefing
-            | Wake::Started { .. }
-            | Wake::Kept
-            | Wake::GivenUp { .. }
-            | Wake::Reclaiming
-            | Wake::Read => {}
+            AgentStart::Reclaimed { until } => *until = until.moved(by),
+            AgentStart::Idle
+            | AgentStart::Briefing
+            | AgentStart::Started { .. }
+            | AgentStart::Kept
+            | AgentStart::GivenUp { .. }
+            | AgentStart::Reclaiming
+            | AgentStart::Read => {}
         }
-        if let Late::Open { until } = &mut self.after.late {
+        if let Late::Open { until } = &mut self.follow_up.late {
             *until = until.moved(by);
         }
     }

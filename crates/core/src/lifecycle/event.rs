@@ -81,7 +81,7 @@ pub enum Event {
         route: usize,
     },
     /// The channel tells later what became of a message it had taken.
-    Fate {
+    MessageStatus {
         /// The route.
         route: usize,
         /// The try the message belongs to.
@@ -91,7 +91,7 @@ pub enum Event {
         /// The channel's id of it.
         message: String,
         /// What became of it.
-        fate: Fate,
+        fate: MessageStatus,
         /// When, by the platform's clock, if it says.
         at: Option<Time>,
     },
@@ -205,7 +205,7 @@ pub enum Posted {
 
 /// What became of a message that a channel had taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum MessageStatus {
     /// It is the channel's; where a question needs several messages, all but the last say only this.
     Known,
     /// The channel has it, and with it the whole question.

@@ -4,31 +4,31 @@
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
 //! what is still owed. Who calls it: the broker, and nobody else.
 
-mod after;
 mod blocking;
 mod clock;
 mod event;
 mod fact;
+mod follow_up;
+mod handoff;
 mod nudging;
-mod parts;
+mod one_by_one;
 mod sending;
 mod settling;
 mod showing;
-mod waking;
 
 #[cfg(test)]
 mod blocking_properties;
 #[cfg(test)]
+mod handoff_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod viewing_tests;
-#[cfg(test)]
-mod waking_tests;
 
-pub use after::{After, Late, Remark, SessionRules, Stop, Tried, Wake};
 pub use blocking::{Block, Lifted};
-pub use event::{Effect, Event, Fate, Found, Posted, Source};
+pub use event::{Effect, Event, Found, MessageStatus, Posted, Source};
 pub use fact::Fact;
+pub use follow_up::{AgentStart, FollowUp, Late, Remark, SessionRules, Stop, Tried};
 pub use sending::{Left, Sending};
 
 use super::{
@@ -144,11 +144,11 @@ pub struct Widget {
     /// Which try this is, from 1.
     pub attempt: u8,
     /// How far it is.
-    pub phase: Phase,
+    pub state: WidgetState,
     /// The channel's ids of what was posted; the last one is the card people use.
     pub messages: Vec<String>,
     /// Where several questions are asked one after the other: how far that is.
-    pub parts: Parts,
+    pub one_by_one: OneByOne,
     /// When its questions were sent, to whom, and what came of that.
     pub sendings: Vec<Sending>,
     /// Closed: what it says beside the outcome; `None` while it is being changed.
@@ -159,7 +159,7 @@ pub struct Widget {
 
 /// How far a widget is that asks one question after the other, and what it went through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Parts {
+pub struct OneByOne {
     /// Which question is shown now, or is on its way.
     pub index: usize,
     /// The try with which it began; earlier ones belong to the questions before it.
@@ -180,7 +180,7 @@ pub struct Parts {
 
 /// How far a widget is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Phase {
+pub enum WidgetState {
     /// Waits in our own queue: not sooner than `not_before`, not later than `until`.
     Queued {
         /// The backoff of a retry.
@@ -305,7 +305,7 @@ impl Ask {
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
-            after: After::default(),
+            follow_up: FollowUp::default(),
             block: None,
             created_at: now,
         }
@@ -335,7 +335,7 @@ impl Ask {
             Event::Viewed => self.view(now, &mut effects),
             Event::Proof { route } => self.prove(route, now, &mut effects),
             Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
-            Event::Fate { route, attempt, part, message, fate, at } => {
+            Event::MessageStatus { route, attempt, part, message, fate, at } => {
                 self.when(route, attempt, &message, fate, at)
                     | self.fate(route, attempt, (part, message), fate, now, &mut effects)
             }
@@ -400,13 +400,16 @@ impl Ask {
         let over = self.is_over();
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
-            match widget.phase {
-                Phase::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
-                Phase::Unknown { .. } => effects.push(Effect::Look { route }),
-                Phase::Held { until, .. } => effects.push(Effect::Await { route, until }),
-                Phase::Up { .. } if over => effects.push(Effect::Close { route }),
+            match widget.state {
+                WidgetState::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
+                WidgetState::Unknown { .. } => effects.push(Effect::Look { route }),
+                WidgetState::Held { until, .. } => effects.push(Effect::Await { route, until }),
+                WidgetState::Up { .. } if over => effects.push(Effect::Close { route }),
                 // `Event::Interrupted` deals with what was being sent.
-                Phase::Sent { .. } | Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+                WidgetState::Sent { .. }
+                | WidgetState::Up { .. }
+                | WidgetState::Failed { .. }
+                | WidgetState::Closed => {}
             }
         }
         if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {

@@ -1,7 +1,7 @@
 //! An open ask that nobody answers: brought to mind, and shown on further routes. Section 9, "All", of the
 //! specification.
 
-use super::{Effect, Fact, Phase, Stage};
+use super::{Effect, Fact, Stage, WidgetState};
 use crate::{Ask, Channel, Time};
 
 /// How often an ask is brought to mind at most.
@@ -36,7 +36,8 @@ impl Ask {
         let reminded = self.reminders > reminders;
         if reminded {
             let posts = |route: usize| self.rules.routes[route].channel != Channel::Web;
-            let up = self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.phase, Phase::Up { .. }));
+            let up =
+                self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
             let shown: Vec<usize> = up.map(|(route, _)| route).filter(|route| posts(*route)).collect();
             if !shown.is_empty() {
                 effects.push(Effect::Note(Fact::Reminded));

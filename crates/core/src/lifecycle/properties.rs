@@ -153,12 +153,12 @@ fn found() -> impl Strategy<Value = Found> {
     prop_oneof![Just(Found::Widget("m3".to_owned())), Just(Found::Absent), Just(Found::CannotKnow)]
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn fate() -> impl Strategy<Value = MessageStatus> {
     prop_oneof![
-        Just(Fate::Known),
-        Just(Fate::Taken),
-        Just(Fate::Displayed),
-        any::<bool>().prop_map(|window| Fate::Failed { window, trouble: Trouble::WindowClosed }),
+        Just(MessageStatus::Known),
+        Just(MessageStatus::Taken),
+        Just(MessageStatus::Displayed),
+        any::<bool>().prop_map(|window| MessageStatus::Failed { window, trouble: Trouble::WindowClosed }),
     ]
 }
 
@@ -229,7 +229,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
             |(route, attempt, part, message, fate, at)| {
                 let at = (at % 5 > 0).then(|| START + Duration::from_secs(at));
-                Some(Event::Fate { route, attempt, part, message, fate, at })
+                Some(Event::MessageStatus { route, attempt, part, message, fate, at })
             },
         ),
         1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
@@ -289,7 +289,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     {
         assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
     }
-    if let Late::Answered { by, .. } = &ask.after.late {
+    if let Late::Answered { by, .. } = &ask.follow_up.late {
         assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
         assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
     }
@@ -307,7 +307,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         match effect {
             Effect::Remind { route } => {
                 assert!(ask.outcome().is_none(), "brought to mind after it was decided");
-                assert!(matches!(ask.widgets[*route].phase, Phase::Up { .. }));
+                assert!(matches!(ask.widgets[*route].state, WidgetState::Up { .. }));
             }
             // The same request made once more is told once more.
             Effect::Respond(id) if matches!(event, Some(Event::AskAgain(again)) if again == id) => {}
@@ -325,7 +325,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
                 }
                 assert!(!seen.sends.contains(&(*route, *attempt)), "one try is sent once");
                 seen.sends.push((*route, *attempt));
-                seen.rounds.insert((*route, ask.widgets[*route].parts.first_attempt));
+                seen.rounds.insert((*route, ask.widgets[*route].one_by_one.first_attempt));
             }
             Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
             _ => {}
@@ -335,7 +335,8 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         for (route, widget) in before.widgets.iter().enumerate() {
             // What it was told was not so any more when that was done: then it is told once more.
             let old = matches!(event, Event::WidgetClosed { remark, .. } if *remark != before.remark());
-            let closing = matches!(widget.phase, Phase::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
+            let closing =
+                matches!(widget.state, WidgetState::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
             let message = before.rules.routes[route].channel == Channel::Whatsapp;
             let again = step.effects.contains(&Effect::Close { route });
             assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
@@ -501,7 +502,7 @@ proptest! {
         prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
         // What a person said reached the agent: by a response that was taken, or by a briefing.
         let taken = ask.waiters.iter().any(|waiter| waiter.response == Response::Taken);
-        prop_assert!(!ask.is_worth_a_start() || taken || ask.after.wake != Wake::Idle, "{ask:?}");
+        prop_assert!(!ask.is_worth_a_start() || taken || ask.follow_up.start != AgentStart::Idle, "{ask:?}");
     }
 }
 
@@ -540,7 +541,7 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
         let posted = not_posted(None);
         let step = ask.step(Event::Posted { route: 0, attempt, posted }, now).unwrap().unwrap();
         ask = step.ask;
-        if let Phase::Queued { not_before, .. } = ask.widgets[0].phase {
+        if let WidgetState::Queued { not_before, .. } = ask.widgets[0].state {
             waits.push(not_before.since(now).as_secs());
             now = not_before;
         }
@@ -563,7 +564,7 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     let again = once.step(Event::Tick, after(21)).unwrap().unwrap();
     assert!(again.effects.contains(&Effect::Look { route: 0 }));
     let posted = again.ask.clone().step(absent(), after(22)).unwrap().unwrap().ask;
-    assert!(matches!(posted.widgets[0], Widget { attempt: 2, phase: Phase::Queued { .. }, .. }));
+    assert!(matches!(posted.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
     // A history that cannot be read does not lead to a second card for a minute.
     assert_eq!(step.ask.deadline(), after(70));
     let found = again.ask.step(Event::Looked { route: 0, found: Found::Widget("m1".to_owned()) }, after(23));
@@ -592,7 +593,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
             assert_eq!(step.effects, [Effect::Look { route: 0 }]);
             let looked = Event::Looked { route: 0, found: found.clone() };
             let mut step = step.ask.step(looked.clone(), now).unwrap().unwrap();
-            if matches!(step.ask.widgets[0].phase, Phase::Unknown { .. }) {
+            if matches!(step.ask.widgets[0].state, WidgetState::Unknown { .. }) {
                 now = now + Duration::from_secs(10);
                 let second = step.ask.step(Event::Tick, now).unwrap().unwrap();
                 assert!(second.effects.contains(&Effect::Look { route: 0 }));
@@ -604,10 +605,10 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
         }
         // It had left after all: a status says so before it is sent again.
         if channel == Channel::Whatsapp && found == Found::CannotKnow {
-            let (message, fate) = ("q".to_owned(), Fate::Taken);
-            let fate = Event::Fate { route: 0, attempt: 1, part: 0, message, fate, at: None };
+            let (message, fate) = ("q".to_owned(), MessageStatus::Taken);
+            let fate = Event::MessageStatus { route: 0, attempt: 1, part: 0, message, fate, at: None };
             let up = ask.step(fate, now).unwrap().unwrap().ask;
-            assert!(matches!(up.widgets[0].phase, Phase::Up { .. }));
+            assert!(matches!(up.widgets[0].state, WidgetState::Up { .. }));
         }
     }
 }
@@ -647,7 +648,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let dead = step(overdue, Event::Died(request_id(0)), later);
     let back = step(dead, Event::TakenBack { request_id: request_id(0), gone: false }, later);
     let read = step(step(back, Event::Briefed, later), Event::Tried(Tried::Read), later);
-    assert_eq!((&read.after.wake, read.remark()), (&Wake::Read, Remark::Plain));
+    assert_eq!((&read.follow_up.start, read.remark()), (&AgentStart::Read, Remark::Plain));
 }
 
 #[test]
@@ -754,7 +755,14 @@ fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     assert!(ask.outcome().is_some());
     let close = Effect::Close { route: 0 };
-    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q1".to_owned(), fate: Fate::Taken, at: None };
+    let fate = Event::MessageStatus {
+        route: 0,
+        attempt: 1,
+        part: 0,
+        message: "q1".to_owned(),
+        fate: MessageStatus::Taken,
+        at: None,
+    };
     let step = ask.step(fate, START).unwrap().unwrap();
     assert!(step.effects.contains(&close));
     let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()], None);
@@ -765,7 +773,7 @@ fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
 #[test]
 fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
     let queue = Effect::Queue { route: 0, not_before: START };
-    let asked = |ask: &Ask| (ask.widgets[0].parts.to.clone(), ask.widgets[0].parts.index);
+    let asked = |ask: &Ask| (ask.widgets[0].one_by_one.to.clone(), ask.widgets[0].one_by_one.index);
     let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
@@ -776,7 +784,7 @@ fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
     let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
     assert!(step.effects.contains(&queue));
     assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
-    assert!(step.ask.widgets[0].parts.waiting.is_empty());
+    assert!(step.ask.widgets[0].one_by_one.waiting.is_empty());
 }
 
 #[test]
@@ -813,9 +821,12 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
 #[test]
 fn a_closed_window_is_met_once_and_what_is_held_ends() {
     let lapse = |ask: Ask, attempt| {
-        let fate = Fate::Failed { window: true, trouble: Trouble::WindowClosed };
+        let fate = MessageStatus::Failed { window: true, trouble: Trouble::WindowClosed };
         let message = "q".to_owned();
-        ask.step(Event::Fate { route: 0, attempt, part: 0, message, fate, at: None }, START).unwrap().unwrap().ask
+        ask.step(Event::MessageStatus { route: 0, attempt, part: 0, message, fate, at: None }, START)
+            .unwrap()
+            .unwrap()
+            .ask
     };
     let ask = lapse(up(begin(&[Channel::Whatsapp], 1, 0).ask, 1, "q"), 1);
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
@@ -851,23 +862,38 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
         ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown(None) }, now).unwrap().unwrap().ask
     };
     let ask = lose(begin(&[Channel::Whatsapp], 1, 3).ask, 1, START);
-    let fate = Event::Fate { route: 0, attempt: 1, part: 0, message: "q".to_owned(), fate: Fate::Taken, at: None };
+    let fate = Event::MessageStatus {
+        route: 0,
+        attempt: 1,
+        part: 0,
+        message: "q".to_owned(),
+        fate: MessageStatus::Taken,
+        at: None,
+    };
     let told = ask.clone().step(fate, START).unwrap().unwrap().ask;
-    assert!(matches!(told.widgets[0].phase, Phase::Up { proven: false, .. }));
+    assert!(matches!(told.widgets[0].state, WidgetState::Up { proven: false, .. }));
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, START).unwrap().unwrap().ask;
-    assert!(ask.widgets[0].parts.repeated);
+    assert!(ask.widgets[0].one_by_one.repeated);
     let later = START + Duration::from_secs(1);
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
     let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::Unknown });
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
-    let fate = |fate| Event::Fate { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
-    let step = ask.step(fate(Fate::Displayed), later).unwrap().unwrap();
+    let fate =
+        |fate| Event::MessageStatus { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
+    let step = ask.step(fate(MessageStatus::Displayed), later).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
     let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
     let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
     let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
-    let more = Event::Fate { route: 0, attempt: 1, part: 0, message: "later".to_owned(), fate: Fate::Known, at: None };
+    let more = Event::MessageStatus {
+        route: 0,
+        attempt: 1,
+        part: 0,
+        message: "later".to_owned(),
+        fate: MessageStatus::Known,
+        at: None,
+    };
     let step = ask.step(more, later).unwrap().unwrap();
     assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

@@ -51,8 +51,8 @@ impl Widget {
     pub(super) fn sends(&mut self) {
         self.sendings.push(Sending {
             attempt: self.attempt,
-            question: self.parts.index,
-            to: self.parts.to.clone(),
+            question: self.one_by_one.index,
+            to: self.one_by_one.to.clone(),
             message: None,
             left: None,
             sent: None,
@@ -136,7 +136,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted};
     use super::*;
-    use crate::{Channel, Event, Fate, Given, Reply, Trouble, Via};
+    use crate::{Channel, Event, Given, MessageStatus, Reply, Trouble, Via};
     use std::time::Duration;
 
     fn at(seconds: u64) -> Time {
@@ -152,8 +152,8 @@ mod tests {
         step(ask, Event::Posted { route: 0, attempt, posted })
     }
 
-    fn fate(ask: Ask, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> Ask {
-        step(ask, Event::Fate { route: 0, attempt, part: 0, message: message.to_owned(), fate, at })
+    fn fate(ask: Ask, attempt: u8, message: &str, fate: MessageStatus, at: Option<Time>) -> Ask {
+        step(ask, Event::MessageStatus { route: 0, attempt, part: 0, message: message.to_owned(), fate, at })
     }
 
     fn since(ask: &Ask) -> Option<Time> {
@@ -169,14 +169,14 @@ mod tests {
         let left = Some(Left { called: at(10), by: at(12) });
         let ask = posted(begin(), 1, Posted::Unknown(left));
         assert_eq!(since(&ask), None, "nobody knows whether it left");
-        let ask = fate(ask, 1, "q", Fate::Displayed, None);
+        let ask = fate(ask, 1, "q", MessageStatus::Displayed, None);
         assert_eq!(since(&ask), Some(at(12)), "it did, and this is when at the latest");
-        let ask = fate(ask, 1, "q", Fate::Taken, Some(at(11)));
+        let ask = fate(ask, 1, "q", MessageStatus::Taken, Some(at(11)));
         assert_eq!(since(&ask), Some(at(11)));
-        let read = fate(ask.clone(), 1, "q", Fate::Displayed, Some(at(50)));
-        let read = fate(read, 1, "q", Fate::Displayed, Some(at(40)));
+        let read = fate(ask.clone(), 1, "q", MessageStatus::Displayed, Some(at(50)));
+        let read = fate(read, 1, "q", MessageStatus::Displayed, Some(at(40)));
         assert_eq!(read.sending(0, "C1", 0).unwrap().delivered, Some(at(40)), "delivered, then read, in any order");
-        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
         assert_eq!(since(&fate(ask, 1, "q", failed, None)), None);
     }
 
@@ -184,7 +184,7 @@ mod tests {
     fn of_a_text_in_parts_the_last_part_counts_and_of_copies_the_first_that_did_not_fail() {
         let left = |seconds| Some(Left { called: at(seconds), by: at(seconds) });
         let ask = step(begin(), Event::Turn { route: 0 });
-        let ask = fate(ask, 1, "piece", Fate::Known, Some(at(1)));
+        let ask = fate(ask, 1, "piece", MessageStatus::Known, Some(at(1)));
         assert_eq!(since(&ask), None, "one part of it");
         let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) });
         let ask = step(ask, Event::Looked { route: 0, found: crate::Found::CannotKnow });
@@ -192,9 +192,9 @@ mod tests {
         let accepted = Posted::Accepted(vec!["p".to_owned(), "q2".to_owned()], left(62));
         let ask = step(again, Event::Posted { route: 0, attempt: 2, posted: accepted });
         assert_eq!(since(&ask), Some(at(62)));
-        let first = fate(ask, 1, "q1", Fate::Taken, Some(at(3)));
+        let first = fate(ask, 1, "q1", MessageStatus::Taken, Some(at(3)));
         assert_eq!(since(&first), Some(at(3)), "the first one was there after all");
-        let failed = Fate::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
         assert_eq!(since(&fate(first, 1, "q1", failed, None)), Some(at(62)), "but will not be displayed");
     }
 

@@ -1,7 +1,7 @@
 //! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{Effect, Fact, Outcome, Phase, Remark, Response, SoFar, Source, Stage, Waiter};
+use super::{Effect, Fact, Outcome, Remark, Response, SoFar, Source, Stage, Waiter, WidgetState};
 use crate::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
@@ -155,7 +155,7 @@ impl Ask {
         self.confirmed = true;
         if let Some(outcome) = outcome {
             if let Source::Route(route) = source {
-                self.widgets[route].parts.seen = true;
+                self.widgets[route].one_by_one.seen = true;
             }
             self.settle(outcome, now, effects);
         } else if let Source::Route(route) = source {
@@ -251,18 +251,21 @@ impl Ask {
     /// Makes every widget say how it ended.
     pub(super) fn close_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
-            match widget.phase {
+            match widget.state {
                 // The inbox shows the stored ask itself: it is closed by being settled.
-                Phase::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.end(),
-                Phase::Up { .. } => effects.push(Effect::Close { route }),
+                WidgetState::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.end(),
+                WidgetState::Up { .. } => effects.push(Effect::Close { route }),
                 // People know of it: a question that went before, or a message that asked them to write.
-                Phase::Queued { .. } | Phase::Failed { .. } if widget.parts.seen => {
+                WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {
                     widget.close_too(route, now, effects);
                 }
-                Phase::Held { .. } => widget.close_too(route, now, effects),
-                Phase::Queued { .. } => widget.end(),
+                WidgetState::Held { .. } => widget.close_too(route, now, effects),
+                WidgetState::Queued { .. } => widget.end(),
                 // What is on its way is closed when its fate is known.
-                Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Failed { .. } | Phase::Closed => {}
+                WidgetState::Sent { .. }
+                | WidgetState::Unknown { .. }
+                | WidgetState::Failed { .. }
+                | WidgetState::Closed => {}
             }
         }
     }
@@ -288,12 +291,12 @@ impl Ask {
     pub(super) fn widget_closed(&mut self, route: usize, remark: Remark, effects: &mut Vec<Effect>) -> bool {
         let over = self.is_over();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        match widget.phase {
-            Phase::Up { .. } if over => effects.push(Effect::Note(Fact::Closed { route })),
-            Phase::Closed if widget.said.is_none() => {}
+        match widget.state {
+            WidgetState::Up { .. } if over => effects.push(Effect::Note(Fact::Closed { route })),
+            WidgetState::Closed if widget.said.is_none() => {}
             _ => return false,
         }
-        widget.phase = Phase::Closed;
+        widget.state = WidgetState::Closed;
         widget.said = Some(remark);
         self.refresh(effects);
         self.stop_if_done(effects);

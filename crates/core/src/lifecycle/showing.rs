@@ -1,7 +1,7 @@
 //! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
-use super::{Effect, Fact, Found, Outcome, Parts, Phase, Posted, Stage, Widget};
+use super::{Effect, Fact, Found, OneByOne, Outcome, Posted, Stage, Widget, WidgetState};
 use crate::{Ask, Cause, Channel, Reason, Time, Trouble};
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
 
 impl Widget {
-    fn new(phase: Phase) -> Self {
+    fn new(state: WidgetState) -> Self {
         Self {
             attempt: 1,
-            phase,
+            state,
             messages: Vec::new(),
-            parts: Parts::default(),
+            one_by_one: OneByOne::default(),
             sendings: Vec::new(),
             said: None,
             trouble: None,
@@ -37,13 +37,13 @@ impl Ask {
         if next.channel == Channel::Web {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
-            let phase = Phase::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget::new(phase));
+            let state = WidgetState::Up { at: now, proven: false, fall_back_at };
+            self.widgets.push(Widget::new(state));
             effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
             self.open(now, now, effects);
         } else {
-            let phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget::new(phase));
+            let state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
+            self.widgets.push(Widget::new(state));
             effects.push(Effect::Queue { route, not_before: now });
         }
         true
@@ -63,12 +63,12 @@ impl Ask {
         let render_timeout = self.rules.render_timeout;
         let names_nothing = self.rules.routes.get(route).is_some_and(|route| route.channel == Channel::Whatsapp);
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        let Phase::Queued { not_before, .. } = widget.phase else { return false };
+        let WidgetState::Queued { not_before, .. } = widget.state else { return false };
         if now < not_before {
             effects.push(Effect::Queue { route, not_before });
             return true;
         }
-        widget.phase = Phase::Sent { at: now, render_by: now + render_timeout };
+        widget.state = WidgetState::Sent { at: now, render_by: now + render_timeout };
         if names_nothing {
             widget.sends();
         }
@@ -89,7 +89,9 @@ impl Ask {
         if widget.attempt != attempt {
             return self.posted_late(route, attempt, &posted);
         }
-        let (Phase::Sent { at, .. } | Phase::Unknown { at, .. } | Phase::Up { at, .. }) = widget.phase else {
+        let (WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } | WidgetState::Up { at, .. }) =
+            widget.state
+        else {
             return false;
         };
         match posted {
@@ -99,7 +101,7 @@ impl Ask {
             }
             Posted::Accepted(messages, _) => self.up(route, at, messages, effects),
             // A proof came before this reply: it is up, whatever the reply says.
-            _ if matches!(widget.phase, Phase::Up { .. }) => return false,
+            _ if matches!(widget.state, WidgetState::Up { .. }) => return false,
             Posted::NotPosted { retry_after_millis, trouble } => {
                 self.try_again(route, retry_after_millis.map(Duration::from_millis), trouble, now, effects);
             }
@@ -115,7 +117,7 @@ impl Ask {
     pub(super) fn progress(&mut self, route: usize, attempt: u8, now: Time) -> bool {
         let render_by = now + self.rules.render_timeout;
         match self.widgets.get_mut(route) {
-            Some(Widget { attempt: current, phase: Phase::Sent { render_by: known, .. }, .. })
+            Some(Widget { attempt: current, state: WidgetState::Sent { render_by: known, .. }, .. })
                 if *current == attempt && *known < render_by =>
             {
                 *known = render_by;
@@ -131,8 +133,8 @@ impl Ask {
         let settled = self.is_over();
         let can_be_changed = self.rules.routes[route].channel != Channel::Whatsapp;
         let widget = &mut self.widgets[route];
-        let was_up = matches!(widget.phase, Phase::Up { .. });
-        let part = widget.parts.index;
+        let was_up = matches!(widget.state, WidgetState::Up { .. });
+        let part = widget.one_by_one.index;
         let mut new = false;
         for message in messages {
             new |= widget.remember(message, part);
@@ -142,7 +144,7 @@ impl Ask {
         }
         widget.trouble = None;
         if !was_up {
-            widget.phase = Phase::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
+            widget.state = WidgetState::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
         // What is up already is being closed; only a card that nobody knew of has to be closed besides.
         if settled && (!was_up || (new && can_be_changed)) {
@@ -152,20 +154,20 @@ impl Ask {
 
     fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
         self.widgets[route].trouble = Some(Trouble::Unknown);
-        self.widgets[route].phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
+        self.widgets[route].state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
         effects.push(Effect::Look { route });
     }
 
     /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
     #[must_use]
     pub fn was_interrupted(&self) -> bool {
-        self.widgets.iter().any(|widget| matches!(widget.phase, Phase::Sent { .. }))
+        self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Sent { .. }))
     }
 
     pub(super) fn interrupted(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
-            if let Phase::Sent { at, .. } = widget.phase {
-                widget.phase = Phase::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: true };
+            if let WidgetState::Sent { at, .. } = widget.state {
+                widget.state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: true };
                 effects.push(Effect::Look { route });
             }
         }
@@ -177,13 +179,13 @@ impl Ask {
         if self.is_over() {
             return self.over(route, now, effects);
         }
-        self.widgets[route].phase = Phase::Queued { not_before: now, until: now + self.rules.timeout };
+        self.widgets[route].state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
         effects.push(Effect::Queue { route, not_before: now });
     }
 
     pub(super) fn looked(&mut self, route: usize, found: Found, now: Time, effects: &mut Vec<Effect>) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        let Phase::Unknown { at, looks, interrupted, .. } = widget.phase else { return false };
+        let WidgetState::Unknown { at, looks, interrupted, .. } = widget.state else { return false };
         match found {
             Found::Widget(message) => {
                 self.up(route, at, vec![message], effects);
@@ -192,7 +194,7 @@ impl Ask {
             Found::CannotKnow => self.lost(route, interrupted, now, effects),
             // A channel's history may lag behind. On WhatsApp our own record says that it never left.
             Found::Absent if looks == 0 && self.rules.routes[route].channel != Channel::Whatsapp => {
-                widget.phase = Phase::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
+                widget.state = WidgetState::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
             }
             // The second look is not due yet.
             Found::Absent if looks == 1 => return false,
@@ -213,11 +215,11 @@ impl Ask {
         // The newest message stays the card that people use.
         let at = widget.messages.len().saturating_sub(1);
         widget.messages.insert(at, message);
-        let part = widget.parts.index;
-        widget.parts.of.resize(widget.messages.len() - 1, part);
-        widget.parts.of.insert(at, part);
-        if !matches!(widget.phase, Phase::Up { .. }) {
-            widget.phase = Phase::Up { at: now, proven: false, fall_back_at: None };
+        let part = widget.one_by_one.index;
+        widget.one_by_one.of.resize(widget.messages.len() - 1, part);
+        widget.one_by_one.of.insert(at, part);
+        if !matches!(widget.state, WidgetState::Up { .. }) {
+            widget.state = WidgetState::Up { at: now, proven: false, fall_back_at: None };
         }
         if settled {
             effects.push(Effect::Close { route });
@@ -233,13 +235,15 @@ impl Ask {
             return false;
         }
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        let (Phase::Up { at, proven: false, .. } | Phase::Sent { at, .. } | Phase::Unknown { at, .. }) = widget.phase
+        let (WidgetState::Up { at, proven: false, .. }
+        | WidgetState::Sent { at, .. }
+        | WidgetState::Unknown { at, .. }) = widget.state
         else {
             return false;
         };
-        widget.phase = Phase::Up { at, proven: true, fall_back_at: None };
+        widget.state = WidgetState::Up { at, proven: true, fall_back_at: None };
         widget.trouble = None;
-        widget.parts.seen = true;
+        widget.one_by_one.seen = true;
         self.confirmed = true;
         effects.push(Effect::Note(Fact::Shown { route }));
         self.open(now, now, effects);
@@ -271,7 +275,7 @@ impl Ask {
             let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
             let not_before = now + backoff.max(retry_after.unwrap_or_default());
             widget.attempt = widget.attempt.saturating_add(1);
-            widget.phase = Phase::Queued { not_before, until: (now + timeout).max(not_before) };
+            widget.state = WidgetState::Queued { not_before, until: (now + timeout).max(not_before) };
             effects.push(Effect::Queue { route, not_before });
         }
     }
@@ -301,8 +305,8 @@ impl Ask {
         }
         let not_before = now + NOW_AND_THEN;
         widget.trouble = Some(trouble);
-        widget.attempt = widget.parts.first_attempt.max(1).saturating_add(last);
-        widget.phase = Phase::Queued { not_before, until: not_before + timeout };
+        widget.attempt = widget.one_by_one.first_attempt.max(1).saturating_add(last);
+        widget.state = WidgetState::Queued { not_before, until: not_before + timeout };
         effects.push(Effect::Queue { route, not_before });
         if counted {
             self.show_next(now, effects);
@@ -328,7 +332,7 @@ impl Ask {
         let widget = &mut self.widgets[route];
         widget.trouble = Some(trouble);
         effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
-        widget.phase = Phase::Failed { for_good };
+        widget.state = WidgetState::Failed { for_good };
         if settled {
             self.over(route, now, effects);
         } else if !self.show_next(now, effects) {
@@ -340,23 +344,24 @@ impl Ask {
     /// may still come up, that is waited for; else the agent is told at once.
     fn start_clock_or_end(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.stage != Stage::Posting {
-            let gone = |widget: &Widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed);
+            let gone = |widget: &Widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed);
             if self.outcome().is_none() && !self.viewed && self.widgets.iter().all(gone) {
                 self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects);
             }
             return;
         }
-        let on_its_way =
-            |w: &Widget| matches!(w.phase, Phase::Queued { .. } | Phase::Sent { .. } | Phase::Unknown { .. });
-        let waiting = |w: &Widget| matches!(w.phase, Phase::Up { fall_back_at: Some(_), .. });
+        let on_its_way = |w: &Widget| {
+            matches!(w.state, WidgetState::Queued { .. } | WidgetState::Sent { .. } | WidgetState::Unknown { .. })
+        };
+        let waiting = |w: &Widget| matches!(w.state, WidgetState::Up { fall_back_at: Some(_), .. });
         if self.widgets.iter().any(|w| on_its_way(w) || waiting(w)) {
             return;
         }
-        let accepted = self.widgets.iter().filter_map(|widget| match widget.phase {
-            Phase::Up { at, .. } => Some(at),
+        let accepted = self.widgets.iter().filter_map(|widget| match widget.state {
+            WidgetState::Up { at, .. } => Some(at),
             _ => None,
         });
-        let held = self.widgets.iter().any(|widget| matches!(widget.phase, Phase::Held { .. }));
+        let held = self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Held { .. }));
         match accepted.min() {
             Some(earliest) => self.open(earliest, now, effects),
             None if held => {}
@@ -365,7 +370,7 @@ impl Ask {
     }
 
     fn cause(&self) -> Cause {
-        let lasts = |widget: &Widget| matches!(widget.phase, Phase::Failed { for_good: true });
+        let lasts = |widget: &Widget| matches!(widget.state, WidgetState::Failed { for_good: true });
         let retried = self.widgets.iter().position(|widget| !lasts(widget));
         let route = retried.unwrap_or(0);
         let reason =
@@ -378,20 +383,20 @@ impl Ask {
     pub fn trouble(&self) -> Option<Reason> {
         let routes = self.rules.routes.iter().zip(&self.widgets);
         routes
-            .filter(|(_, widget)| !matches!(widget.phase, Phase::Up { .. } | Phase::Closed))
+            .filter(|(_, widget)| !matches!(widget.state, WidgetState::Up { .. } | WidgetState::Closed))
             .find_map(|(route, widget)| widget.trouble.map(|trouble| Reason { channel: route.channel, trouble }))
     }
 
     /// When a widget next needs a tick.
     pub(super) fn widget_deadline(&self) -> Option<Time> {
         let settled = self.is_over();
-        let due = self.widgets.iter().filter_map(|widget| match widget.phase {
-            Phase::Queued { until, .. } => Some(until),
-            Phase::Sent { render_by, .. } => Some(render_by),
-            Phase::Unknown { look_at, .. } => Some(look_at),
-            Phase::Up { fall_back_at, .. } if !settled => fall_back_at,
-            Phase::Held { until, fall_back_at, .. } => Some(fall_back_at.unwrap_or(until).min(until)),
-            Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => None,
+        let due = self.widgets.iter().filter_map(|widget| match widget.state {
+            WidgetState::Queued { until, .. } => Some(until),
+            WidgetState::Sent { render_by, .. } => Some(render_by),
+            WidgetState::Unknown { look_at, .. } => Some(look_at),
+            WidgetState::Up { fall_back_at, .. } if !settled => fall_back_at,
+            WidgetState::Held { until, fall_back_at, .. } => Some(fall_back_at.unwrap_or(until).min(until)),
+            WidgetState::Up { .. } | WidgetState::Failed { .. } | WidgetState::Closed => None,
         });
         due.min()
     }
@@ -402,33 +407,34 @@ impl Ask {
         for route in 0..self.widgets.len() {
             let settled = self.is_over();
             let attempt = self.widgets[route].attempt;
-            match self.widgets[route].phase.clone() {
-                Phase::Queued { until, .. } if until <= now => {
+            match self.widgets[route].state.clone() {
+                WidgetState::Queued { until, .. } if until <= now => {
                     let trouble = self.widgets[route].trouble.unwrap_or(Trouble::Unknown);
                     self.give_up(route, trouble, false, now, effects);
                 }
-                Phase::Sent { at, render_by } if render_by <= now => {
+                WidgetState::Sent { at, render_by } if render_by <= now => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
                     self.unknown(route, at, now, effects);
                 }
-                Phase::Unknown { at, looks: 1, look_at, interrupted } if look_at <= now => {
-                    self.widgets[route].phase = Phase::Unknown { at, looks: 2, look_at: now + LOOK_FOR, interrupted };
+                WidgetState::Unknown { at, looks: 1, look_at, interrupted } if look_at <= now => {
+                    self.widgets[route].state =
+                        WidgetState::Unknown { at, looks: 2, look_at: now + LOOK_FOR, interrupted };
                     effects.push(Effect::Look { route });
                 }
-                Phase::Unknown { look_at, interrupted, .. } if look_at <= now => {
+                WidgetState::Unknown { look_at, interrupted, .. } if look_at <= now => {
                     self.lost(route, interrupted, now, effects);
                 }
-                Phase::Held { until, .. } if until <= now => {
+                WidgetState::Held { until, .. } if until <= now => {
                     self.give_up(route, Trouble::WindowClosed, true, now, effects);
                 }
-                Phase::Held { at, until, fall_back_at: Some(due) } if due <= now => {
+                WidgetState::Held { at, until, fall_back_at: Some(due) } if due <= now => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-                    self.widgets[route].phase = Phase::Held { at, until, fall_back_at: None };
+                    self.widgets[route].state = WidgetState::Held { at, until, fall_back_at: None };
                     self.show_next(now, effects);
                 }
-                Phase::Up { at, proven, fall_back_at: Some(due) } if due <= now && !settled => {
+                WidgetState::Up { at, proven, fall_back_at: Some(due) } if due <= now && !settled => {
                     effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-                    self.widgets[route].phase = Phase::Up { at, proven, fall_back_at: None };
+                    self.widgets[route].state = WidgetState::Up { at, proven, fall_back_at: None };
                     if !self.show_next(now, effects) {
                         self.start_clock_or_end(now, effects);
                     }

@@ -12,7 +12,7 @@ fn step(ask: Ask, event: Event, now: Time) -> Step {
 
 /// Makes the next try of a route fail when it is due; returns that moment.
 fn fail(ask: Ask, route: usize, mut now: Time) -> (Ask, Time) {
-    if let Phase::Queued { not_before, .. } = ask.widgets[route].phase {
+    if let WidgetState::Queued { not_before, .. } = ask.widgets[route].state {
         now = now.max(not_before);
     }
     let ask = step(ask, Event::Turn { route }, now).ask;
@@ -51,7 +51,7 @@ fn what_no_retry_mends_does_not_end_a_viewed_ask() {
     let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted }, START).ask;
     assert_eq!(ask.outcome(), None);
     assert_eq!(ask.trouble().map(|reason| reason.to_string()).as_deref(), Some("slack: chat not found"));
-    assert_eq!(ask.widgets[0].phase, Phase::Failed { for_good: true }, "nothing is tried again");
+    assert_eq!(ask.widgets[0].state, WidgetState::Failed { for_good: true }, "nothing is tried again");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::history::{CARD, Shown, TEXT};
 use super::pace::POST;
 use super::{Slack, render};
 use crate::host::channel::Closed;
-use askd_core::{Ask, Found, Phase, Posted, Stage, Trouble, wording};
+use askd_core::{Ask, Found, Posted, Stage, Trouble, WidgetState, wording};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,8 +67,8 @@ impl Slack {
         let again = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Unknown };
         // After this time askd would search for messages that are not sent yet; each text that Slack takes moves it.
         let patience = |left: Duration| self.clock().monotonic() + left.saturating_sub(Duration::from_secs(1));
-        let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.phase) {
-            Some(Phase::Sent { render_by, .. }) => render_by.since(self.clock().now()),
+        let mut until = patience(match ask.widgets.get(route).map(|widget| &widget.state) {
+            Some(WidgetState::Sent { render_by, .. }) => render_by.since(self.clock().now()),
             _ => ask.rules.render_timeout,
         });
         // A daemon before this one may have begun to post it.

@@ -10,7 +10,7 @@ use super::tag::{Kind, Tag};
 use super::{Whatsapp, text};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Late, Phase, SoFar, Time, Via, wording};
+use askd_core::{Ask, AskId, Late, SoFar, Time, Via, WidgetState, wording};
 use std::time::Duration;
 
 /// First and longest pause before a closing line is tried again.
@@ -20,7 +20,7 @@ impl Whatsapp {
     /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
     /// waits until the person writes.
     pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        if ask.widgets.get(route).is_some_and(|widget| widget.phase == Phase::Closed) {
+        if ask.widgets.get(route).is_some_and(|widget| widget.state == WidgetState::Closed) {
             return self.say_what_is_new(ask, route).await;
         }
         let closed = self.say(ask, route, text::closing).await;
@@ -66,7 +66,7 @@ impl Whatsapp {
             return Closed::Later(None);
         }
         let now = self.now();
-        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.parts.to.is_none());
+        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.one_by_one.to.is_none());
         for (part, text) in texts(ask, self.told(ask, to), now).iter().enumerate() {
             let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             loop {
@@ -113,7 +113,7 @@ impl Whatsapp {
 
     /// Whether the person of that chat ended the ask here, or answered it late.
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let late = if let Late::Answered { by, .. } = &ask.after.late { Some(by) } else { None };
+        let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
         let Some(by) = late.or_else(|| ask.ended_by()) else { return false };
         by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
     }

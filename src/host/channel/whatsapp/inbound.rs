@@ -11,8 +11,8 @@ use super::{Whatsapp, memory};
 use crate::host::broker::{Broker, Failure, Named};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, Channel, Event, Given, Heard, Names, Person, Phase, Reply, Responders, ShortId, Source, Time, Via,
-    wording,
+    Ask, AskId, Channel, Event, Given, Heard, Names, Person, Reply, Responders, ShortId, Source, Time, Via,
+    WidgetState, wording,
 };
 use std::time::Duration;
 
@@ -314,9 +314,9 @@ pub(super) fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
         known.map(|id| (at, id.clone()))
     })?;
     let widget = &ask.widgets[route];
-    let theirs = ids.contains(widget.parts.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+    let theirs = ids.contains(widget.one_by_one.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
     // One that was sent again may be there twice, under a name that nothing has told.
-    let again = widget.attempt > widget.parts.first_attempt.max(1);
-    let nameless = theirs && (again || matches!(widget.phase, Phase::Sent { .. } | Phase::Unknown { .. }));
+    let again = widget.attempt > widget.one_by_one.first_attempt.max(1);
+    let nameless = theirs && (again || matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. }));
     Some(Asked { ask, route, person, nameless })
 }

@@ -6,7 +6,7 @@ use super::client::{Content, Outgoing, Sent};
 use super::codes::Verdict;
 use super::tag::{Kind, Tag};
 use super::until;
-use askd_core::{Ask, Phase, wording};
+use askd_core::{Ask, WidgetState, wording};
 
 impl Whatsapp {
     /// Reminds whoever is being asked, if they have the question and may be written to.
@@ -41,13 +41,13 @@ impl Whatsapp {
 /// Who has the question of a route before them: nobody, while it is not proven that it is displayed.
 fn asked(ask: &Ask, route: usize) -> Option<String> {
     let (place, widget) = (ask.rules.routes.get(route)?, ask.widgets.get(route)?);
-    let displayed = matches!(widget.phase, Phase::Up { proven: true, .. });
-    displayed.then(|| widget.parts.to.clone().unwrap_or_else(|| place.chat.clone()))
+    let displayed = matches!(widget.state, WidgetState::Up { proven: true, .. });
+    displayed.then(|| widget.one_by_one.to.clone().unwrap_or_else(|| place.chat.clone()))
 }
 
 /// The message with the question that is up now.
 fn question(ask: &Ask, route: usize) -> Option<&str> {
     let widget = ask.widgets.get(route)?;
-    let of = |message: &&String| widget.question_of(message) == Some(widget.parts.index);
+    let of = |message: &&String| widget.question_of(message) == Some(widget.one_by_one.index);
     widget.messages.iter().rev().find(of).or(widget.messages.last()).map(String::as_str)
 }

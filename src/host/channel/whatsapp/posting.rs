@@ -20,16 +20,16 @@ impl Whatsapp {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
-        let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
+        let to = widget.one_by_one.to.as_deref().unwrap_or(&place.chat);
         if !self.0.memory.is_open(to, self.now()) {
             return self.invite(ask, route, attempt, to).await;
         }
-        let part = widget.parts.index;
+        let part = widget.one_by_one.index;
         let key = (ask.id, route, part);
-        let texts = self.texts(ask, route, part, to, widget.parts.repeated);
+        let texts = self.texts(ask, route, part, to, widget.one_by_one.repeated);
         // A repetition says everything again; after a refusal only the rest is owed.
         let mut up =
-            if widget.parts.repeated { Vec::new() } else { self.0.begun.lock().remove(&key).unwrap_or_default() };
+            if widget.one_by_one.repeated { Vec::new() } else { self.0.begun.lock().remove(&key).unwrap_or_default() };
         let mut left = None;
         for (at, text) in texts.iter().enumerate().skip(up.len()) {
             let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Piece };
@@ -115,7 +115,7 @@ impl Whatsapp {
     /// Waits until the person has written; `false` if that did not happen by `until`.
     pub async fn opened(&self, ask: &Ask, route: usize, until: Time) -> bool {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else { return false };
-        let to = widget.parts.to.as_deref().unwrap_or(&place.chat);
+        let to = widget.one_by_one.to.as_deref().unwrap_or(&place.chat);
         self.window(to, until).await
     }
 

@@ -6,7 +6,7 @@ use super::inbound::NotStored;
 use super::shapes::{State, Status};
 use super::tag::{Kind, Tag};
 use crate::host::broker::{Broker, Failure};
-use askd_core::{AskId, Event, Fate, Posted, Trouble};
+use askd_core::{AskId, Event, MessageStatus, Posted, Trouble};
 use std::time::Duration;
 
 /// Failed, because the person has to write first.
@@ -29,7 +29,7 @@ impl Whatsapp {
         let Some(tag) = status.tag.as_deref().and_then(Tag::read) else { return Ok(()) };
         self.recognise(broker, &tag, &status).await?;
         let window = matches!(status.state, State::Failed { code: WINDOW, .. });
-        let fate = |fate| Event::Fate {
+        let fate = |fate| Event::MessageStatus {
             route: tag.route,
             attempt: tag.attempt,
             part: tag.part,
@@ -39,13 +39,13 @@ impl Whatsapp {
         };
         match (tag.kind, failed) {
             (Kind::Question | Kind::Piece, Some(trouble)) => {
-                happen(broker, tag.ask, fate(Fate::Failed { window, trouble })).await
+                happen(broker, tag.ask, fate(MessageStatus::Failed { window, trouble })).await
             }
             (Kind::Question, None) if status.state == State::Shown => {
-                happen(broker, tag.ask, fate(Fate::Displayed)).await
+                happen(broker, tag.ask, fate(MessageStatus::Displayed)).await
             }
-            (Kind::Question, None) => happen(broker, tag.ask, fate(Fate::Taken)).await,
-            (Kind::Piece, None) => happen(broker, tag.ask, fate(Fate::Known)).await,
+            (Kind::Question, None) => happen(broker, tag.ask, fate(MessageStatus::Taken)).await,
+            (Kind::Piece, None) => happen(broker, tag.ask, fate(MessageStatus::Known)).await,
             (Kind::Template, Some(trouble)) => self.uninvited(broker, &tag, &status, trouble).await,
             (Kind::Template, None) => {
                 let posted = Posted::Held(status.id.clone());
@@ -118,9 +118,9 @@ impl Whatsapp {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let ours = widget.messages.contains(&status.id) || (id == tag.ask && route == tag.route);
                 if ours {
-                    let fate = Fate::Failed { window: false, trouble };
-                    let (attempt, part, message) = (widget.attempt, widget.parts.index, status.id.clone());
-                    happen(broker, id, Event::Fate { route, attempt, part, message, fate, at: None }).await?;
+                    let fate = MessageStatus::Failed { window: false, trouble };
+                    let (attempt, part, message) = (widget.attempt, widget.one_by_one.index, status.id.clone());
+                    happen(broker, id, Event::MessageStatus { route, attempt, part, message, fate, at: None }).await?;
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! long that is. The clock starts when the question is displayed, after this was written: what is
 //! promised is the earliest end there can be, never a later one.
 
-use askd_core::{Ask, Phase, Stage, Time, wording};
+use askd_core::{Ask, Stage, Time, WidgetState, wording};
 use std::time::Duration;
 
 /// Below this the seconds matter.
@@ -29,8 +29,8 @@ fn promised(ask: &Ask, now: Time) -> Time {
         Stage::Settled { at, .. } => at,
         // Without a proof of display the clock runs from the first message that was accepted.
         Stage::Posting => {
-            let sent = ask.widgets.iter().filter_map(|widget| match widget.phase {
-                Phase::Up { at, .. } | Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
+            let sent = ask.widgets.iter().filter_map(|widget| match widget.state {
+                WidgetState::Up { at, .. } | WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => Some(at),
                 _ => None,
             });
             sent.min().unwrap_or(now) + ask.rules.timeout

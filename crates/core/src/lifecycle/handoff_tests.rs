@@ -55,7 +55,7 @@ fn back(number: u8, gone: bool) -> Event {
 fn answered_late() -> Ask {
     let ask = collected(published(then(asked(), Event::Tick, at(600)), 0, at(600)), 0, at(600), at(610));
     let ask = then(then(ask, answer(), at(700)), Event::Briefed, at(700));
-    assert!(matches!(ask.after.wake, Wake::Starting { .. }));
+    assert!(matches!(ask.follow_up.start, AgentStart::Starting { .. }));
     ask
 }
 
@@ -92,7 +92,7 @@ fn what_was_taken_while_it_was_to_be_taken_back_starts_nobody() {
     let ask = then(ask, Event::Reclaim(vec![request_id(0)]), at(6));
     let ask = then(ask, back(0, true), at(6));
     let ask = perhaps(ask, Event::Tick, at(60));
-    assert_eq!((&ask.after.wake, ask.is_pending()), (&Wake::Idle, false));
+    assert_eq!((&ask.follow_up.start, ask.is_pending()), (&AgentStart::Idle, false));
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
     let reclaimed = then(then(ask.clone(), Event::Reclaim(vec![request_id(0)]), at(6)), back(0, false), at(6));
     let briefing = then(then(ask, Event::Died(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(briefing.after.wake, Wake::Briefing);
+    assert_eq!(briefing.follow_up.start, AgentStart::Briefing);
     for ask in [reclaimed, briefing] {
         let ask = published(then(ask, Event::AskAgain(request_id(0)), at(7)), 0, at(7));
         let ask = perhaps(perhaps(ask, Event::Briefed, at(8)), Event::Tick, at(60));
-        assert_eq!(ask.after.wake, Wake::Idle, "told by its response, and by a start: {ask:?}");
+        assert_eq!(ask.follow_up.start, AgentStart::Idle, "told by its response, and by a start: {ask:?}");
     }
 }
 
@@ -112,7 +112,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
 fn a_briefing_that_was_never_written_was_not_read() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
     let ask = then(then(ask, Event::Died(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(ask.after.wake, Wake::Briefing, "and the disk is full");
+    assert_eq!(ask.follow_up.start, AgentStart::Briefing, "and the disk is full");
     let ask = perhaps(ask, Event::Reclaim(Vec::new()), at(7));
     let ask = perhaps(ask, Event::Unbriefed { gone: true }, at(7));
     assert!(ask.is_untaken(), "the call that asks the same would be a new question: {ask:?}");
@@ -125,7 +125,7 @@ fn what_a_living_process_has_not_collected_yet_is_not_taken_from_it() {
     let ask = then(ask, Event::Reclaim(vec![request_id(0)]), at(6));
     let ask = then(ask, back(0, false), at(6));
     assert_eq!(ask.waiters[1].response, Response::Published { at: at(5) });
-    assert_eq!(ask.after.wake, Wake::Idle, "somebody waits for it: {ask:?}");
+    assert_eq!(ask.follow_up.start, AgentStart::Idle, "somebody waits for it: {ask:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the agent's next start and the agent is started with it; a late answer goes the same way; a session is
 //! stopped after a timeout. Sections 6 (items 6 and 7) and 7 of the specification.
 //!
-//! The states; what leads from one to the next is in [`super::waking`]. What life a waiting process has, and what
+//! The states; what leads from one to the next is in [`super::handoff`]. What life a waiting process has, and what
 //! lies in its folders, is looked at elsewhere and comes in as events.
 
 use super::{Outcome, Response, Stage, Waiter};
@@ -43,9 +43,9 @@ impl Default for SessionRules {
 
 /// What happens after the decision.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct After {
+pub struct FollowUp {
     /// What becomes of an outcome that nobody has taken.
-    pub wake: Wake,
+    pub start: AgentStart,
     /// Whether it can still be answered after the timeout, or was.
     pub late: Late,
     /// What a timeout does to the session.
@@ -58,7 +58,7 @@ pub struct After {
 
 /// What becomes of an outcome that nobody has taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wake {
+pub enum AgentStart {
     /// Nothing: somebody has taken it, or still may.
     #[default]
     Idle,
@@ -100,7 +100,7 @@ pub enum Wake {
     Read,
 }
 
-impl Wake {
+impl AgentStart {
     /// Whether it is not decided yet what becomes of it.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self, Self::Briefing | Self::Starting { .. } | Self::Reclaiming | Self::Reclaimed { .. })
@@ -195,22 +195,22 @@ impl Ask {
     /// What a closed card says beside how it ended.
     #[must_use]
     pub fn remark(&self) -> Remark {
-        if self.after.stop == Stop::Done {
+        if self.follow_up.stop == Stop::Done {
             return Remark::Stopped;
         }
-        match self.after.late {
+        match self.follow_up.late {
             Late::Open { .. } => return Remark::Late,
             Late::AskedAgain => return Remark::AskedAgain,
             Late::No | Late::Answered { .. } => {}
         }
-        match self.after.wake {
-            Wake::Starting { running: true, .. } => Remark::Running,
-            Wake::Started { before: true, .. } => Remark::StartedBefore,
-            Wake::Started { .. } => Remark::Started,
-            Wake::Kept if self.is_worth_a_start() => Remark::Kept,
-            Wake::GivenUp { .. } => Remark::NotStarted,
-            Wake::Read => Remark::Plain,
-            _ if self.after.overdue => Remark::Overdue,
+        match self.follow_up.start {
+            AgentStart::Starting { running: true, .. } => Remark::Running,
+            AgentStart::Started { before: true, .. } => Remark::StartedBefore,
+            AgentStart::Started { .. } => Remark::Started,
+            AgentStart::Kept if self.is_worth_a_start() => Remark::Kept,
+            AgentStart::GivenUp { .. } => Remark::NotStarted,
+            AgentStart::Read => Remark::Plain,
+            _ if self.follow_up.overdue => Remark::Overdue,
             _ => Remark::Plain,
         }
     }
@@ -219,25 +219,25 @@ impl Ask {
     #[must_use]
     pub fn is_worth_a_start(&self) -> bool {
         matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
-            || matches!(self.after.late, Late::Answered { .. })
+            || matches!(self.follow_up.late, Late::Answered { .. })
     }
 
     /// The answer that came after the timeout, as an outcome, and when it came.
     #[must_use]
     pub fn late_outcome(&self) -> Option<(Outcome, Time)> {
-        let Late::Answered { answers, by, at } = &self.after.late else { return None };
+        let Late::Answered { answers, by, at } = &self.follow_up.late else { return None };
         Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
     }
 
     /// Whether it can still be answered, after its timeout.
     #[must_use]
     pub fn is_late_open(&self) -> bool {
-        matches!(self.after.late, Late::Open { .. })
+        matches!(self.follow_up.late, Late::Open { .. })
     }
 
     /// When the last word was said: the late answer, else the outcome of `at`.
     fn said_at(&self, at: Time) -> Time {
-        if let Late::Answered { at, .. } = self.after.late { at } else { at }
+        if let Late::Answered { at, .. } = self.follow_up.late { at } else { at }
     }
 
     /// Whether nobody has taken the outcome, so that a call that asks the same again is given it.
@@ -253,20 +253,20 @@ impl Ask {
         let Some(outcome) = self.outcome() else { return false };
         let taken = |waiter: &Waiter| waiter.response == Response::Taken && self.is_told_all(waiter);
         !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
-            && !matches!(self.after.wake, Wake::Read | Wake::Started { accepted: true, .. })
+            && !matches!(self.follow_up.start, AgentStart::Read | AgentStart::Started { accepted: true, .. })
             && !self.waiters.iter().any(taken)
     }
 
     /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
     /// of a timeout does not know the answer that came later.
     pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
-        !waiter.withdrawn && (waiter.late || !matches!(self.after.late, Late::Answered { .. }))
+        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up.late, Late::Answered { .. }))
     }
 
     /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
     #[must_use]
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
-        let briefs = self.after.wake == Wake::Idle && !self.is_late_open();
+        let briefs = self.follow_up.start == AgentStart::Idle && !self.is_late_open();
         self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
     }
 
@@ -276,7 +276,7 @@ impl Ask {
         if !self.has_briefing() || !self.is_worth_a_start() {
             return at + self.rules.keep;
         }
-        self.said_at(at) + self.rules.session.answer_retention + super::waking::START_FOR + self.rules.keep
+        self.said_at(at) + self.rules.session.answer_retention + super::handoff::START_FOR + self.rules.keep
     }
 
     /// Whether a call that asks the same may be given the outcome as things are.
@@ -285,7 +285,7 @@ impl Ask {
         let lies = |waiter: &Waiter| {
             matches!(waiter.response, Response::Published { .. } | Response::TakenBack | Response::Taken)
         };
-        matches!(self.after.wake, Wake::Idle | Wake::Reclaimed { .. }) && self.waiters.iter().all(lies)
+        matches!(self.follow_up.start, AgentStart::Idle | AgentStart::Reclaimed { .. }) && self.waiters.iter().all(lies)
     }
 
     /// Whether something of it lies in the group's folders that may be taken.
@@ -298,9 +298,9 @@ impl Ask {
     pub(super) fn is_pending(&self) -> bool {
         let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. } | Response::TakingBack);
         self.waiters.iter().any(lies)
-            || self.after.wake.is_under_way()
+            || self.follow_up.start.is_under_way()
             || self.is_late_open()
-            || matches!(self.after.stop, Stop::Owed | Stop::Stopping)
+            || matches!(self.follow_up.stop, Stop::Owed | Stop::Stopping)
     }
 
     /// Whether anything in it is counted in less than days and so has to follow a clock that is set.
@@ -312,10 +312,14 @@ impl Ask {
     /// Whether its briefing lies there.
     #[must_use]
     pub fn has_briefing(&self) -> bool {
-        match self.after.wake {
-            Wake::Starting { .. } | Wake::Kept | Wake::GivenUp { .. } => true,
-            Wake::Started { accepted, .. } => !accepted,
-            Wake::Idle | Wake::Briefing | Wake::Reclaiming | Wake::Reclaimed { .. } | Wake::Read => false,
+        match self.follow_up.start {
+            AgentStart::Starting { .. } | AgentStart::Kept | AgentStart::GivenUp { .. } => true,
+            AgentStart::Started { accepted, .. } => !accepted,
+            AgentStart::Idle
+            | AgentStart::Briefing
+            | AgentStart::Reclaiming
+            | AgentStart::Reclaimed { .. }
+            | AgentStart::Read => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::after`].
 
-use super::{Effect, Fact, Late, Outcome, Phase, Response, Stage, Stop, Tried, Waiter, Wake};
+use super::{AgentStart, Effect, Fact, Late, Outcome, Response, Stage, Stop, Tried, Waiter, WidgetState};
 use crate::{Answers, Ask, Channel, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ impl Ask {
         let aborts = |waiter: &Waiter| !waiter.withdrawn && waiter.on_timeout == TimeoutPolicy::AbortTask;
         let rules = &self.rules.session;
         if self.waiters.iter().any(aborts) {
-            self.after.stop = if rules.stop { Stop::Owed } else { Stop::No };
+            self.follow_up.stop = if rules.stop { Stop::Owed } else { Stop::No };
         } else if rules.start && !rules.late_answers.is_zero() {
-            self.after.late = Late::Open { until: now + rules.late_answers };
+            self.follow_up.late = Late::Open { until: now + rules.late_answers };
         }
     }
 
@@ -34,20 +34,20 @@ impl Ask {
     pub(super) fn after_deadline(&self) -> Option<Time> {
         let Stage::Settled { at, .. } = self.stage else { return None };
         let waiters = self.waiters.iter().filter_map(|waiter| self.waiter_deadline(waiter));
-        let wake = match self.after.wake {
-            Wake::Starting { next, .. } => Some(next),
-            Wake::Reclaimed { until } => Some(until),
+        let wake = match self.follow_up.start {
+            AgentStart::Starting { next, .. } => Some(next),
+            AgentStart::Reclaimed { until } => Some(until),
             _ => None,
         };
-        let late = if let Late::Open { until } = self.after.late { Some(until) } else { None };
-        let stop = (self.after.stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
+        let late = if let Late::Open { until } = self.follow_up.late { Some(until) } else { None };
+        let stop = (self.follow_up.stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
         waiters.chain(wake).chain(late).chain(stop).min()
     }
 
     /// When a response that lies there is looked at again.
     fn waiter_deadline(&self, waiter: &Waiter) -> Option<Time> {
         let Response::Published { at } = waiter.response else { return None };
-        let overdue = (!self.after.overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
+        let overdue = (!self.follow_up.overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
         Some(self.dead_at(waiter, at).min(overdue.unwrap_or(Time::MAX)))
     }
 
@@ -72,36 +72,36 @@ impl Ask {
             if self.dead_at(waiter, at) <= now {
                 self.take_back(index, effects);
                 changed = true;
-            } else if !self.after.overdue && self.is_worth_a_start() && at + OVERDUE <= now {
-                self.after.overdue = true;
+            } else if !self.follow_up.overdue && self.is_worth_a_start() && at + OVERDUE <= now {
+                self.follow_up.overdue = true;
                 changed = true;
             }
         }
-        match self.after.wake {
-            Wake::Starting { next, since, tries, running } if next <= now => {
+        match self.follow_up.start {
+            AgentStart::Starting { next, since, tries, running } if next <= now => {
                 // Until it is known what came of it, the next try waits.
                 let next = now + START_AGAIN.1;
-                self.after.wake = Wake::Starting { since, tries, next, running };
+                self.follow_up.start = AgentStart::Starting { since, tries, next, running };
                 effects.push(Effect::Start);
                 changed = true;
             }
-            Wake::Reclaimed { until } if until <= now => {
+            AgentStart::Reclaimed { until } if until <= now => {
                 self.brief(effects);
                 changed = true;
             }
             _ => {}
         }
-        if matches!(self.after.late, Late::Open { until } if until <= now) {
-            self.after.late = Late::No;
+        if matches!(self.follow_up.late, Late::Open { until } if until <= now) {
+            self.follow_up.late = Late::No;
             changed = true;
         }
         if let Stage::Settled { at, .. } = self.stage
-            && self.after.stop == Stop::Owed
+            && self.follow_up.stop == Stop::Owed
             && at + STOP_WAITS <= now
             && self.has_responded()
         {
             // A channel that is away must not keep a session running that nobody will answer.
-            self.after.stop = Stop::Stopping;
+            self.follow_up.stop = Stop::Stopping;
             effects.push(Effect::Stop);
             changed = true;
         }
@@ -118,17 +118,17 @@ impl Ask {
                 effects.push(Effect::TakeBack(waiter.request_id.clone()));
             }
         }
-        match self.after.wake {
-            Wake::Briefing => effects.push(Effect::Brief),
-            Wake::Reclaiming => effects.push(Effect::Unbrief),
-            Wake::Starting { .. } => effects.push(Effect::Start),
+        match self.follow_up.start {
+            AgentStart::Briefing => effects.push(Effect::Brief),
+            AgentStart::Reclaiming => effects.push(Effect::Unbrief),
+            AgentStart::Starting { .. } => effects.push(Effect::Start),
             _ => {}
         }
-        if self.after.stop == Stop::Stopping {
+        if self.follow_up.stop == Stop::Stopping {
             effects.push(Effect::Stop);
         }
         for route in 0..self.widgets.len() {
-            if self.widgets[route].phase == Phase::Closed && self.owes_remark(route) {
+            if self.widgets[route].state == WidgetState::Closed && self.owes_remark(route) {
                 effects.push(Effect::Close { route });
             }
         }
@@ -155,7 +155,7 @@ impl Ask {
 
     fn was_taken(&mut self, index: usize, effects: &mut Vec<Effect>) {
         self.waiters[index].response = Response::Taken;
-        self.after.overdue = false;
+        self.follow_up.overdue = false;
         // It was briefed only because its process seemed dead, and lay there all the same.
         if self.is_told_all(&self.waiters[index]) {
             self.unbrief(effects);
@@ -165,13 +165,13 @@ impl Ask {
 
     /// Somebody is told by a response: nobody has to be by a briefing.
     fn unbrief(&mut self, effects: &mut Vec<Effect>) {
-        let reclaimed = matches!(self.after.wake, Wake::Reclaimed { .. });
-        if self.has_briefing() || matches!(self.after.wake, Wake::Briefing | Wake::Reclaiming) {
+        let reclaimed = matches!(self.follow_up.start, AgentStart::Reclaimed { .. });
+        if self.has_briefing() || matches!(self.follow_up.start, AgentStart::Briefing | AgentStart::Reclaiming) {
             effects.push(Effect::Unbrief);
         } else if !reclaimed {
             return;
         }
-        self.after.wake = Wake::Idle;
+        self.follow_up.start = AgentStart::Idle;
     }
 
     /// The process of the waiter is gone, and its response still lies there.
@@ -207,7 +207,7 @@ impl Ask {
         if self.block.is_some() {
             // A later start of the agent has no use for it: asking again tells the same.
             self.tidy(effects);
-        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.after.wake == Wake::Idle {
+        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.follow_up.start == AgentStart::Idle {
             self.brief(effects);
         }
         self.refresh(effects);
@@ -216,21 +216,21 @@ impl Ask {
 
     /// Writes down what the agent is to read at its next start.
     fn brief(&mut self, effects: &mut Vec<Effect>) {
-        self.after.wake = Wake::Briefing;
-        self.after.briefings = self.after.briefings.saturating_add(1);
+        self.follow_up.start = AgentStart::Briefing;
+        self.follow_up.briefings = self.follow_up.briefings.saturating_add(1);
         effects.push(Effect::Brief);
     }
 
     pub(super) fn briefed(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if self.after.wake != Wake::Briefing {
+        if self.follow_up.start != AgentStart::Briefing {
             return false;
         }
         effects.push(Effect::Note(Fact::Briefed));
-        self.after.wake = if self.is_worth_a_start() && self.rules.session.start {
+        self.follow_up.start = if self.is_worth_a_start() && self.rules.session.start {
             effects.push(Effect::Start);
-            Wake::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false }
+            AgentStart::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false }
         } else {
-            Wake::Kept
+            AgentStart::Kept
         };
         self.tidy(effects);
         self.refresh(effects);
@@ -239,7 +239,7 @@ impl Ask {
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
     fn tidy(&self, effects: &mut Vec<Effect>) {
-        let under_way = self.after.wake.is_under_way();
+        let under_way = self.follow_up.start.is_under_way();
         if !under_way && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
             effects.push(Effect::Tidy);
         }
@@ -247,14 +247,14 @@ impl Ask {
 
     /// The agent has read its briefing.
     pub(super) fn briefing_read(&mut self, nth: u32, effects: &mut Vec<Effect>) -> bool {
-        if !self.has_briefing() || nth != self.after.briefings {
+        if !self.has_briefing() || nth != self.follow_up.briefings {
             return false;
         }
-        self.after.overdue = false;
+        self.follow_up.overdue = false;
         effects.push(Effect::Note(Fact::BriefingRead));
-        self.after.wake = match self.after.wake {
-            Wake::Started { before: false, .. } => Wake::Started { accepted: true, before: false },
-            _ => Wake::Read,
+        self.follow_up.start = match self.follow_up.start {
+            AgentStart::Started { before: false, .. } => AgentStart::Started { accepted: true, before: false },
+            _ => AgentStart::Read,
         };
         self.refresh(effects);
         true
@@ -262,30 +262,30 @@ impl Ask {
 
     /// What came of starting the agent.
     pub(super) fn tried(&mut self, what: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let Wake::Starting { since, tries, .. } = self.after.wake else { return false };
+        let AgentStart::Starting { since, tries, .. } = self.follow_up.start else { return false };
         let tries = tries.saturating_add(1);
         let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
-        let again = |running| Wake::Starting { since, tries, next: now + pause, running };
-        self.after.wake = match what {
+        let again = |running| AgentStart::Starting { since, tries, next: now + pause, running };
+        self.follow_up.start = match what {
             Tried::Started { accepted } => {
                 effects.push(Effect::Note(Fact::Started));
-                Wake::Started { accepted, before: false }
+                AgentStart::Started { accepted, before: false }
             }
-            Tried::StartedBefore => Wake::Started { accepted: false, before: true },
+            Tried::StartedBefore => AgentStart::Started { accepted: false, before: true },
             Tried::Read => {
                 effects.push(Effect::Note(Fact::BriefingRead));
-                self.after.overdue = false;
-                Wake::Read
+                self.follow_up.overdue = false;
+                AgentStart::Read
             }
             Tried::Running if now < since + START_FOR => again(true),
-            Tried::Nothing | Tried::Running => Wake::Kept,
+            Tried::Nothing | Tried::Running => AgentStart::Kept,
             Tried::Failed(why) if now < since + START_FOR => {
                 effects.push(Effect::Note(Fact::StartFailed { why, last: false }));
                 again(false)
             }
             Tried::Failed(why) => {
                 effects.push(Effect::Note(Fact::StartFailed { why: why.clone(), last: true }));
-                Wake::GivenUp { why }
+                AgentStart::GivenUp { why }
             }
         };
         self.tidy(effects);
@@ -309,29 +309,29 @@ impl Ask {
         let waits = |waiter: &Waiter| {
             self.is_told_all(waiter) && !matches!(waiter.response, Response::TakingBack | Response::TakenBack)
         };
-        let reclaimed = Wake::Reclaimed { until: now + RECLAIMED };
+        let reclaimed = AgentStart::Reclaimed { until: now + RECLAIMED };
         if self.has_briefing() {
-            self.after.wake = Wake::Reclaiming;
+            self.follow_up.start = AgentStart::Reclaiming;
             effects.push(Effect::Unbrief);
             changed = true;
-        } else if self.after.wake == Wake::Briefing {
+        } else if self.follow_up.start == AgentStart::Briefing {
             // If it is not there yet, that does not mean that somebody has read it.
-            self.after.wake = reclaimed;
+            self.follow_up.start = reclaimed;
             effects.push(Effect::Unbrief);
             changed = true;
-        } else if changed && self.after.wake == Wake::Idle && !self.waiters.iter().any(waits) {
-            self.after.wake = reclaimed;
+        } else if changed && self.follow_up.start == AgentStart::Idle && !self.waiters.iter().any(waits) {
+            self.follow_up.start = reclaimed;
         }
         changed
     }
 
     /// The briefing is taken back, or was read in that very moment.
     pub(super) fn unbriefed(&mut self, gone: bool, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if self.after.wake != Wake::Reclaiming {
+        if self.follow_up.start != AgentStart::Reclaiming {
             return false;
         }
-        self.after.overdue &= !gone;
-        self.after.wake = if gone { Wake::Read } else { Wake::Reclaimed { until: now + RECLAIMED } };
+        self.follow_up.overdue &= !gone;
+        self.follow_up.start = if gone { AgentStart::Read } else { AgentStart::Reclaimed { until: now + RECLAIMED } };
         self.tidy(effects);
         self.refresh(effects);
         true
@@ -343,11 +343,11 @@ impl Ask {
             return false;
         }
         let request_id = waiter.request_id.clone();
-        waiter.late = matches!(self.after.late, Late::Answered { .. });
+        waiter.late = matches!(self.follow_up.late, Late::Answered { .. });
         waiter.response = Response::Undecided;
         effects.push(Effect::Note(Fact::Joined(request_id.clone())));
-        self.after.wake = Wake::Idle;
-        self.after.overdue = false;
+        self.follow_up.start = AgentStart::Idle;
+        self.follow_up.overdue = false;
         self.waiters.push(waiter);
         self.identify(self.waiters.len() - 1, effects);
         self.owe_response(request_id, effects);
@@ -368,11 +368,11 @@ impl Ask {
             return false;
         }
         // What was said late is what there is to tell now, as to any call that comes now.
-        self.waiters[index].late = matches!(self.after.late, Late::Answered { .. });
+        self.waiters[index].late = matches!(self.follow_up.late, Late::Answered { .. });
         if self.is_told_all(&self.waiters[index]) {
             self.unbrief(effects);
         }
-        self.after.overdue = false;
+        self.follow_up.overdue = false;
         self.owe_response(request_id.clone(), effects);
         self.refresh(effects);
         true
@@ -383,24 +383,24 @@ impl Ask {
         if !self.is_late_open() {
             return false;
         }
-        self.after.late = Late::AskedAgain;
+        self.follow_up.late = Late::AskedAgain;
         self.refresh(effects);
         true
     }
 
     /// Takes the one answer after the timeout.
     pub(super) fn answer_late(&mut self, answers: Answers, by: Person, now: Time, effects: &mut Vec<Effect>) {
-        self.after.late = Late::Answered { answers, by, at: now };
+        self.follow_up.late = Late::Answered { answers, by, at: now };
         effects.push(Effect::Note(Fact::LateAnswer));
         self.brief(effects);
         self.refresh(effects);
     }
 
     pub(super) fn stopped(&mut self, effects: &mut Vec<Effect>) -> bool {
-        if self.after.stop != Stop::Stopping {
+        if self.follow_up.stop != Stop::Stopping {
             return false;
         }
-        self.after.stop = Stop::Done;
+        self.follow_up.stop = Stop::Done;
         effects.push(Effect::Note(Fact::Stopped));
         self.refresh(effects);
         true
@@ -408,8 +408,8 @@ impl Ask {
 
     /// Stops the session, once its response is there and its cards are closed.
     pub(super) fn stop_if_done(&mut self, effects: &mut Vec<Effect>) {
-        if self.after.stop == Stop::Owed && self.has_responded() && self.has_closed() {
-            self.after.stop = Stop::Stopping;
+        if self.follow_up.stop == Stop::Owed && self.has_responded() && self.has_closed() {
+            self.follow_up.stop = Stop::Stopping;
             effects.push(Effect::Stop);
         }
     }
@@ -421,14 +421,14 @@ impl Ask {
     }
 
     pub(super) fn has_closed(&self) -> bool {
-        self.widgets.iter().all(|widget| matches!(widget.phase, Phase::Failed { .. } | Phase::Closed))
+        self.widgets.iter().all(|widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed))
     }
 
     /// Whether the closed card of a route does not say what it should.
     pub(super) fn owes_remark(&self, route: usize) -> bool {
         let widget = &self.widgets[route];
         let is_card = self.rules.routes[route].channel != Channel::Web && !widget.messages.is_empty();
-        is_card && widget.phase == Phase::Closed && widget.said != Some(self.remark())
+        is_card && widget.state == WidgetState::Closed && widget.said != Some(self.remark())
     }
 
     /// Brings every closed card up to date. One that is being changed is looked at again when that is done.

@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Effect, Fact, Fate, Phase, Posted, Remark, Source, Widget};
+use super::{Effect, Fact, MessageStatus, Posted, Remark, Source, Widget, WidgetState};
 use crate::{Ask, Channel, Person, Time, Trouble};
 
 impl Widget {
@@ -11,8 +11,8 @@ impl Widget {
         if self.messages.contains(&message) {
             return false;
         }
-        self.parts.of.resize(self.messages.len(), 0);
-        self.parts.of.push(part);
+        self.one_by_one.of.resize(self.messages.len(), 0);
+        self.one_by_one.of.push(part);
         self.messages.push(message);
         true
     }
@@ -21,31 +21,31 @@ impl Widget {
     #[must_use]
     pub fn question_of(&self, message: &str) -> Option<usize> {
         let at = self.messages.iter().position(|known| known == message)?;
-        Some(self.parts.of.get(at).copied().unwrap_or(0))
+        Some(self.one_by_one.of.get(at).copied().unwrap_or(0))
     }
 
     /// Which try of the question that is on its way this is, from 1.
     pub(super) fn tries(&self) -> u8 {
-        self.attempt.saturating_sub(self.parts.first_attempt.max(1)).saturating_add(1)
+        self.attempt.saturating_sub(self.one_by_one.first_attempt.max(1)).saturating_add(1)
     }
 
     /// Another question, or the same one on another footing: lines up anew.
     fn line_up(&mut self, until: Time, now: Time) {
         self.attempt = self.attempt.saturating_add(1);
-        self.parts.first_attempt = self.attempt;
-        self.parts.repeated = false;
-        self.phase = Phase::Queued { not_before: now, until };
+        self.one_by_one.first_attempt = self.attempt;
+        self.one_by_one.repeated = false;
+        self.state = WidgetState::Queued { not_before: now, until };
     }
 
     /// Nothing of it is up that people would have to be told about.
     pub(super) fn end(&mut self) {
-        self.phase = Phase::Closed;
+        self.state = WidgetState::Closed;
         self.said = Some(Remark::default());
     }
 
     /// Nothing is up at the moment, but people know of it: they are told how it ended.
     pub(super) fn close_too(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Up { at: now, proven: true, fall_back_at: None };
+        self.state = WidgetState::Up { at: now, proven: true, fall_back_at: None };
         effects.push(Effect::Close { route });
     }
 }
@@ -77,19 +77,19 @@ impl Ask {
         self.open(now, now, effects);
         let chat = self.rules.routes[route].chat.clone();
         let widget = &mut self.widgets[route];
-        widget.parts.seen = true;
-        let asked = widget.parts.to.clone().unwrap_or_else(|| chat.clone());
-        widget.parts.waiting.retain(|waiting| *waiting != person.id);
+        widget.one_by_one.seen = true;
+        let asked = widget.one_by_one.to.clone().unwrap_or_else(|| chat.clone());
+        widget.one_by_one.waiting.retain(|waiting| *waiting != person.id);
         if asked != person.id {
-            match widget.phase {
+            match widget.state {
                 // One question at a time is on its way: the others would be lost.
-                Phase::Queued { .. } | Phase::Sent { .. } | Phase::Unknown { .. } => {
-                    widget.parts.waiting.push(person.id.clone());
+                WidgetState::Queued { .. } | WidgetState::Sent { .. } | WidgetState::Unknown { .. } => {
+                    widget.one_by_one.waiting.push(person.id.clone());
                     return;
                 }
                 // That one has to write first, this one has written.
-                Phase::Held { .. } => widget.parts.waiting.push(asked),
-                Phase::Up { .. } | Phase::Failed { .. } | Phase::Closed => {}
+                WidgetState::Held { .. } => widget.one_by_one.waiting.push(asked),
+                WidgetState::Up { .. } | WidgetState::Failed { .. } | WidgetState::Closed => {}
             }
         }
         self.ask_next(route, &person.id, now, effects);
@@ -101,9 +101,9 @@ impl Ask {
         let until = now + self.rules.timeout;
         let elsewhere = self.rules.routes[route].chat != person;
         let widget = &mut self.widgets[route];
-        widget.parts.lapsed = false;
-        widget.parts.index = index;
-        widget.parts.to = elsewhere.then(|| person.to_owned());
+        widget.one_by_one.lapsed = false;
+        widget.one_by_one.index = index;
+        widget.one_by_one.to = elsewhere.then(|| person.to_owned());
         widget.line_up(until, now);
         effects.push(Effect::Queue { route, not_before: now });
         true
@@ -117,8 +117,10 @@ impl Ask {
         let mut changed = false;
         for route in 0..self.widgets.len() {
             let widget = &mut self.widgets[route];
-            if matches!(widget.phase, Phase::Up { .. } | Phase::Failed { .. }) && !widget.parts.waiting.is_empty() {
-                let next = widget.parts.waiting.remove(0);
+            if matches!(widget.state, WidgetState::Up { .. } | WidgetState::Failed { .. })
+                && !widget.one_by_one.waiting.is_empty()
+            {
+                let next = widget.one_by_one.waiting.remove(0);
                 self.ask_next(route, &next, now, effects);
                 changed = true;
             }
@@ -130,8 +132,8 @@ impl Ask {
     pub(super) fn posted_late(&mut self, route: usize, attempt: u8, posted: &Posted) -> bool {
         let Posted::Accepted(messages, _) = posted else { return false };
         let widget = &mut self.widgets[route];
-        let before = attempt < widget.parts.first_attempt;
-        let part = widget.parts.index.saturating_sub(usize::from(before));
+        let before = attempt < widget.one_by_one.first_attempt;
+        let part = widget.one_by_one.index.saturating_sub(usize::from(before));
         let mut changed = false;
         for message in messages {
             changed |= widget.remember(message.clone(), part);
@@ -140,13 +142,20 @@ impl Ask {
     }
 
     /// When that was, as the channel says. For a question in several messages, only the last one counts.
-    pub(super) fn when(&mut self, route: usize, attempt: u8, message: &str, fate: Fate, at: Option<Time>) -> bool {
+    pub(super) fn when(
+        &mut self,
+        route: usize,
+        attempt: u8,
+        message: &str,
+        fate: MessageStatus,
+        at: Option<Time>,
+    ) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         match fate {
-            Fate::Known => false,
-            Fate::Taken => widget.told(attempt, message, false, at),
-            Fate::Displayed => widget.told(attempt, message, true, at),
-            Fate::Failed { .. } => widget.told_failed(attempt),
+            MessageStatus::Known => false,
+            MessageStatus::Taken => widget.told(attempt, message, false, at),
+            MessageStatus::Displayed => widget.told(attempt, message, true, at),
+            MessageStatus::Failed { .. } => widget.told_failed(attempt),
         }
     }
 
@@ -156,7 +165,7 @@ impl Ask {
         route: usize,
         attempt: u8,
         (part, message): (usize, String),
-        fate: Fate,
+        fate: MessageStatus,
         now: Time,
         effects: &mut Vec<Effect>,
     ) -> bool {
@@ -165,21 +174,21 @@ impl Ask {
         let posts = self.rules.routes.get(route).is_some_and(|route| route.channel != Channel::Web);
         let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
         let mut changed = widget.remember(message, part);
-        let this_part = attempt >= widget.parts.first_attempt && attempt <= widget.attempt;
+        let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
         match fate {
-            Fate::Taken | Fate::Displayed if this_part => {
-                let since = match widget.phase {
-                    Phase::Sent { at, .. } | Phase::Unknown { at, .. } => Some(at),
+            MessageStatus::Taken | MessageStatus::Displayed if this_part => {
+                let since = match widget.state {
+                    WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => Some(at),
                     // An earlier try, or this one before a restart, was up after all, so no other is needed.
-                    Phase::Queued { .. } if attempt < widget.attempt || widget.parts.repeated => Some(now),
+                    WidgetState::Queued { .. } if attempt < widget.attempt || widget.one_by_one.repeated => Some(now),
                     // It was given up too early: people see it, and have to be told how it ends.
-                    Phase::Failed { .. } => Some(now),
+                    WidgetState::Failed { .. } => Some(now),
                     _ => None,
                 };
                 if let Some(at) = since {
-                    let given_up = matches!(widget.phase, Phase::Failed { .. });
+                    let given_up = matches!(widget.state, WidgetState::Failed { .. });
                     let fall_back_at = (!given_up).then(|| at + render_timeout);
-                    widget.phase = Phase::Up { at, proven: false, fall_back_at };
+                    widget.state = WidgetState::Up { at, proven: false, fall_back_at };
                     widget.trouble = None;
                     effects.push(Effect::Note(Fact::Posted { route, attempt }));
                     changed = true;
@@ -187,11 +196,11 @@ impl Ask {
                         effects.push(Effect::Close { route });
                     }
                 }
-                if fate == Fate::Displayed {
+                if fate == MessageStatus::Displayed {
                     changed = self.prove(route, now, effects) || changed;
                 }
             }
-            Fate::Failed { window, trouble } if attempt == widget.attempt && !settled => {
+            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled => {
                 changed = self.undone(route, window, trouble, now, effects) || changed;
             }
             _ => {}
@@ -203,11 +212,14 @@ impl Ask {
     fn undone(&mut self, route: usize, window: bool, trouble: Trouble, now: Time, effects: &mut Vec<Effect>) -> bool {
         let until = now + self.rules.timeout;
         let widget = &mut self.widgets[route];
-        if !matches!(widget.phase, Phase::Up { .. } | Phase::Sent { .. } | Phase::Unknown { .. } | Phase::Held { .. }) {
+        if !matches!(
+            widget.state,
+            WidgetState::Up { .. } | WidgetState::Sent { .. } | WidgetState::Unknown { .. } | WidgetState::Held { .. }
+        ) {
             return false;
         }
-        if window && !widget.parts.lapsed {
-            widget.parts.lapsed = true;
+        if window && !widget.one_by_one.lapsed {
+            widget.one_by_one.lapsed = true;
             effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
             widget.line_up(until, now);
             effects.push(Effect::Queue { route, not_before: now });
@@ -222,13 +234,13 @@ impl Ask {
         let (until, fall_back) = (now + self.rules.timeout, now + self.rules.render_timeout);
         let settled = self.is_over();
         let widget = &mut self.widgets[route];
-        let part = widget.parts.index;
+        let part = widget.one_by_one.index;
         widget.remember(message, part);
         effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
         if settled {
             widget.close_too(route, now, effects);
         } else {
-            widget.phase = Phase::Held { at: now, until, fall_back_at: Some(fall_back) };
+            widget.state = WidgetState::Held { at: now, until, fall_back_at: Some(fall_back) };
             effects.push(Effect::Await { route, until });
         }
     }
@@ -237,7 +249,7 @@ impl Ask {
     pub(super) fn opened(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
         let until = now + self.rules.timeout;
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        if !matches!(widget.phase, Phase::Held { .. }) {
+        if !matches!(widget.state, WidgetState::Held { .. }) {
             return false;
         }
         widget.line_up(until, now);
@@ -250,9 +262,9 @@ impl Ask {
         // Where there is a history, a second card was looked for too.
         let no_history = self.rules.routes[route].channel == Channel::Whatsapp;
         if interrupted {
-            self.widgets[route].parts.repeated = true;
+            self.widgets[route].one_by_one.repeated = true;
             self.post_again(route, now, effects);
-        } else if std::mem::replace(&mut self.widgets[route].parts.repeated, true) && no_history {
+        } else if std::mem::replace(&mut self.widgets[route].one_by_one.repeated, true) && no_history {
             self.give_up(route, Trouble::Unknown, false, now, effects);
         } else {
             self.try_again(route, None, Trouble::Unknown, now, effects);
@@ -262,10 +274,10 @@ impl Ask {
     /// Settled, and nothing more of this route comes up.
     pub(super) fn over(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
         let widget = &mut self.widgets[route];
-        if widget.parts.seen {
+        if widget.one_by_one.seen {
             widget.close_too(route, now, effects);
         } else {
-            widget.phase = Phase::Failed { for_good: false };
+            widget.state = WidgetState::Failed { for_good: false };
             self.retire_if_done(effects);
         }
     }

@@ -12,6 +12,7 @@ mod delivery;
 pub mod folders;
 pub mod http;
 pub mod intake;
+mod keyed_lock;
 mod places;
 mod ready;
 pub mod session;

@@ -96,7 +96,7 @@ impl Broker {
         }
         for (group, asks) in groups {
             // A group with slow folders must not keep the others waiting.
-            let Some(alone) = self.0.looking.begin((*group).clone()) else { continue };
+            let Some(alone) = self.0.looking.try_lock((*group).clone()) else { continue };
             let looking = self.clone();
             self.0.ctx.spawn(async move {
                 looking.look_after_group(&group, asks).await;
@@ -199,7 +199,7 @@ impl Broker {
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
-                let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.turn(ask.id)).await else { return };
+                let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.lock(ask.id)).await else { return };
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
                 let done = tokio::task::spawn_blocking(move || {
                     let _alone = alone;
@@ -302,7 +302,7 @@ impl Broker {
 
     fn start_agent(&self, ask: &Arc<Ask>) {
         // After a restart what is owed and what is due can be the same start.
-        let Some(alone) = self.0.starting.begin(ask.id) else { return };
+        let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             // An agent that is not known to have started is started again: at least once.

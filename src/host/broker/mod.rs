@@ -9,7 +9,6 @@
 mod act;
 mod aside;
 mod attempts;
-mod busy;
 mod chats;
 mod collect;
 mod index;
@@ -27,12 +26,12 @@ use crate::host::audit::{Audit, Lines};
 use crate::host::channel::Channels;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
+use crate::host::keyed_lock::KeyedLock;
 use crate::host::session::{Lives, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Scan, Store, StoreError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
-use busy::Busy;
 use index::Index;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::{Arc, Weak};
@@ -70,11 +69,11 @@ struct Inner {
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
     /// The groups whose folders a task is checking now.
-    looking: Busy<Group>,
+    looking: KeyedLock<Group>,
     /// Something is moved in the folders for these asks.
-    moving: Busy<AskId>,
+    moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
-    starting: Busy<AskId>,
+    starting: KeyedLock<AskId>,
     index: Mutex<Index>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
@@ -139,9 +138,9 @@ impl Broker {
             sessions: Sessions::new(ctx.clone()),
             ctx,
             settings: RwLock::new(settings),
-            looking: Busy::default(),
-            moving: Busy::default(),
-            starting: Busy::default(),
+            looking: KeyedLock::default(),
+            moving: KeyedLock::default(),
+            starting: KeyedLock::default(),
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),

@@ -2,8 +2,8 @@
 //! message. Everything else goes on to [`super::inbound`].
 
 use super::inbound::{Asked, NotStored, Sender, place};
+use super::payload::Body;
 use super::resolve::{self, Target};
-use super::shapes::Said;
 use super::{Whatsapp, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{Ask, Event, Person, Source, Via, wording};
@@ -41,7 +41,7 @@ fn read(said: &str) -> Allows {
 impl Whatsapp {
     /// Whether the message was about a block, and dealt with. `open`: something waits for an answer of this person.
     pub(super) async fn allowed(&self, broker: &Broker, sender: &Sender<'_>, open: bool) -> Result<bool, NotStored> {
-        let Said::Text(said) = &sender.message.said else { return Ok(false) };
+        let Body::Text(said) = &sender.message.said else { return Ok(false) };
         let named = read(said);
         let quotes = sender.message.quotes.as_deref();
         let subject = quotes.and_then(|quoted| self.subject(broker, quoted));

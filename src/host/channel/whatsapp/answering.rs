@@ -1,10 +1,10 @@
 //! Reads what a message means for its question, and tells the sender what came of it.
 
+use super::contacts::Confirmation;
 use super::inbound::{Asked, NotStored, Sender};
-use super::memory::Confirmation;
+use super::payload::Body;
 use super::reading::{self, Open, Reading};
 use super::resolve::{self, Target};
-use super::shapes::Said;
 use super::{Whatsapp, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::wording::{self, Unfit};
@@ -14,13 +14,13 @@ impl Whatsapp {
     /// Reads a message from a person who is, or was, asked.
     pub(super) async fn read(&self, broker: &Broker, sender: &Sender<'_>) -> Result<(), NotStored> {
         let said = match &sender.message.said {
-            Said::Text(said) => said.as_str(),
-            Said::Wordless => "",
-            Said::Edited(original) => {
+            Body::Text(said) => said.as_str(),
+            Body::Wordless => "",
+            Body::Edited(original) => {
                 self.edited(broker, sender, original.as_deref());
                 return Ok(());
             }
-            Said::Tap | Said::Nothing | Said::Reaction | Said::Deleted => return Ok(()),
+            Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         };
         let asked = self.asked(broker, sender).await?;
         let open = asked.iter().any(|asked| asked.ask.outcome().is_none() && self.times(asked).since.is_some());
@@ -107,7 +107,7 @@ impl Whatsapp {
                     return Ok(());
                 }
                 Reading::Show(_) => {
-                    let how = text::closing(&late.ask, text::Told::Others, self.now());
+                    let how = text::closing(&late.ask, text::Audience::Others, self.now());
                     self.note(&sender.reply_to, Some(&late.ask), how.join("\n"));
                     return Ok(());
                 }
@@ -132,7 +132,7 @@ impl Whatsapp {
         let fits =
             |asked: &&&Asked| matches!(Self::meaning(sender, said, asked), Reading::Answer(..) | Reading::Dismiss(_));
         if let Some(asked) = before.iter().find(fits)
-            && self.0.memory.tell_before(&sender.name, asked.ask.id, asked.next(), self.now())
+            && self.0.contacts.tell_before(&sender.name, asked.ask.id, asked.next(), self.now())
         {
             self.note(&sender.reply_to, Some(&asked.ask), wording::FROM_BEFORE.to_owned());
         }
@@ -159,7 +159,7 @@ impl Whatsapp {
             at: self.now().as_millis(),
         };
         let nth = confirmation.nth;
-        self.0.memory.ask_to_confirm(&sender.name, confirmation);
+        self.0.contacts.ask_to_confirm(&sender.name, confirmation);
         self.note_confirm(sender, asked, nth);
         Ok(())
     }
@@ -172,15 +172,15 @@ impl Whatsapp {
 
     /// Whether the message was a `1` that confirms earlier words; if so, those words have been handled.
     async fn confirms(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
-        let Some(pending) = self.0.memory.to_confirm(&sender.name) else { return Ok(false) };
+        let Some(pending) = self.0.contacts.to_confirm(&sender.name) else { return Ok(false) };
         let ours = |asked: &&Asked| {
             let same = pending.ask.parse::<AskId>().is_ok_and(|id| id == asked.ask.id);
             same && asked.ask.outcome().is_none() && asked.next() == pending.question
         };
         let quotes_it = sender.message.quotes.is_none() || sender.message.quotes == pending.note;
-        let one = matches!(&sender.message.said, Said::Text(said) if said.trim().trim_end_matches('.') == "1");
+        let one = matches!(&sender.message.said, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
         let Some(asked) = asked.iter().find(ours).filter(|_| quotes_it && one) else {
-            self.0.memory.confirmed(&sender.name);
+            self.0.contacts.confirmed(&sender.name);
             return Ok(false);
         };
         let quoted = sender.message.quotes.is_some();
@@ -203,7 +203,7 @@ impl Whatsapp {
             _ => return Ok(false),
         };
         self.reply(broker, sender, asked, reply).await?;
-        self.0.memory.confirmed(&sender.name);
+        self.0.contacts.confirmed(&sender.name);
         Ok(true)
     }
 

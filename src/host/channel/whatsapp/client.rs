@@ -1,6 +1,6 @@
 //! One call of the Cloud API, and what came of it. Knows nothing of asks, windows or rates.
 
-use super::codes::{Verdict, verdict};
+use super::errors::{Verdict, verdict};
 use super::settings::Whatsapp as Settings;
 use askd_core::Time;
 use jiff::fmt::rfc2822::DateTimeParser;

@@ -1,12 +1,12 @@
 //! How an ask ended, told in the chats where it was asked: nothing that was sent can be changed, so it is a
 //! message. One that fails after it was taken is sent again, once, or held until the person writes.
 
+use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing, Sent};
-use super::codes::Verdict;
+use super::errors::Verdict;
 use super::inbound::NotStored;
+use super::payload::Status;
 use super::posting::LISTEN;
-use super::shapes::Status;
-use super::tag::{Kind, Tag};
 use super::{Whatsapp, text};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
@@ -33,7 +33,7 @@ impl Whatsapp {
     /// Closed before: only what is new is said, and only to whoever can be reached.
     async fn say_what_is_new(&self, ask: &Ask, route: usize) -> Closed {
         let Some(place) = ask.rules.routes.get(route) else { return Closed::Done };
-        if !self.0.memory.is_open(&place.chat, self.now()) {
+        if !self.0.contacts.is_open(&place.chat, self.now()) {
             return Closed::Done;
         }
         self.say(ask, route, |ask, told, _| text::update(ask, told)).await
@@ -42,16 +42,16 @@ impl Whatsapp {
     /// Whoever else had begun to answer here.
     fn tell_others(&self, ask: &Ask, route: usize) {
         let Some(place) = ask.rules.routes.get(route) else { return };
-        let chat = self.0.memory.one_name(&place.chat);
+        let chat = self.0.contacts.one_name(&place.chat);
         for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
             let person = &so_far.person.id;
-            if self.0.memory.one_name(person) != chat && !self.ended_by(ask, person) {
-                self.note(person, Some(ask), text::closing(ask, text::Told::Unused, self.now()).join("\n"));
+            if self.0.contacts.one_name(person) != chat && !self.ended_by(ask, person) {
+                self.note(person, Some(ask), text::closing(ask, text::Audience::HadBegun, self.now()).join("\n"));
             }
         }
     }
 
-    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Told, Time) -> Vec<String>) -> Closed {
+    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Audience, Time) -> Vec<String>) -> Closed {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Closed::Done;
         };
@@ -68,18 +68,18 @@ impl Whatsapp {
         let now = self.now();
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.one_by_one.to.is_none());
         for (part, text) in texts(ask, self.told(ask, to), now).iter().enumerate() {
-            let tag = Tag { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
+            let tag = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             loop {
                 let message = Outgoing { to, content: Content::Text(text), tag: tag.to_string(), quotes };
                 match self.send(&message, 1).await.0 {
                     Sent::Id(id) => {
-                        self.0.memory.about(&id, ask.id, self.now());
+                        self.0.contacts.about(&id, ask.id, self.now());
                         break;
                     }
                     Sent::Lost if self.heard_of(&tag).await => break,
                     Sent::Lost | Sent::NotBegun | Sent::Refused(Verdict::Away) => return Closed::Later(None),
                     Sent::Refused(Verdict::Window) => {
-                        self.0.memory.lapsed(to, self.now());
+                        self.0.contacts.lapsed(to, self.now());
                         return Closed::Later(None);
                     }
                     Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
@@ -95,14 +95,14 @@ impl Whatsapp {
     }
 
     /// What that person has to do with how it ended.
-    fn told(&self, ask: &Ask, person: &str) -> text::Told {
-        let began = |so_far: &SoFar| self.0.memory.one_name(&so_far.person.id) == self.0.memory.one_name(person);
+    fn told(&self, ask: &Ask, person: &str) -> text::Audience {
+        let began = |so_far: &SoFar| self.0.contacts.one_name(&so_far.person.id) == self.0.contacts.one_name(person);
         if self.ended_by(ask, person) {
-            text::Told::Theirs
+            text::Audience::Ender
         } else if ask.so_far.iter().any(began) {
-            text::Told::Unused
+            text::Audience::HadBegun
         } else {
-            text::Told::Others
+            text::Audience::Others
         }
     }
 
@@ -115,11 +115,11 @@ impl Whatsapp {
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
         let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
         let Some(by) = late.or_else(|| ask.ended_by()) else { return false };
-        by.via == Via::Whatsapp && self.0.memory.one_name(&by.id) == self.0.memory.one_name(chat)
+        by.via == Via::Whatsapp && self.0.contacts.one_name(&by.id) == self.0.contacts.one_name(chat)
     }
 
     /// Whether a status told of a closing line whose call was lost.
-    async fn heard_of(&self, tag: &Tag) -> bool {
+    async fn heard_of(&self, tag: &CallbackData) -> bool {
         let key = (tag.ask, tag.route, tag.part);
         let end = self.ticks() + u64::try_from(LISTEN.as_millis()).unwrap_or(u64::MAX);
         while self.ticks() < end {
@@ -134,7 +134,7 @@ impl Whatsapp {
     }
 
     /// A status tells that a closing line is there.
-    pub(super) fn told_closed(&self, tag: &Tag) {
+    pub(super) fn told_closed(&self, tag: &CallbackData) {
         // Only somebody who lost the answer to the call looks for it, and at once.
         let mut closed = self.0.closed.lock();
         if closed.len() > 10_000 {
@@ -144,13 +144,13 @@ impl Whatsapp {
     }
 
     /// A closing line that was taken will not be displayed: `window`, because the person has to write first.
-    pub(super) async fn not_closed(&self, tag: &Tag, status: &Status, window: bool) -> Result<(), NotStored> {
+    pub(super) async fn not_closed(&self, tag: &CallbackData, status: &Status, window: bool) -> Result<(), NotStored> {
         self.told_closed(tag);
-        if self.0.memory.has_seen(&status.id) || on("noreclose") {
+        if self.0.contacts.has_seen(&status.id) || on("noreclose") {
             return Ok(());
         }
-        let again = self.0.memory.unclosed(tag.ask, tag.route, window, self.now());
-        self.0.memory.saw(&status.id, self.now());
+        let again = self.0.contacts.unclosed(tag.ask, tag.route, window, self.now());
+        self.0.contacts.saw(&status.id, self.now());
         self.save().await?;
         match again {
             Some(true) => self.close_again(tag.ask, tag.route),
@@ -163,7 +163,7 @@ impl Whatsapp {
 
     /// Goes on with what a stop or a crash left.
     pub(super) fn close_what_is_owed(&self) {
-        for (ask, route) in self.0.memory.owed() {
+        for (ask, route) in self.0.contacts.owed() {
             self.close_again(ask, route);
         }
     }
@@ -192,7 +192,7 @@ impl Whatsapp {
                     Closed::Later(after) => pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default()),
                 }
             }
-            channel.0.memory.said(id, route);
+            channel.0.contacts.said(id, route);
             // Else it is said once more after a restart.
             let _not_stored = channel.save().await;
         });

@@ -4,10 +4,10 @@
 //! An answer is on disk before the webhook is acknowledged. Strangers get no reply, and chat that answers nothing is
 //! left alone.
 
+use super::payload::{Body, ChangedIds, Message, Notification};
 use super::reading;
 use super::resolve::{Candidate, State, Times};
-use super::shapes::{Message, Renamed, Said, Told};
-use super::{Whatsapp, memory};
+use super::{Whatsapp, contacts};
 use crate::host::broker::{Broker, Failure, Named};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
@@ -48,17 +48,17 @@ pub(super) struct Sender<'a> {
 
 impl Whatsapp {
     /// Takes in what a webhook told, in order. `Ok`: all of it is on stable storage or needs nothing.
-    pub(super) async fn take(&self, told: Vec<Told>) -> Result<(), NotStored> {
+    pub(super) async fn take(&self, told: Vec<Notification>) -> Result<(), NotStored> {
         let Some(broker) = self.broker() else { return Err(NotStored) };
         let mut wrote = false;
         for told in told {
             match told {
-                Told::Status(status) => self.status(&broker, status).await?,
-                Told::Message(message) => {
+                Notification::Status(status) => self.status(&broker, status).await?,
+                Notification::Message(message) => {
                     self.message(&broker, &message).await?;
                     wrote = true;
                 }
-                Told::Renamed(renamed) => {
+                Notification::ChangedIds(renamed) => {
                     self.renamed(&broker, &renamed);
                     wrote = true;
                 }
@@ -72,37 +72,36 @@ impl Whatsapp {
     }
 
     pub(super) async fn save(&self) -> Result<(), NotStored> {
-        self.0.memory.save(self.now()).await.map_err(|error| {
+        self.0.contacts.save(self.now()).await.map_err(|error| {
             tracing::error!(%error, "cannot write state/channels/whatsapp.json");
             NotStored
         })
     }
 
     async fn message(&self, broker: &Broker, message: &Message) -> Result<(), NotStored> {
-        let memory = &self.0.memory;
-        let told: Vec<String> =
-            [&message.people.number, &message.people.scoped].into_iter().flatten().cloned().collect();
+        let contacts = &self.0.contacts;
+        let told: Vec<String> = [&message.ids.wa_id, &message.ids.user_id].into_iter().flatten().cloned().collect();
         let (Some(reply_to), now) = (told.first().cloned(), self.now()) else { return Ok(()) };
         if message.in_group {
             return Ok(());
         }
-        let name = memory.one_name(&reply_to);
-        let _one_at_a_time = self.0.reading.enter(&name).await;
+        let name = contacts.one_name(&reply_to);
+        let _one_at_a_time = self.0.reading.lock(name.clone()).await;
         // Never later than now: a message from the future must not keep a chat open for ever.
         let written = message.at.map(|at| at.min(now));
-        if memory.has_seen(&message.id) || written.is_some_and(|at| at + memory::KEEP < now) {
+        if contacts.has_seen(&message.id) || written.is_some_and(|at| at + contacts::KEEP < now) {
             return Ok(());
         }
-        let ids = memory.person(&told);
+        let ids = contacts.person(&told);
         let knows = broker.settings().may_write_on_whatsapp(&ids) || !broker.asked_of(&ids).is_empty();
         if !knows && broker.ended_since(&ids, now - REPEATED).is_empty() {
             self.note_stranger(broker, &reply_to);
             return self.stranger(broker, message, &ids).await;
         }
-        if let (Some(number), Some(scoped)) = (&message.people.number, &message.people.scoped) {
-            memory.learn(number, scoped);
+        if let (Some(number), Some(scoped)) = (&message.ids.wa_id, &message.ids.user_id) {
+            contacts.learn(number, scoped);
         }
-        let opened = !memory.is_open(&reply_to, now);
+        let opened = !contacts.is_open(&reply_to, now);
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
         let sender = Sender { message, ids, reply_to, name, at, opened };
         // The ask itself knows the messages that changed it, even if a crash kept this file from being written.
@@ -110,12 +109,12 @@ impl Whatsapp {
             self.read(broker, &sender).await?;
         }
         crash_point("inbound.counted");
-        let writes = !matches!(message.said, Said::Reaction | Said::Deleted | Said::Edited(_) | Said::Nothing);
+        let writes = !matches!(message.said, Body::Reaction | Body::Deleted | Body::Edited(_) | Body::Nothing);
         if let Some(at) = written.filter(|_| writes) {
             self.0.invited.lock().remove(&sender.name);
-            memory.wrote(&sender.ids, at);
+            contacts.wrote(&sender.ids, at);
         }
-        memory.saw(&message.id, now);
+        contacts.saw(&message.id, now);
         Ok(())
     }
 
@@ -133,13 +132,13 @@ impl Whatsapp {
         let since = asked.iter().filter_map(|asked| self.times(asked).called).chain(sender.at).min();
         let mut ended: Vec<AskId> = Vec::new();
         ended.extend(sender.message.quotes.as_deref().and_then(|quoted| self.subject(broker, quoted)));
-        if let Said::Text(said) = &sender.message.said
+        if let Body::Text(said) = &sender.message.said
             && let Ok(code) = reading::first_word(said).parse::<ShortId>()
         {
             ended.extend(broker.ended_with(&sender.ids, &code));
         }
         if let Some(since) = since.filter(|_| !asked.is_empty()) {
-            let since = since - Duration::from_secs(5) - self.0.memory.clocks_differ_by();
+            let since = since - Duration::from_secs(5) - self.0.contacts.clocks_differ_by();
             ended.extend(broker.ended_since(&sender.ids, since.max(self.now() - REPEATED)));
         }
         ended.sort_unstable();
@@ -165,7 +164,7 @@ impl Whatsapp {
 
     /// The ask that a message of ours is about.
     pub(super) fn subject(&self, broker: &Broker, message: &str) -> Option<AskId> {
-        broker.of_message(message).or_else(|| self.0.memory.subject(message))
+        broker.of_message(message).or_else(|| self.0.contacts.subject(message))
     }
 
     /// When that person's next question was sent.
@@ -174,7 +173,7 @@ impl Whatsapp {
             return Times::default();
         };
         Times {
-            called: sending.left.map(|left| self.0.memory.by_their_clock(left.called)),
+            called: sending.left.map(|left| self.0.contacts.by_their_clock(left.called)),
             since: sending.since(),
             sent: sending.sent,
             delivered: sending.delivered,
@@ -186,8 +185,8 @@ impl Whatsapp {
         let ask = &asked.ask;
         let mut messages: Vec<&str> = ask.widgets[asked.route].messages.iter().map(String::as_str).collect();
         messages
-            .extend(sender.message.quotes.as_deref().filter(|quoted| self.0.memory.subject(quoted) == Some(ask.id)));
-        let at = ask.settled_at().map(|at| self.0.memory.by_their_clock(at));
+            .extend(sender.message.quotes.as_deref().filter(|quoted| self.0.contacts.subject(quoted) == Some(ask.id)));
+        let at = ask.settled_at().map(|at| self.0.contacts.by_their_clock(at));
         let state = match at {
             None => State::Open,
             Some(at) if ask.is_late_open() => State::Late { at },
@@ -206,7 +205,7 @@ impl Whatsapp {
 
     /// Logs that an unknown person wrote while a question is open: it may be the person asked, under another id.
     fn note_stranger(&self, broker: &Broker, id: &str) {
-        if broker.asks_on_whatsapp() && self.0.memory.is_new_today(id, self.now()) {
+        if broker.asks_on_whatsapp() && self.0.contacts.is_new_today(id, self.now()) {
             tracing::info!(
                 number = last_four(id),
                 "somebody unknown wrote on WhatsApp while a question waits for a person there; they got no reply \
@@ -216,16 +215,16 @@ impl Whatsapp {
     }
 
     /// Follows a person to a new number or id, if the platform says which one was theirs before.
-    fn renamed(&self, broker: &Broker, renamed: &Renamed) {
-        let memory = &self.0.memory;
+    fn renamed(&self, broker: &Broker, renamed: &ChangedIds) {
+        let contacts = &self.0.contacts;
         let known = |ids: &[String]| {
-            let ids = memory.person(ids);
+            let ids = contacts.person(ids);
             broker.settings().may_write_on_whatsapp(&ids) || !broker.asked_of(&ids).is_empty()
         };
         match renamed.before.first() {
             Some(before) if !renamed.now.is_empty() => {
                 for other in renamed.before.iter().chain(&renamed.now) {
-                    memory.learn(before, other);
+                    contacts.learn(before, other);
                 }
                 if known(&renamed.before) {
                     tracing::info!(
@@ -248,7 +247,7 @@ impl Whatsapp {
 
     /// Handles a message from an unknown person: it gets no reply and changes nothing. A try at an ask is recorded.
     async fn stranger(&self, broker: &Broker, message: &Message, ids: &[String]) -> Result<(), NotStored> {
-        let Said::Text(said) = &message.said else { return Ok(()) };
+        let Body::Text(said) = &message.said else { return Ok(()) };
         let quoted = message.quotes.as_deref().and_then(|quoted| broker.of_message(quoted));
         let code = || match broker.named(&reading::first_word(said)) {
             Named::One(id) if reading::first_word(said).parse::<ShortId>().is_ok() => Some(id),

@@ -6,25 +6,25 @@
 
 mod allowing;
 mod answering;
+mod callback_data;
 mod client;
 mod closing;
-mod codes;
-mod hook;
+mod coalesced_file;
+mod contacts;
+mod deadline_text;
+mod errors;
 mod inbound;
-mod ledger;
-mod memory;
-mod nudging;
-mod pace;
-mod paper;
+mod payload;
 mod posting;
+mod rates;
 mod reading;
+mod reminding;
 mod resolve;
+mod send_log;
 pub(crate) mod settings;
-mod shapes;
 mod statuses;
-mod tag;
 mod text;
-mod until;
+mod webhook;
 
 #[cfg(test)]
 mod text_tests;
@@ -33,21 +33,22 @@ use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
+use crate::host::keyed_lock::KeyedLock;
 use crate::sabotage::on;
 use askd_core::{AskId, Left, Route, Time};
 use axum::Router;
+use callback_data::CallbackData;
 use client::{Answer, Client, Outgoing, Sent};
-use ledger::{Ledger, Try};
-use memory::Memory;
-use pace::{Pair, Throughput};
+use contacts::Contacts;
 use parking_lot::Mutex;
+use rates::{Pair, Throughput};
+use send_log::{Attempt, SendLog};
 use settings::Whatsapp as Settings;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tag::Tag;
 
 /// What the clock that only goes forward shows at the start; before it lies what was sent before.
 const START: u64 = 86_400_000;
@@ -65,17 +66,17 @@ pub struct Whatsapp(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     client: Client,
-    memory: Memory,
-    ledger: Ledger,
+    contacts: Contacts,
+    send_log: SendLog,
     ctx: Ctx,
     started: Moment,
     broker: OnceLock<WeakBroker>,
     pairs: Mutex<HashMap<String, Pair>>,
     throughput: Mutex<Throughput>,
     /// One message to a person at a time, so that they arrive in order.
-    sending: Lanes,
+    sending: KeyedLock<String>,
     /// One message of a person at a time.
-    reading: Lanes,
+    reading: KeyedLock<String>,
     /// The messages that are up of a question that needs several, by ask, route and question.
     begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
     /// Templates that wait for a person to write.
@@ -86,29 +87,14 @@ struct Inner {
     notes: Mutex<HashSet<(String, String)>>,
 }
 
-/// A lock for each name.
-#[derive(Debug, Default)]
-struct Lanes(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Lanes {
-    async fn enter(&self, name: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lane = {
-            let mut lanes = self.0.lock();
-            lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
-            Arc::clone(lanes.entry(name.to_owned()).or_default())
-        };
-        lane.lock_owned().await
-    }
-}
-
 impl Whatsapp {
     /// Reads what was remembered; connects to nothing yet.
     pub fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
-        let memory = Memory::open(state, &settings.phone_number_id)?;
+        let contacts = Contacts::open(state, &settings.phone_number_id)?;
         let now = ctx.clock().now();
         let started = ctx.clock().monotonic();
-        let ledger = Ledger::open(state, &settings.phone_number_id, now)?;
-        let debts = if on("norates") { Vec::new() } else { ledger.debts() };
+        let send_log = SendLog::open(state, &settings.phone_number_id, now)?;
+        let debts = if on("norates") { Vec::new() } else { send_log.debts() };
         let pairs = debts.into_iter().map(|(person, debt)| {
             let ago = u64::try_from(now.since(debt.began).as_millis()).unwrap_or(u64::MAX).min(START);
             let began = START - ago;
@@ -117,15 +103,15 @@ impl Whatsapp {
         });
         Ok(Self(Arc::new(Inner {
             client: Client::new(settings).map_err(io::Error::other)?,
-            memory,
-            ledger,
+            contacts,
+            send_log,
             ctx,
             started,
             broker: OnceLock::new(),
             pairs: Mutex::new(pairs.collect()),
             throughput: Mutex::new(Throughput::after_restart(START)),
-            sending: Lanes::default(),
-            reading: Lanes::default(),
+            sending: KeyedLock::default(),
+            reading: KeyedLock::default(),
             begun: Mutex::default(),
             invited: Mutex::default(),
             closed: Mutex::default(),
@@ -153,7 +139,7 @@ impl Whatsapp {
 
     /// The webhook.
     pub fn routes(&self, webhooks: &Webhooks) -> Router {
-        hook::routes(self.clone(), webhooks.clone())
+        webhook::routes(self.clone(), webhooks.clone())
     }
 
     fn now(&self) -> Time {
@@ -178,7 +164,7 @@ impl Whatsapp {
 
     /// Waits for the person's turn: one message every 6 seconds, a few at once on credit. Returns only with the turn.
     pub async fn turn(&self, place: &Route) {
-        let person = self.0.memory.one_name(&place.chat);
+        let person = self.0.contacts.one_name(&place.chat);
         loop {
             let now = self.ticks();
             let turn = self.0.pairs.lock().entry(person.clone()).or_default().turn(now);
@@ -192,14 +178,14 @@ impl Whatsapp {
     /// Sends a message when the rates allow it, and keeps the person's messages in order. Returns when it left, if it
     /// did.
     async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> (Sent, Option<Left>) {
-        let person = self.0.memory.one_name(message.to);
-        let _in_order = self.0.sending.enter(&person).await;
-        let of = Tag::read(&message.tag).filter(|tag| tag.kind.asks());
-        let of = of.map(|tag| Try { ask: tag.ask, route: tag.route, attempt: tag.attempt });
+        let person = self.0.contacts.one_name(message.to);
+        let _in_order = self.0.sending.lock(person.clone()).await;
+        let of = CallbackData::read(&message.tag).filter(|tag| tag.kind.asks());
+        let of = of.map(|tag| Attempt { ask: tag.ask, route: tag.route, attempt: tag.attempt });
         let Some(began) = self.begin(&person, of).await else { return (Sent::NotBegun, None) };
         let (sent, left) = self.call(&person, began, message, attempt).await;
         if let (Sent::Refused(_), Some(of)) = (&sent, of) {
-            self.0.ledger.refused(of);
+            self.0.send_log.refused(of);
         }
         (sent, Some(left))
     }
@@ -208,7 +194,7 @@ impl Whatsapp {
     async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> (Sent, Left) {
         let called = self.now();
         let Answer { sent, date, wa_id } = self.0.client.send(message, attempt).await;
-        if wa_id.is_some_and(|wa_id| self.0.memory.learn(message.to, &wa_id)) {
+        if wa_id.is_some_and(|wa_id| self.0.contacts.learn(message.to, &wa_id)) {
             // If this fails, the next answer or status tells it again.
             let _not_stored = self.save().await;
         }
@@ -224,25 +210,25 @@ impl Whatsapp {
 
     /// The time by which a message had certainly left, by the platform's clock.
     fn left(&self, called: Time, date: Option<Time>) -> Left {
-        let memory = &self.0.memory;
+        let contacts = &self.0.contacts;
         let by = match date {
             Some(date) => {
-                memory.compare_clocks(date, self.now());
+                contacts.compare_clocks(date, self.now());
                 date + AFTER_DATE
             }
-            None => memory.by_their_clock(called) + AFTER_CALL,
+            None => contacts.by_their_clock(called) + AFTER_CALL,
         };
         Left { called, by }
     }
 
     /// Waits until a message may go, of that try of a question if it is one; when it did, or `None` if the
     /// daemon stops. What leaves is on stable storage before.
-    async fn begin(&self, person: &str, of: Option<Try>) -> Option<u64> {
+    async fn begin(&self, person: &str, of: Option<Attempt>) -> Option<u64> {
         loop {
             let mut next = self.0.pairs.lock().get(person).cloned().unwrap_or_default();
             let mut free = next.begin(self.ticks());
             if free.is_ok() {
-                if let Err(error) = self.0.ledger.sending(person, next.sent(), of, self.now()).await {
+                if let Err(error) = self.0.send_log.sending(person, next.sent(), of, self.now()).await {
                     tracing::error!(%error, "cannot write state/channels/whatsapp-sent.json");
                 }
                 // Storing may have taken its time: only now it counts.

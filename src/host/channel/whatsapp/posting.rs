@@ -1,11 +1,11 @@
 //! Questions, invitations to write and notes on their way to a person.
 
+use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing, Sent};
-use super::codes::Verdict;
-use super::ledger::Try;
-use super::tag::{Kind, Tag};
+use super::errors::Verdict;
+use super::send_log::Attempt;
 use super::text::{self, How};
-use super::{Whatsapp, until};
+use super::{Whatsapp, deadline_text};
 use askd_core::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Whatsapp {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
         let to = widget.one_by_one.to.as_deref().unwrap_or(&place.chat);
-        if !self.0.memory.is_open(to, self.now()) {
+        if !self.0.contacts.is_open(to, self.now()) {
             return self.invite(ask, route, attempt, to).await;
         }
         let part = widget.one_by_one.index;
@@ -32,8 +32,8 @@ impl Whatsapp {
             if widget.one_by_one.repeated { Vec::new() } else { self.0.begun.lock().remove(&key).unwrap_or_default() };
         let mut left = None;
         for (at, text) in texts.iter().enumerate().skip(up.len()) {
-            let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Piece };
-            let tag = Tag { ask: ask.id, route, attempt, part, kind }.to_string();
+            let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Part };
+            let tag = CallbackData { ask: ask.id, route, attempt, part, kind }.to_string();
             let message = Outgoing { to, content: Content::Text(text), tag, quotes: None };
             let (sent, when) = self.send(&message, attempt).await;
             let posted = match sent {
@@ -46,7 +46,7 @@ impl Whatsapp {
                 // Only the last part counts.
                 Sent::Lost => Posted::Unknown(when.filter(|_| kind == Kind::Question)),
                 Sent::Refused(Verdict::Window) => {
-                    self.0.memory.lapsed(to, self.now());
+                    self.0.contacts.lapsed(to, self.now());
                     return self.invite(ask, route, attempt, to).await;
                 }
                 Sent::Refused(verdict) => refused(verdict),
@@ -64,12 +64,12 @@ impl Whatsapp {
         let broker = self.broker();
         let chat = ask.rules.routes.get(route).map_or("", |place| &place.chat);
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
-        let ids = self.0.memory.person(&[to.to_owned()]);
+        let ids = self.0.contacts.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
         if ask.is_blocked() {
             return text::blocked(ask);
         }
-        let until = until::line(ask, self.now());
+        let until = deadline_text::line(ask, self.now());
         let how = How {
             group: shared.then_some(ask.group.as_str()),
             code: several.then_some(ask.short_id.as_str()),
@@ -85,13 +85,13 @@ impl Whatsapp {
         let Some(template) = settings.template.as_deref() else {
             return Some(refused(Verdict::Window));
         };
-        let person = self.0.memory.one_name(to);
-        let _one_at_a_time = self.0.reading.enter(&format!("invite {person}")).await;
+        let person = self.0.contacts.one_name(to);
+        let _one_at_a_time = self.0.reading.lock(format!("invite {person}")).await;
         if let Some(invited) = self.0.invited.lock().get(&person) {
             // One invitation is enough for all that waits.
             return Some(Posted::Held(invited.clone()));
         }
-        let tag = Tag { ask: ask.id, route, attempt, part: 0, kind: Kind::Template }.to_string();
+        let tag = CallbackData { ask: ask.id, route, attempt, part: 0, kind: Kind::Template }.to_string();
         let with = |group| Content::Template(template, &settings.template_language, group);
         let message = Outgoing { to, content: with(Some(ask.group.as_str())), tag, quotes: None };
         let sent = match self.send(&message, attempt).await.0 {
@@ -120,13 +120,13 @@ impl Whatsapp {
     }
 
     pub(super) async fn window(&self, to: &str, until: Time) -> bool {
-        let mut inbound = self.0.memory.inbound();
+        let mut inbound = self.0.contacts.inbound();
         // What is left is counted once, because the clock may be set during the wait.
         let over = self.0.ctx.clock().sleep_until(until);
         tokio::pin!(over);
         loop {
             inbound.borrow_and_update();
-            if self.0.memory.is_open(to, self.now()) {
+            if self.0.contacts.is_open(to, self.now()) {
                 return true;
             }
             tokio::select! {
@@ -141,7 +141,7 @@ impl Whatsapp {
     /// was too short for a thousand asks at once: what was there was asked again.)
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         if let Some(widget) = ask.widgets.get(route)
-            && !self.0.ledger.may_have_left(Try { ask: ask.id, route, attempt: widget.attempt })
+            && !self.0.send_log.may_have_left(Attempt { ask: ask.id, route, attempt: widget.attempt })
         {
             return Found::Absent;
         }
@@ -168,11 +168,11 @@ impl Whatsapp {
         self.0.ctx.finish(async move {
             let (to, text) = &key;
             for text in text::note(text) {
-                let (attempt, kind) = confirms.as_ref().map_or((0, Kind::Note), |(_, nth)| (*nth, Kind::Confirm));
-                let tag = ask.map(|ask| Tag { ask, route: 0, attempt, part: 0, kind });
+                let (attempt, kind) = confirms.as_ref().map_or((0, Kind::Note), |(_, nth)| (*nth, Kind::Confirmation));
+                let tag = ask.map(|ask| CallbackData { ask, route: 0, attempt, part: 0, kind });
                 let sent = channel.send_note(to, &text, tag).await;
                 if let (Some((id, left)), Some((person, nth))) = (sent, &confirms) {
-                    channel.0.memory.confirmation_left(person, *nth, &id, left.by, false);
+                    channel.0.contacts.confirmation_left(person, *nth, &id, left.by, false);
                     // In doubt, askd asks once more.
                     let _not_stored = channel.save().await;
                 }
@@ -182,7 +182,7 @@ impl Whatsapp {
     }
 
     /// The id of what was sent, and when it left.
-    async fn send_note(&self, to: &str, text: &str, tag: Option<Tag>) -> Option<(String, Left)> {
+    async fn send_note(&self, to: &str, text: &str, tag: Option<CallbackData>) -> Option<(String, Left)> {
         let named = tag.map(|tag| tag.to_string()).unwrap_or_default();
         for attempt in 1..=NOTE_TRIES {
             let message = Outgoing { to, content: Content::Text(text), tag: named.clone(), quotes: None };
@@ -190,7 +190,7 @@ impl Whatsapp {
             match sent {
                 Sent::Id(id) => {
                     if let Some(tag) = tag {
-                        self.0.memory.about(&id, tag.ask, self.now());
+                        self.0.contacts.about(&id, tag.ask, self.now());
                     }
                     return left.map(|left| (id, left));
                 }

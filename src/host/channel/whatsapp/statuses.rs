@@ -1,10 +1,10 @@
 //! What became of messages of ours: proof of display, late failures, and who is who.
 
 use super::Whatsapp;
-use super::codes::trouble;
+use super::callback_data::{CallbackData, Kind};
+use super::errors::trouble;
 use super::inbound::NotStored;
-use super::shapes::{State, Status};
-use super::tag::{Kind, Tag};
+use super::payload::{Progress, Status};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{AskId, Event, MessageStatus, Posted, Trouble};
 use std::time::Duration;
@@ -15,20 +15,20 @@ const WINDOW: u64 = 131_047;
 impl Whatsapp {
     /// Takes a status in. Any order, any number of times.
     pub(super) async fn status(&self, broker: &Broker, status: Status) -> Result<(), NotStored> {
-        if let (Some(number), Some(scoped)) = (&status.people.number, &status.people.scoped) {
-            self.0.memory.learn(number, scoped);
+        if let (Some(number), Some(scoped)) = (&status.ids.wa_id, &status.ids.user_id) {
+            self.0.contacts.learn(number, scoped);
         }
-        let failed = match &status.state {
-            State::Failed { code, title } => {
+        let failed = match &status.progress {
+            Progress::Failed { code, title } => {
                 tracing::warn!(code, title, "WhatsApp could not deliver a message it had taken");
                 self.lapse(&status, *code);
                 Some(trouble(*code))
             }
             _ => None,
         };
-        let Some(tag) = status.tag.as_deref().and_then(Tag::read) else { return Ok(()) };
+        let Some(tag) = status.tag.as_deref().and_then(CallbackData::read) else { return Ok(()) };
         self.recognise(broker, &tag, &status).await?;
-        let window = matches!(status.state, State::Failed { code: WINDOW, .. });
+        let window = matches!(status.progress, Progress::Failed { code: WINDOW, .. });
         let fate = |fate| Event::MessageStatus {
             route: tag.route,
             attempt: tag.attempt,
@@ -38,46 +38,46 @@ impl Whatsapp {
             at: status.at,
         };
         match (tag.kind, failed) {
-            (Kind::Question | Kind::Piece, Some(trouble)) => {
+            (Kind::Question | Kind::Part, Some(trouble)) => {
                 happen(broker, tag.ask, fate(MessageStatus::Failed { window, trouble })).await
             }
-            (Kind::Question, None) if status.state == State::Shown => {
+            (Kind::Question, None) if status.progress == Progress::Delivered => {
                 happen(broker, tag.ask, fate(MessageStatus::Displayed)).await
             }
             (Kind::Question, None) => happen(broker, tag.ask, fate(MessageStatus::Taken)).await,
-            (Kind::Piece, None) => happen(broker, tag.ask, fate(MessageStatus::Known)).await,
+            (Kind::Part, None) => happen(broker, tag.ask, fate(MessageStatus::Known)).await,
             (Kind::Template, Some(trouble)) => self.uninvited(broker, &tag, &status, trouble).await,
             (Kind::Template, None) => {
                 let posted = Posted::Held(status.id.clone());
                 happen(broker, tag.ask, Event::Posted { route: tag.route, attempt: tag.attempt, posted }).await
             }
             (Kind::Closing, None) => {
-                self.0.memory.about(&status.id, tag.ask, self.now());
+                self.0.contacts.about(&status.id, tag.ask, self.now());
                 self.told_closed(&tag);
                 Ok(())
             }
-            (Kind::Confirm, None) => {
-                let person = status.people.number.as_ref().or(status.people.scoped.as_ref());
-                if let (State::Sent, Some(sent), Some(person)) = (&status.state, status.at, person) {
-                    let person = self.0.memory.one_name(person);
-                    self.0.memory.confirmation_left(&person, tag.attempt, &status.id, sent, true);
+            (Kind::Confirmation, None) => {
+                let person = status.ids.wa_id.as_ref().or(status.ids.user_id.as_ref());
+                if let (Progress::Sent, Some(sent), Some(person)) = (&status.progress, status.at, person) {
+                    let person = self.0.contacts.one_name(person);
+                    self.0.contacts.confirmation_left(&person, tag.attempt, &status.id, sent, true);
                 }
-                self.0.memory.about(&status.id, tag.ask, self.now());
+                self.0.contacts.about(&status.id, tag.ask, self.now());
                 Ok(())
             }
             (Kind::Note, None) => {
-                self.0.memory.about(&status.id, tag.ask, self.now());
+                self.0.contacts.about(&status.id, tag.ask, self.now());
                 Ok(())
             }
             (Kind::Closing, Some(_)) => self.not_closed(&tag, &status, window).await,
-            (Kind::Note | Kind::Confirm, Some(_)) => Ok(()),
+            (Kind::Note | Kind::Confirmation, Some(_)) => Ok(()),
         }
     }
 
     /// Learns another number of the person a question was sent to, if the statuses of the question name it.
-    async fn recognise(&self, broker: &Broker, tag: &Tag, status: &Status) -> Result<(), NotStored> {
-        let Some(number) = status.people.number.as_ref().filter(|_| tag.kind.asks()) else { return Ok(()) };
-        let ids = self.0.memory.person(std::slice::from_ref(number));
+    async fn recognise(&self, broker: &Broker, tag: &CallbackData, status: &Status) -> Result<(), NotStored> {
+        let Some(number) = status.ids.wa_id.as_ref().filter(|_| tag.kind.asks()) else { return Ok(()) };
+        let ids = self.0.contacts.person(std::slice::from_ref(number));
         if broker.settings().may_write_on_whatsapp(&ids) || !broker.asked_of(&ids).is_empty() {
             return Ok(());
         }
@@ -87,25 +87,31 @@ impl Whatsapp {
         };
         let sending = widget.sendings.iter().find(|sending| sending.attempt == tag.attempt);
         let to = sending.and_then(|sending| sending.to.as_ref()).unwrap_or(&place.chat);
-        if self.0.memory.learn(to, number) { self.save().await } else { Ok(()) }
+        if self.0.contacts.learn(to, number) { self.save().await } else { Ok(()) }
     }
 
     /// The platform says that the chat is closed.
     fn lapse(&self, status: &Status, code: u64) {
         // A repeated status says nothing about the chat as it is now.
         if code == WINDOW
-            && !self.0.memory.has_seen(&status.id)
-            && let Some(id) = status.people.number.as_ref().or(status.people.scoped.as_ref())
+            && !self.0.contacts.has_seen(&status.id)
+            && let Some(id) = status.ids.wa_id.as_ref().or(status.ids.user_id.as_ref())
         {
-            self.0.memory.lapsed(id, status.at.unwrap_or_default() + Duration::from_millis(999));
+            self.0.contacts.lapsed(id, status.at.unwrap_or_default() + Duration::from_millis(999));
         }
     }
 
     /// The invitation to write did not arrive: nothing that waits for it will be shown.
-    async fn uninvited(&self, broker: &Broker, tag: &Tag, status: &Status, trouble: Trouble) -> Result<(), NotStored> {
+    async fn uninvited(
+        &self,
+        broker: &Broker,
+        tag: &CallbackData,
+        status: &Status,
+        trouble: Trouble,
+    ) -> Result<(), NotStored> {
         self.0.invited.lock().retain(|_, message| *message != status.id);
-        let ids: Vec<String> = [&status.people.number, &status.people.scoped].into_iter().flatten().cloned().collect();
-        let mut asks = broker.asked_of(&self.0.memory.person(&ids));
+        let ids: Vec<String> = [&status.ids.wa_id, &status.ids.user_id].into_iter().flatten().cloned().collect();
+        let mut asks = broker.asked_of(&self.0.contacts.person(&ids));
         if !asks.contains(&tag.ask) {
             asks.push(tag.ask);
         }

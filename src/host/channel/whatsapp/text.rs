@@ -3,7 +3,7 @@
 //! The sentences are in [`wording`]; this says where they stand, how long a message may be, and what the
 //! agent's words may not do: format, link, or hide characters.
 
-use super::until;
+use super::deadline_text;
 use askd_core::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
@@ -77,29 +77,29 @@ pub(super) fn blocked(ask: &Ask) -> Vec<String> {
 
 /// Whom a closing line is told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Audience {
     /// Who ended the ask.
-    Theirs,
+    Ender,
     /// Who had begun to answer it.
-    Unused,
+    HadBegun,
     /// Whoever else was asked.
     Others,
 }
 
 /// How an ask ended.
-pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
+pub(super) fn closing(ask: &Ask, audience: Audience, now: Time) -> Vec<String> {
     let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
     // What was asked one by one cannot be answered late here: the inbox takes it.
     if ask.is_late_open() && ask.content.questions.len() == 1 {
-        let late = wording::timed_out_late(&until::time_of_day(at, now));
+        let late = wording::timed_out_late(&deadline_text::time_of_day(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    let got_it = told == Told::Theirs && ask.ended_by().is_some();
+    let got_it = audience == Audience::Ender && ask.ended_by().is_some();
     let mut lines = Vec::from_iter(got_it.then_some(wording::GOT_IT));
     lines.push(&line);
-    lines.extend((told == Told::Unused).then_some(wording::NOT_USED));
+    lines.extend((audience == Audience::HadBegun).then_some(wording::NOT_USED));
     // Said late, it says what became of it too. What a stopped session is told by is its closing line.
     lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));
     pack("", &lines.join("\n"))
@@ -107,9 +107,9 @@ pub(super) fn closing(ask: &Ask, told: Told, now: Time) -> Vec<String> {
 
 /// What is new about a question that was closed before; nothing, if nothing has to be said. Who answered it late
 /// has a receipt.
-pub(super) fn update(ask: &Ask, told: Told) -> Vec<String> {
+pub(super) fn update(ask: &Ask, audience: Audience) -> Vec<String> {
     let Some(remark) = wording::remark(ask.remark()).filter(|_| !ask.is_late_open()) else { return Vec::new() };
-    match ask.closing_line().filter(|_| ask.late_outcome().is_some() && told != Told::Theirs) {
+    match ask.closing_line().filter(|_| ask.late_outcome().is_some() && audience != Audience::Ender) {
         Some(line) => pack("", &format!("{}\n{remark}", tame(&line))),
         None => pack("", remark),
     }

@@ -1,6 +1,6 @@
 //! What people read, letter for letter.
 
-use super::text::{How, Told, blocked, closing, question, tame, update};
+use super::text::{Audience, How, blocked, closing, question, tame, update};
 use askd_core::{
     Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Heard, Lifted, Names, Outcome, Person,
     Questions, Reply, Response, Stage,
@@ -159,14 +159,14 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard };
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&answered, Told::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, Told::Theirs, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Audience::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Audience::Ender, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
     assert_eq!(
-        closing(&answered, Told::Unused, Time::from_millis(0)),
+        closing(&answered, Audience::HadBegun, Time::from_millis(0)),
         ["Answered: JWT tokens by Ada\nYour answers so far were not used."]
     );
     let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
-    assert_eq!(closing(&withdrawn, Told::Theirs, Time::from_millis(0)), ["Cancelled"]);
+    assert_eq!(closing(&withdrawn, Audience::Ender, Time::from_millis(0)), ["Cancelled"]);
     // A question that was asked too often, as long as it is blocked and after that.
     let mut often = ask.clone();
     often.stage = Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None };
@@ -184,7 +184,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let by = Some(Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) });
     often.block =
         Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: Some(Lifted { by, at: now }) });
-    assert_eq!(closing(&often, Told::Theirs, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
+    assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
     after_the_timeout(ask, now);
 }
 
@@ -197,22 +197,22 @@ fn after_the_timeout(ask: Ask, now: Time) {
     let late = step(shown, Event::Tick);
     let how = "Timed out at 14:14 UTC. You can still answer: the agent will be started with it. \
                Quote the question, or begin your reply with k7.";
-    assert_eq!(closing(&late, Told::Others, over), [how]);
-    assert_eq!(update(&late, Told::Others), Vec::<String>::new(), "it was said when it was closed");
+    assert_eq!(closing(&late, Audience::Others, over), [how]);
+    assert_eq!(update(&late, Audience::Others), Vec::<String>::new(), "it was said when it was closed");
     let again = step(late.clone(), Event::AskedAgain);
     assert_eq!(
-        (closing(&again, Told::Others, over), update(&again, Told::Others)),
+        (closing(&again, Audience::Others, over), update(&again, Audience::Others)),
         (vec!["Timed out\nAsked again.".to_owned()], vec!["Asked again.".to_owned()],)
     );
     let person = Person { via: Via::Api, id: "operator".to_owned(), name: None };
     let reply = Reply::Whole(vec![(0, Given { picks: vec![0], text: None })]);
     let answered = step(late, Event::Replied { source: Source::Token, person, reply });
     let line = "Answered after the timeout: JWT tokens by operator";
-    assert_eq!(closing(&answered, Told::Others, over), [line]);
-    assert_eq!(update(&answered, Told::Others), Vec::<String>::new(), "until it is known what becomes of it");
+    assert_eq!(closing(&answered, Audience::Others, over), [line]);
+    assert_eq!(update(&answered, Audience::Others), Vec::<String>::new(), "until it is known what becomes of it");
     let started = step(step(answered, Event::Briefed), Event::Tried(Tried::Started { accepted: true }));
     let remark = "The agent was started with the answer.";
-    assert_eq!(closing(&started, Told::Others, over), [format!("{line}\n{remark}")]);
-    assert_eq!(update(&started, Told::Others), [format!("{line}\n{remark}")]);
-    assert_eq!(update(&started, Told::Theirs), [remark]);
+    assert_eq!(closing(&started, Audience::Others, over), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, Audience::Others), [format!("{line}\n{remark}")]);
+    assert_eq!(update(&started, Audience::Ender), [remark]);
 }

@@ -2,19 +2,19 @@
 //! the core's to say.
 
 use super::Whatsapp;
+use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing, Sent};
-use super::codes::Verdict;
-use super::tag::{Kind, Tag};
-use super::until;
+use super::deadline_text;
+use super::errors::Verdict;
 use askd_core::{Ask, WidgetState, wording};
 
 impl Whatsapp {
     /// Reminds whoever is being asked, if they have the question and may be written to.
     pub async fn remind(&self, ask: &Ask, route: usize) {
         let Some(to) = asked(ask, route) else { return };
-        let person = self.0.memory.one_name(&to);
-        let _in_order = self.0.sending.enter(&person).await;
-        if !self.0.memory.is_open(&to, self.now()) {
+        let person = self.0.contacts.one_name(&to);
+        let _in_order = self.0.sending.lock(person.clone()).await;
+        if !self.0.contacts.is_open(&to, self.now()) {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
             return;
         }
@@ -25,13 +25,13 @@ impl Whatsapp {
             Ok(Some(ask)) if ask.outcome().is_none() && asked(&ask, route) == Some(to.clone()) => ask,
             _ => return,
         };
-        let text = wording::whatsapp_reminder(&until::line(&ask, self.now()));
-        let tag = Tag { ask: ask.id, route, attempt: 0, part: 0, kind: Kind::Note }.to_string();
+        let text = wording::whatsapp_reminder(&deadline_text::line(&ask, self.now()));
+        let tag = CallbackData { ask: ask.id, route, attempt: 0, part: 0, kind: Kind::Note }.to_string();
         let quotes = question(&ask, route);
         let message = Outgoing { to: &to, content: Content::Text(&text), tag, quotes };
         match self.call(&person, began, &message, 1).await.0 {
-            Sent::Id(id) => self.0.memory.about(&id, ask.id, self.now()),
-            Sent::Refused(Verdict::Window) => self.0.memory.lapsed(&to, self.now()),
+            Sent::Id(id) => self.0.contacts.about(&id, ask.id, self.now()),
+            Sent::Refused(Verdict::Window) => self.0.contacts.lapsed(&to, self.now()),
             // The next one comes.
             Sent::Refused(_) | Sent::Lost | Sent::NotBegun => {}
         }

@@ -12,14 +12,14 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Paper {
+pub(super) struct CoalescedFile {
     folder: Arc<Dir>,
     file: &'static str,
     changes: Mutex<u64>,
     written: tokio::sync::Mutex<u64>,
 }
 
-impl Paper {
+impl CoalescedFile {
     pub(super) fn open(state: &Path, file: &'static str) -> io::Result<Self> {
         let folder = Arc::new(Dir::open(state)?.ensure("channels", Access::PRIVATE)?);
         Ok(Self { folder, file, changes: Mutex::new(0), written: tokio::sync::Mutex::new(0) })

@@ -7,18 +7,18 @@ use serde_json::Value;
 
 /// Something a webhook tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Notification {
     /// Somebody sent something.
     Message(Message),
     /// Something became of a message of ours.
     Status(Status),
     /// A person has a new number or id.
-    Renamed(Renamed),
+    ChangedIds(ChangedIds),
 }
 
 /// A person has a new number or business-scoped id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Renamed {
+pub(super) struct ChangedIds {
     /// Their old ids, as far as the platform tells them.
     pub(super) before: Vec<String>,
     /// Their new ids.
@@ -30,12 +30,12 @@ pub(super) struct Renamed {
 pub(super) struct Message {
     pub(super) id: String,
     /// Number and business-scoped id, whichever is told.
-    pub(super) people: People,
+    pub(super) ids: UserIds,
     /// The person's own name for themselves.
     pub(super) name: Option<String>,
     /// When the platform received it, in whole seconds; `None`: it cannot be read.
     pub(super) at: Option<Time>,
-    pub(super) said: Said,
+    pub(super) said: Body,
     /// The message it quotes.
     pub(super) quotes: Option<String>,
     /// It was written in a group, to everybody there.
@@ -46,14 +46,14 @@ pub(super) struct Message {
 
 /// The ids of one person.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct People {
-    pub(super) number: Option<String>,
-    pub(super) scoped: Option<String>,
+pub(super) struct UserIds {
+    pub(super) wa_id: Option<String>,
+    pub(super) user_id: Option<String>,
 }
 
 /// What there is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Body {
     /// Words.
     Text(String),
     /// A button of a template: the person writes, and says nothing.
@@ -74,20 +74,20 @@ pub(super) enum Said {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) id: String,
-    pub(super) state: State,
+    pub(super) progress: Progress,
     /// When it happened, in whole seconds by the platform's clock.
     pub(super) at: Option<Time>,
-    pub(super) people: People,
+    pub(super) ids: UserIds,
     pub(super) tag: Option<String>,
 }
 
 /// How far a message is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Progress {
     /// With the platform.
     Sent,
     /// On the person's device.
-    Shown,
+    Delivered,
     /// Will never be.
     Failed { code: u64, title: String },
 }
@@ -113,24 +113,24 @@ struct Change {
 }
 
 /// All that is told about that number of the business. `None`: not a webhook of the right shape.
-pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Told>> {
+pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Notification>> {
     let envelope: Envelope = serde_json::from_slice(body).ok()?;
     let mut told = Vec::new();
     for change in envelope.entry.into_iter().flat_map(|entry| entry.changes) {
         let ours = text(&change.value["metadata"]["phone_number_id"]).as_deref() == Some(phone_number_id);
         if change.field == "user_id_update" {
-            told.extend(renamed_all(&change.value).into_iter().map(Told::Renamed));
+            told.extend(renamed_all(&change.value).into_iter().map(Notification::ChangedIds));
         }
         if change.field != "messages" || !ours {
             continue;
         }
         let list = |key: &str| change.value[key].as_array().cloned().unwrap_or_default();
         let contacts = list("contacts");
-        told.extend(list("statuses").iter().filter_map(status).map(Told::Status));
+        told.extend(list("statuses").iter().filter_map(status).map(Notification::Status));
         let mut messages: Vec<Message> = list("messages").iter().filter_map(|m| message(m, &contacts)).collect();
         messages.sort_by_key(|message| message.at);
-        told.extend(list("messages").iter().filter_map(renamed).map(Told::Renamed));
-        told.extend(messages.into_iter().map(Told::Message));
+        told.extend(list("messages").iter().filter_map(renamed).map(Notification::ChangedIds));
+        told.extend(messages.into_iter().map(Notification::Message));
     }
     Some(told)
 }
@@ -151,22 +151,22 @@ fn seconds(value: &Value) -> Option<Time> {
 }
 
 fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
-    let mut people = People { number: text(&value["from"]), scoped: text(&value["from_user_id"]) };
+    let mut ids = UserIds { wa_id: text(&value["from"]), user_id: text(&value["from_user_id"]) };
     let same = |contact: &&Value| {
         let both = |a: &Option<String>, b: Option<String>| a.is_some() && *a == b;
-        both(&people.number, text(&contact["wa_id"])) || both(&people.scoped, text(&contact["user_id"]))
+        both(&ids.wa_id, text(&contact["wa_id"])) || both(&ids.user_id, text(&contact["user_id"]))
     };
     let contact = contacts.iter().find(same);
     if let Some(contact) = contact {
-        people.number = people.number.or_else(|| text(&contact["wa_id"]));
-        people.scoped = people.scoped.or_else(|| text(&contact["user_id"]));
+        ids.wa_id = ids.wa_id.or_else(|| text(&contact["wa_id"]));
+        ids.user_id = ids.user_id.or_else(|| text(&contact["user_id"]));
     }
-    if people.number.is_none() && people.scoped.is_none() {
+    if ids.wa_id.is_none() && ids.user_id.is_none() {
         return None;
     }
     Some(Message {
         id: text(&value["id"])?,
-        people,
+        ids,
         name: contact.and_then(|contact| text(&contact["profile"]["name"])),
         at: seconds(&value["timestamp"]),
         said: said(value),
@@ -183,30 +183,30 @@ fn texts<const N: usize>(values: [&Value; N]) -> Vec<String> {
 }
 
 /// A system message that says that its sender has another number or id.
-fn renamed(value: &Value) -> Option<Renamed> {
+fn renamed(value: &Value) -> Option<ChangedIds> {
     let system = &value["system"];
     let before = match system["type"].as_str()? {
         "user_changed_number" | "customer_changed_number" => texts([&value["from"], &value["from_user_id"]]),
         "user_changed_user_id" => texts([&value["from"], &system["previous_user_id"], &value["from_user_id"]]),
         _ => return None,
     };
-    Some(Renamed { before, now: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
+    Some(ChangedIds { before, now: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
 }
 
 /// The webhook `user_id_update`.
-fn renamed_all(value: &Value) -> Vec<Renamed> {
+fn renamed_all(value: &Value) -> Vec<ChangedIds> {
     let updates = value["user_id_update"].as_array().cloned().unwrap_or_default();
-    let read = |update: &Value| Renamed {
+    let read = |update: &Value| ChangedIds {
         before: texts([&update["wa_id"], &update["user_id"]["previous"]]),
         now: texts([&update["user_id"]["current"]]),
     };
     updates.iter().map(read).collect()
 }
 
-fn said(value: &Value) -> Said {
+fn said(value: &Value) -> Body {
     let words = |text: Option<String>| match text {
-        Some(text) if !text.trim().is_empty() => Said::Text(text),
-        _ => Said::Wordless,
+        Some(text) if !text.trim().is_empty() => Body::Text(text),
+        _ => Body::Wordless,
     };
     match value["type"].as_str().unwrap_or_default() {
         "text" => words(text(&value["text"]["body"])),
@@ -215,22 +215,22 @@ fn said(value: &Value) -> Said {
             let reply = &value["interactive"];
             words(text(&reply["button_reply"]["title"]).or_else(|| text(&reply["list_reply"]["title"])))
         }
-        "button" => Said::Tap,
-        "reaction" => Said::Reaction,
-        "edit" => Said::Edited(text(&value["edit"]["original_message_id"])),
-        "revoke" => Said::Deleted,
-        "system" | "order" | "request_welcome" => Said::Nothing,
-        _ => Said::Wordless,
+        "button" => Body::Tap,
+        "reaction" => Body::Reaction,
+        "edit" => Body::Edited(text(&value["edit"]["original_message_id"])),
+        "revoke" => Body::Deleted,
+        "system" | "order" | "request_welcome" => Body::Nothing,
+        _ => Body::Wordless,
     }
 }
 
 fn status(value: &Value) -> Option<Status> {
-    let state = match value["status"].as_str()? {
-        "sent" => State::Sent,
-        "delivered" | "read" | "played" => State::Shown,
+    let progress = match value["status"].as_str()? {
+        "sent" => Progress::Sent,
+        "delivered" | "read" | "played" => Progress::Delivered,
         "failed" => {
             let error = &value["errors"][0];
-            State::Failed {
+            Progress::Failed {
                 code: error["code"].as_u64().unwrap_or(0),
                 title: text(&error["title"]).unwrap_or_default(),
             }
@@ -239,9 +239,9 @@ fn status(value: &Value) -> Option<Status> {
     };
     Some(Status {
         id: text(&value["id"])?,
-        state,
+        progress,
         at: seconds(&value["timestamp"]),
-        people: People { number: text(&value["recipient_id"]), scoped: text(&value["recipient_user_id"]) },
+        ids: UserIds { wa_id: text(&value["recipient_id"]), user_id: text(&value["recipient_user_id"]) },
         tag: text(&value["biz_opaque_callback_data"]),
     })
 }
@@ -274,10 +274,10 @@ mod tests {
             ],
         }));
         let told = read(&body, "106").unwrap();
-        let [Told::Message(first), Told::Message(second)] = told.as_slice() else { panic!("{told:?}") };
-        assert_eq!((first.people.scoped.as_deref(), first.name.as_deref()), (Some("US.1"), Some("Ada")));
-        assert_eq!(first.said, Said::Wordless);
-        assert_eq!((second.people.number.as_deref(), second.name.as_deref()), (None, Some("Bob")));
+        let [Notification::Message(first), Notification::Message(second)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((first.ids.user_id.as_deref(), first.name.as_deref()), (Some("US.1"), Some("Ada")));
+        assert_eq!(first.said, Body::Wordless);
+        assert_eq!((second.ids.wa_id.as_deref(), second.name.as_deref()), (None, Some("Bob")));
         assert_eq!(read(&body, "107"), Some(vec![]), "another number of the business");
         assert_eq!(read(b"{", "106"), None);
     }
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn only_words_can_be_an_answer() {
         for (message, expected) in [
-            (json!({"type": "image", "image": {"caption": "  "}}), Said::Wordless),
-            (json!({"type": "image", "image": {"caption": "2"}}), Said::Text("2".to_owned())),
-            (json!({"type": "audio"}), Said::Wordless),
-            (json!({"type": "unsupported"}), Said::Wordless),
-            (json!({"type": "button", "button": {"payload": "x", "text": "Show it"}}), Said::Tap),
-            (json!({"type": "reaction", "reaction": {"message_id": "x"}}), Said::Reaction),
-            (json!({"type": "revoke", "revoke": {"original_message_id": "x"}}), Said::Deleted),
-            (json!({"type": "edit", "edit": {"original_message_id": "x"}}), Said::Edited(Some("x".to_owned()))),
-            (json!({"type": "text"}), Said::Wordless),
+            (json!({"type": "image", "image": {"caption": "  "}}), Body::Wordless),
+            (json!({"type": "image", "image": {"caption": "2"}}), Body::Text("2".to_owned())),
+            (json!({"type": "audio"}), Body::Wordless),
+            (json!({"type": "unsupported"}), Body::Wordless),
+            (json!({"type": "button", "button": {"payload": "x", "text": "Show it"}}), Body::Tap),
+            (json!({"type": "reaction", "reaction": {"message_id": "x"}}), Body::Reaction),
+            (json!({"type": "revoke", "revoke": {"original_message_id": "x"}}), Body::Deleted),
+            (json!({"type": "edit", "edit": {"original_message_id": "x"}}), Body::Edited(Some("x".to_owned()))),
+            (json!({"type": "text"}), Body::Wordless),
         ] {
             assert_eq!(said(&message), expected, "{message}");
         }

@@ -9,36 +9,36 @@ pub(super) enum Kind {
     /// A question, or the last message of one: the one with what can be chosen.
     Question,
     /// What goes before it.
-    Piece,
+    Part,
     /// Asks the person to write.
     Template,
     /// Says how the ask ended.
     Closing,
     /// A request for confirmation; the attempt tells it from others.
-    Confirm,
+    Confirmation,
     /// Anything else.
     Note,
 }
 
 const KINDS: [(Kind, &str); 6] = [
     (Kind::Question, "q"),
-    (Kind::Piece, "p"),
+    (Kind::Part, "p"),
     (Kind::Template, "t"),
     (Kind::Closing, "c"),
-    (Kind::Confirm, "y"),
+    (Kind::Confirmation, "y"),
     (Kind::Note, "n"),
 ];
 
 impl Kind {
     /// Whether an ask waits for what comes of it.
     pub(super) fn asks(self) -> bool {
-        matches!(self, Self::Question | Self::Piece | Self::Template)
+        matches!(self, Self::Question | Self::Part | Self::Template)
     }
 }
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct CallbackData {
     pub(super) ask: AskId,
     pub(super) route: usize,
     pub(super) attempt: u8,
@@ -46,14 +46,14 @@ pub(super) struct Tag {
     pub(super) kind: Kind,
 }
 
-impl std::fmt::Display for Tag {
+impl std::fmt::Display for CallbackData {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("n", |(_, name)| name);
         write!(f, "askd:{}:{}:{}:{}:{kind}", self.ask, self.route, self.attempt, self.part)
     }
 }
 
-impl Tag {
+impl CallbackData {
     /// `None`: not one of ours.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("askd:")?.split(':');
@@ -75,11 +75,11 @@ mod tests {
     #[test]
     fn it_comes_back_as_it_went() {
         for (kind, _) in KINDS {
-            let tag = Tag { ask: AskId::from_bits(7), route: 1, attempt: 2, part: 3, kind };
-            assert_eq!(Tag::read(&tag.to_string()), Some(tag));
+            let tag = CallbackData { ask: AskId::from_bits(7), route: 1, attempt: 2, part: 3, kind };
+            assert_eq!(CallbackData::read(&tag.to_string()), Some(tag));
         }
         for bad in ["", "askd:", "askd:x:1:1:1:q", "k7", "askd:00000000000000000000000000000007:1:2:3:q:x"] {
-            assert_eq!(Tag::read(bad), None, "{bad}");
+            assert_eq!(CallbackData::read(bad), None, "{bad}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The webhook's two doors: the handshake, and what Meta tells. Verification is an extractor: the
 //! handler's argument is only built after the MAC over the raw bytes.
 
-use super::{Whatsapp, shapes};
+use super::{Whatsapp, payload};
 use crate::host::channel::signed::{Platform, Refused, Signed, Webhooks};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -10,10 +10,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use payload::Notification;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
-use shapes::Told;
 use subtle::ConstantTimeEq as _;
 
 /// The largest webhook that is read. Meta sends up to 3 MB.
@@ -22,14 +22,14 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 const SIGNATURE: &str = "x-hub-signature-256";
 
 #[derive(Debug, Clone)]
-struct Door {
+struct WebhookState {
     channel: Whatsapp,
     webhooks: Webhooks,
 }
 
 /// The two doors.
 pub(super) fn routes(channel: Whatsapp, webhooks: Webhooks) -> Router {
-    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(Door { channel, webhooks })
+    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(WebhookState { channel, webhooks })
 }
 
 #[derive(Deserialize)]
@@ -42,8 +42,8 @@ struct Handshake {
     challenge: String,
 }
 
-async fn handshake(State(door): State<Door>, query: Result<Query<Handshake>, QueryRejection>) -> Response {
-    let expected = &door.channel.0.client.settings().verify_token;
+async fn handshake(State(state): State<WebhookState>, query: Result<Query<Handshake>, QueryRejection>) -> Response {
+    let expected = &state.channel.0.client.settings().verify_token;
     let good = query.ok().filter(|Query(asked)| {
         let same: bool = asked.verify_token.as_bytes().ct_eq(expected.expose_secret().as_bytes()).into();
         asked.mode == "subscribe" && same
@@ -57,7 +57,7 @@ async fn handshake(State(door): State<Door>, query: Result<Query<Handshake>, Que
     }
 }
 
-impl Platform for Door {
+impl Platform for WebhookState {
     const NAME: &'static str = "WhatsApp";
     const LARGEST: usize = MAX_BODY;
     type Signature = Vec<u8>;
@@ -72,16 +72,16 @@ impl Platform for Door {
 }
 
 /// What Meta told, and nobody else could have.
-struct Verified(Vec<Told>, Signed);
+struct Verified(Vec<Notification>, Signed);
 
-impl FromRequest<Door> for Verified {
+impl FromRequest<WebhookState> for Verified {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, door: &Door) -> Result<Self, Refused> {
-        let signed = door.webhooks.verify(door, request).await?;
-        let told = shapes::read(&signed.body, &door.channel.0.client.settings().phone_number_id);
+    async fn from_request(request: Request, state: &WebhookState) -> Result<Self, Refused> {
+        let signed = state.webhooks.verify(state, request).await?;
+        let told = payload::read(&signed.body, &state.channel.0.client.settings().phone_number_id);
         let what = "a WhatsApp webhook of another shape was ignored";
-        if told.is_none() && door.webhooks.warnings().is_first(None, what) {
+        if told.is_none() && state.webhooks.warnings().is_first(None, what) {
             tracing::warn!(bytes = signed.body.len(), "{what}");
         }
         Ok(Self(told.unwrap_or_default(), signed))
@@ -100,10 +100,10 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
-async fn take(State(door): State<Door>, Verified(told, _signed): Verified) -> StatusCode {
+async fn take(State(state): State<WebhookState>, Verified(told, _signed): Verified) -> StatusCode {
     // A task of its own: a sender who hangs up must not stop half-way what an answer sets off.
-    let channel = door.channel.clone();
-    let taken = door.channel.0.ctx.serve(async move { channel.take(told).await });
+    let channel = state.channel.clone();
+    let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });
     match taken.await {
         Ok(Ok(())) => StatusCode::OK,
         Ok(Err(super::inbound::NotStored)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -3,7 +3,7 @@
 //!
 //! Kept for minutes, and no longer: what came of a message stands with its ask.
 
-use super::paper::Paper;
+use super::coalesced_file::CoalescedFile;
 use crate::ipc::wire::{time_from, time_text};
 use askd_core::{AskId, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -22,13 +22,13 @@ const KEEP: Duration = Duration::from_secs(600);
 
 /// One try of one route of an ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Try {
+pub(super) struct Attempt {
     pub(super) ask: AskId,
     pub(super) route: usize,
     pub(super) attempt: u8,
 }
 
-impl Try {
+impl Attempt {
     fn text(self) -> String {
         format!("{}:{}:{}", self.ask, self.route, self.attempt)
     }
@@ -52,7 +52,7 @@ pub(super) struct Debt {
 #[derive(Debug, Default)]
 struct Kept {
     debts: BTreeMap<String, Debt>,
-    begun: BTreeMap<Try, Time>,
+    begun: BTreeMap<Attempt, Time>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,8 +70,8 @@ struct NumberShape {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    paper: Paper,
+pub(super) struct SendLog {
+    file: CoalescedFile,
     number: String,
     kept: Mutex<Kept>,
     /// Of other numbers, as they were found.
@@ -80,15 +80,15 @@ pub(super) struct Ledger {
     whole: bool,
 }
 
-impl Ledger {
+impl SendLog {
     /// Reads what is there.
     pub(super) fn open(state: &Path, number: &str, now: Time) -> io::Result<Self> {
-        let paper = Paper::open(state, FILE)?;
-        let shape = match paper.read()?.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
-            Some(Ok(shape)) if shape.v > VERSION => return Err(paper.too_new(shape.v, VERSION)),
+        let file = CoalescedFile::open(state, FILE)?;
+        let shape = match file.read()?.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
+            Some(Ok(shape)) if shape.v > VERSION => return Err(file.too_new(shape.v, VERSION)),
             Some(Ok(shape)) => Some(shape),
             Some(Err(error)) => {
-                paper.set_aside(&error)?;
+                file.set_aside(&error)?;
                 None
             }
             None => None,
@@ -103,9 +103,9 @@ impl Ledger {
         let kept = Kept {
             debts: debts.collect(),
             // However long ago that was: what came of it may have to be found out still.
-            begun: ours.begun.iter().filter_map(|text| Some((Try::read(text)?, now))).collect(),
+            begun: ours.begun.iter().filter_map(|text| Some((Attempt::read(text)?, now))).collect(),
         };
-        Ok(Self { paper, number: number.to_owned(), kept: Mutex::new(kept), others, whole })
+        Ok(Self { file, number: number.to_owned(), kept: Mutex::new(kept), others, whole })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -118,7 +118,7 @@ impl Ledger {
     }
 
     /// A message to that person is about to leave, as the so many-th of a burst; stored when this returns.
-    pub(super) async fn sending(&self, person: &str, sent: u64, of: Option<Try>, now: Time) -> io::Result<()> {
+    pub(super) async fn sending(&self, person: &str, sent: u64, of: Option<Attempt>, now: Time) -> io::Result<()> {
         {
             let mut kept = self.kept();
             let debt = kept.debts.entry(person.to_owned()).or_insert(Debt { began: now, sent });
@@ -128,18 +128,18 @@ impl Ledger {
             debt.sent = sent;
             kept.begun.extend(of.map(|of| (of, now)));
         }
-        self.paper.changed();
+        self.file.changed();
         self.save(now).await
     }
 
     /// Nothing came of that try: it was refused.
-    pub(super) fn refused(&self, of: Try) {
+    pub(super) fn refused(&self, of: Attempt) {
         self.kept().begun.remove(&of);
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// Whether that try may have left. In doubt it may.
-    pub(super) fn may_have_left(&self, of: Try) -> bool {
+    pub(super) fn may_have_left(&self, of: Attempt) -> bool {
         !self.whole || self.kept().begun.contains_key(&of)
     }
 
@@ -155,7 +155,7 @@ impl Ledger {
             numbers.insert(self.number.clone(), shape);
             move || serde_json::to_vec(&Shape { v: VERSION, numbers })
         };
-        self.paper.save(write).await
+        self.file.save(write).await
     }
 }
 
@@ -168,20 +168,20 @@ mod tests {
     #[tokio::test]
     async fn what_left_is_known_after_a_restart_and_what_did_not_too() {
         let temp = tempfile::tempdir().unwrap();
-        let of = |attempt| Try { ask: AskId::from_bits(7), route: 1, attempt };
-        let first = Ledger::open(temp.path(), "106", NOW).unwrap();
+        let of = |attempt| Attempt { ask: AskId::from_bits(7), route: 1, attempt };
+        let first = SendLog::open(temp.path(), "106", NOW).unwrap();
         assert!(first.may_have_left(of(1)), "nobody knows what was before");
         first.sending("1555", 1, Some(of(1)), NOW).await.unwrap();
         first.sending("1555", 2, Some(of(2)), NOW + Duration::from_secs(1)).await.unwrap();
         first.refused(of(2));
         first.sending("1666", 1, None, NOW + Duration::from_secs(2)).await.unwrap();
         let later = NOW + Duration::from_secs(86_400);
-        let again = Ledger::open(temp.path(), "106", later).unwrap();
+        let again = SendLog::open(temp.path(), "106", later).unwrap();
         assert!(again.may_have_left(of(1)) && !again.may_have_left(of(2)) && !again.may_have_left(of(3)));
         assert_eq!(again.debts()[0], ("1555".to_owned(), Debt { began: NOW, sent: 2 }));
-        assert!(Ledger::open(temp.path(), "107", later).unwrap().debts().is_empty(), "another number");
+        assert!(SendLog::open(temp.path(), "107", later).unwrap().debts().is_empty(), "another number");
         again.sending("1777", 1, None, later).await.unwrap();
-        let third = Ledger::open(temp.path(), "106", later).unwrap();
+        let third = SendLog::open(temp.path(), "106", later).unwrap();
         assert!(third.may_have_left(of(1)), "a start later it is still known");
         assert_eq!(third.debts().len(), 1, "what is paid for is forgotten");
     }

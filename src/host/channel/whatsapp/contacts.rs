@@ -3,7 +3,7 @@
 //!
 //! It decides nothing about asks. Several changes at once share one write.
 
-use super::paper::Paper;
+use super::coalesced_file::CoalescedFile;
 use crate::ipc::wire::{time_from, time_text};
 use crate::sabotage::on;
 use askd_core::{AskId, Time};
@@ -111,8 +111,8 @@ struct UnclosedShape {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Memory {
-    paper: Paper,
+pub(super) struct Contacts {
+    file: CoalescedFile,
     number: String,
     kept: Mutex<Kept>,
     /// Of other numbers, as they were found.
@@ -129,22 +129,22 @@ impl std::fmt::Debug for NumberShape {
     }
 }
 
-impl Memory {
+impl Contacts {
     /// Reads what is there. A damaged file is moved aside; one of a newer askd stops the start.
     pub(super) fn open(state: &Path, number: &str) -> io::Result<Self> {
-        let paper = Paper::open(state, FILE)?;
-        let mut numbers = match paper.read()?.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
-            Some(Ok(shape)) if shape.v > VERSION => return Err(paper.too_new(shape.v, VERSION)),
+        let file = CoalescedFile::open(state, FILE)?;
+        let mut numbers = match file.read()?.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
+            Some(Ok(shape)) if shape.v > VERSION => return Err(file.too_new(shape.v, VERSION)),
             Some(Ok(shape)) => shape.numbers,
             Some(Err(error)) => {
-                paper.set_aside(&error)?;
+                file.set_aside(&error)?;
                 BTreeMap::new()
             }
             None => BTreeMap::new(),
         };
         let kept = Kept::of(numbers.remove(number).unwrap_or_default());
         Ok(Self {
-            paper,
+            file,
             number: number.to_owned(),
             kept: Mutex::new(kept),
             others: numbers,
@@ -194,7 +194,7 @@ impl Memory {
         // `other` may already have a name: that name, too, now leads to this one.
         let others = self.one_name(other);
         self.kept().same.insert(others, name);
-        self.paper.changed();
+        self.file.changed();
         true
     }
 
@@ -207,7 +207,7 @@ impl Memory {
                 *last = (*last).max(at);
             }
         }
-        self.paper.changed();
+        self.file.changed();
         self.inbound.send_modify(|count| *count += 1);
     }
 
@@ -219,7 +219,7 @@ impl Memory {
                 kept.last_inbound.remove(&id);
             }
         }
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// Whether the person of that id may be written to freely.
@@ -245,13 +245,13 @@ impl Memory {
             return;
         }
         self.kept().seen.insert(message.to_owned(), now);
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// A message of ours is about that ask: kept with the next write.
     pub(super) fn about(&self, message: &str, ask: AskId, now: Time) {
         self.kept().about.insert(message.to_owned(), (ask, now));
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// The ask that a message of ours was about.
@@ -262,14 +262,14 @@ impl Memory {
     /// Whether to tell that person that they wrote before the question was asked. `true` only once.
     pub(super) fn tell_before(&self, person: &str, ask: AskId, question: usize, now: Time) -> bool {
         let new = self.kept().told_before.insert(format!("{person} {ask} {question}"), now).is_none();
-        self.paper.changed();
+        self.file.changed();
         new
     }
 
     /// Notes that a person is asked to confirm what they said.
     pub(super) fn ask_to_confirm(&self, person: &str, confirmation: Confirmation) {
         self.kept().confirmations.insert(person.to_owned(), confirmation);
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// What that person has been asked to confirm.
@@ -280,7 +280,7 @@ impl Memory {
     /// Notes that the person has nothing to confirm any more.
     pub(super) fn confirmed(&self, person: &str) {
         if self.kept().confirmations.remove(person).is_some() {
-            self.paper.changed();
+            self.file.changed();
         }
     }
 
@@ -292,7 +292,7 @@ impl Memory {
                 asked.since = Some(by.as_millis());
             }
         }
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// Learns from an answer of the platform: it was dated `date` (in whole seconds) when our clock showed `now`.
@@ -335,7 +335,7 @@ impl Memory {
                 Some(true)
             }
         };
-        self.paper.changed();
+        self.file.changed();
         again
     }
 
@@ -344,7 +344,7 @@ impl Memory {
         if let Some(unclosed) = self.kept().unclosed.get_mut(&(ask, route)) {
             unclosed.owed = false;
         }
-        self.paper.changed();
+        self.file.changed();
     }
 
     /// Closing lines that are still to be said again.
@@ -361,7 +361,7 @@ impl Memory {
             numbers.insert(self.number.clone(), kept.shape());
             move || serde_json::to_vec(&Shape { v: VERSION, numbers })
         };
-        self.paper.save(write).await
+        self.file.save(write).await
     }
 }
 
@@ -428,15 +428,15 @@ mod tests {
     #[tokio::test]
     async fn it_is_the_same_after_a_restart_and_forgets_after_30_days() {
         let temp = tempfile::tempdir().unwrap();
-        let memory = Memory::open(temp.path(), "106").unwrap();
-        memory.learn("15551234567", "US.1");
-        memory.wrote(&["US.1".to_owned()], NOW);
-        memory.saw("wamid.old", NOW - KEEP - Duration::from_secs(1));
-        memory.saw("wamid.new", NOW);
+        let contacts = Contacts::open(temp.path(), "106").unwrap();
+        contacts.learn("15551234567", "US.1");
+        contacts.wrote(&["US.1".to_owned()], NOW);
+        contacts.saw("wamid.old", NOW - KEEP - Duration::from_secs(1));
+        contacts.saw("wamid.new", NOW);
         let ask = AskId::from_bits(7);
-        assert_eq!(memory.unclosed(ask, 1, false, NOW), Some(true));
-        memory.save(NOW).await.unwrap();
-        let again = Memory::open(temp.path(), "106").unwrap();
+        assert_eq!(contacts.unclosed(ask, 1, false, NOW), Some(true));
+        contacts.save(NOW).await.unwrap();
+        let again = Contacts::open(temp.path(), "106").unwrap();
         assert!(again.has_seen("wamid.new") && !again.has_seen("wamid.old"));
         assert_eq!(again.owed(), [(ask, 1)]);
         assert_eq!(again.unclosed(ask, 1, false, NOW), Some(false), "it is owed already");
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(again.unclosed(ask, 1, true, NOW), Some(true), "that one waits for the person");
         assert!(again.is_open("15551234567", NOW), "known by the other id");
         assert!(
-            !Memory::open(temp.path(), "107").unwrap().is_open("15551234567", NOW),
+            !Contacts::open(temp.path(), "107").unwrap().is_open("15551234567", NOW),
             "another number, another window"
         );
     }
@@ -453,16 +453,16 @@ mod tests {
     #[test]
     fn a_window_closes_a_little_early_and_when_the_platform_says_so() {
         let temp = tempfile::tempdir().unwrap();
-        let memory = Memory::open(temp.path(), "106").unwrap();
-        assert!(!memory.is_open("1", NOW));
-        memory.wrote(&["1".to_owned()], NOW);
-        memory.wrote(&["1".to_owned()], NOW - Duration::from_secs(500));
-        assert!(memory.is_open("1", NOW + WINDOW - MARGIN - Duration::from_secs(1)));
-        assert!(!memory.is_open("1", NOW + WINDOW - MARGIN));
-        memory.lapsed("1", NOW - Duration::from_secs(1));
-        assert!(memory.is_open("1", NOW), "somebody wrote since");
-        memory.lapsed("1", NOW);
-        assert!(!memory.is_open("1", NOW));
+        let contacts = Contacts::open(temp.path(), "106").unwrap();
+        assert!(!contacts.is_open("1", NOW));
+        contacts.wrote(&["1".to_owned()], NOW);
+        contacts.wrote(&["1".to_owned()], NOW - Duration::from_secs(500));
+        assert!(contacts.is_open("1", NOW + WINDOW - MARGIN - Duration::from_secs(1)));
+        assert!(!contacts.is_open("1", NOW + WINDOW - MARGIN));
+        contacts.lapsed("1", NOW - Duration::from_secs(1));
+        assert!(contacts.is_open("1", NOW), "somebody wrote since");
+        contacts.lapsed("1", NOW);
+        assert!(!contacts.is_open("1", NOW));
     }
 
     #[test]
@@ -470,9 +470,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
         folder.create(FILE, b"{", Access::PRIVATE).unwrap();
-        assert!(Memory::open(temp.path(), "106").is_ok());
+        assert!(Contacts::open(temp.path(), "106").is_ok());
         assert!(folder.look("whatsapp.json.corrupt").unwrap().is_some());
         folder.create(FILE, br#"{"v":9,"numbers":{}}"#, Access::PRIVATE).unwrap();
-        assert!(Memory::open(temp.path(), "106").is_err());
+        assert!(Contacts::open(temp.path(), "106").is_err());
     }
 }

@@ -88,7 +88,14 @@ impl Serve {
 }
 
 fn exit(error: &DaemonError) -> Exit {
-    Exit::new(if error.is_held() { HELD } else { FAILED }, error)
+    let code = if error.is_held() {
+        HELD
+    } else if error.is_newer() {
+        USAGE
+    } else {
+        FAILED
+    };
+    Exit::new(code, error)
 }
 
 /// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.

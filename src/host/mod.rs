@@ -72,6 +72,12 @@ impl DaemonError {
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Store(StoreError::Held(_)))
     }
+
+    /// Whether a newer askd wrote something that this one would have to understand.
+    #[must_use]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Newer { .. }))
+    }
 }
 
 /// A daemon that is ready to run: it holds its state folder and its address.

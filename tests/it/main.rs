@@ -25,6 +25,7 @@ mod documents;
 mod drop_in;
 mod finding;
 mod floods;
+mod goldens;
 mod harness;
 mod house;
 mod http;

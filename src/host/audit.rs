@@ -4,7 +4,7 @@
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
 use crate::ipc::wire::{status, time_text};
-use askd_core::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time, Via};
+use askd_core::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -82,7 +82,7 @@ impl Audit {
 
     /// Notes what happened to an ask.
     pub fn fact(&self, ask: &Ask, fact: &Fact, now: Time) {
-        let channel = |route: &usize| ask.rules.routes.get(*route).map(|route| route.channel.name());
+        let channel = |route: &usize| ask.rules.routes.get(*route).map(|route| route.channel.as_str());
         let line = Line { ask: ask.id.to_string(), group: ask.group.as_str(), ..Line::default() };
         let first = ask.waiters.first().map(|waiter| waiter.request_id.as_str());
         let (line, at) = match fact {
@@ -133,7 +133,7 @@ impl Audit {
             }
             Fact::LateAnswer => {
                 let by = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
-                let channel = by.map(|by| by.via).map(Via::name);
+                let channel = by.map(|by| by.via.as_str());
                 tracing::info!(ask = %ask.id, group = %ask.group, channel, "Answered after the timeout");
                 (Line { what: "answered_late", channel, by: by.map(|by| by.id.as_str()), ..line }, now)
             }
@@ -142,8 +142,8 @@ impl Audit {
                 (Line { what: "stopped", reason: Some("ask_user_timeout"), ..line }, now)
             }
             Fact::AllowedAgain { by } => {
-                tracing::info!(ask = %ask.id, group = %ask.group, channel = by.via.name(), "Allowed again");
-                (Line { what: "allowed_again", channel: Some(by.via.name()), by: Some(&by.id), ..line }, now)
+                tracing::info!(ask = %ask.id, group = %ask.group, channel = by.via.as_str(), "Allowed again");
+                (Line { what: "allowed_again", channel: Some(by.via.as_str()), by: Some(&by.id), ..line }, now)
             }
             Fact::Unblocked => (Line { what: "unblocked", ..line }, now),
             Fact::Closed { route } => (Line { what: "closed", channel: channel(route), ..line }, now),
@@ -154,13 +154,13 @@ impl Audit {
     /// Notes a reply that was not taken.
     pub fn refused(&self, ask: &Ask, person: &Person, refusal: &Refusal, now: Time) {
         tracing::info!(
-            ask = %ask.id, group = %ask.group, channel = person.via.name(), reason = refusal.code(), "Reply refused"
+            ask = %ask.id, group = %ask.group, channel = person.via.as_str(), reason = refusal.code(), "Reply refused"
         );
         let line = Line {
             what: "refused",
             ask: ask.id.to_string(),
             group: ask.group.as_str(),
-            channel: Some(person.via.name()),
+            channel: Some(person.via.as_str()),
             by: Some(&person.id),
             reason: Some(refusal.code()),
             ..Line::default()
@@ -225,7 +225,7 @@ fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time)
         Outcome::Undelivered { .. } => "undeliverable",
         Outcome::Blocked { .. } => "blocked",
     };
-    let channel = by.map(|by| by.via).map(Via::name);
+    let channel = by.map(|by| by.via.as_str());
     let by = by.map(|by| by.id.as_str());
     (Line { what, channel, by, status: Some(status), reason: Some(reason), ..line }, *at)
 }

@@ -4,7 +4,7 @@
 use crate::harness::{World, askd};
 use askd::host::session::docker::{Engine, EngineError};
 use askd::host::settings::{Means, Settings};
-use askd_core::Channel;
+use askd_core::ChannelName;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,8 +31,8 @@ fn the_example_settings_are_read() {
     assert!(settings.slack.is_some() && settings.whatsapp.is_some() && settings.web_token.is_some());
     let research = settings.group(&"research".parse().unwrap()).unwrap();
     assert!(matches!(&research.session.start, Some(Means::Docker(name)) if name == "agent-research"));
-    let channels: Vec<Channel> = research.routes.iter().map(|route| route.channel).collect();
-    assert_eq!(channels, [Channel::Slack, Channel::Whatsapp, Channel::Web]);
+    let channels: Vec<ChannelName> = research.routes.iter().map(|route| route.channel).collect();
+    assert_eq!(channels, [ChannelName::SLACK, ChannelName::WHATSAPP, ChannelName::WEB]);
     assert!(settings.group(&"another".parse().unwrap()).is_none(), "only named groups are served");
 }
 

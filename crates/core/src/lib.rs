@@ -4,6 +4,7 @@
 //! ask can have is tested here without a disk or a network. Formats live at the boundary (the
 //! files' shapes and the daemon's store); nothing here can be serialised.
 
+mod channel;
 mod lifecycle;
 mod names;
 mod question;
@@ -18,6 +19,7 @@ mod wording_of_answers;
 mod wording_of_blocks;
 mod wording_of_sessions;
 
+pub use channel::{ChannelName, Via};
 pub use lifecycle::{
     Accepted, AgentStart, Block, Effect, Event, Fact, FollowUp, Found, Late, Left, Lifted, MessageStatus, OneByOne,
     Outcome, Posted, Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Widget,
@@ -117,34 +119,11 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Which channel.
-    pub channel: Channel,
+    pub channel: ChannelName,
     /// The channel's own name of the chat; empty for the inbox, which has one.
     pub chat: String,
     /// Who may answer there.
     pub responders: Responders,
-}
-
-/// A place where people can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Channel {
-    /// Slack Block Kit messages.
-    Slack,
-    /// WhatsApp numbered text.
-    Whatsapp,
-    /// The daemon's own inbox.
-    Web,
-}
-
-impl Channel {
-    /// The name used in settings, files and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Slack => "slack",
-            Self::Whatsapp => "whatsapp",
-            Self::Web => "web",
-        }
-    }
 }
 
 /// The people who may answer on a route.
@@ -189,41 +168,6 @@ impl Person {
     #[must_use]
     pub fn called(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
-    }
-}
-
-/// The door a reply came through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Via {
-    /// A click, form or thread reply in Slack.
-    Slack,
-    /// A WhatsApp message.
-    Whatsapp,
-    /// The web inbox.
-    Web,
-    /// `askd answer` and its sisters.
-    Cli,
-    /// The HTTP API.
-    Api,
-}
-
-impl Via {
-    /// The name used in files and sentences.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Slack => "slack",
-            Self::Whatsapp => "whatsapp",
-            Self::Web => "web",
-            Self::Cli => "cli",
-            Self::Api => "api",
-        }
-    }
-
-    /// Whether the token of the inbox was shown: the operator, who may answer every group.
-    #[must_use]
-    pub fn is_operator(self) -> bool {
-        matches!(self, Self::Web | Self::Cli | Self::Api)
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A name that does not fit its rule; the text says the rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadName(&'static str);
+pub struct BadName(pub(crate) &'static str);
 
 /// The host's id of an ask: 128 random bits, written as 32 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

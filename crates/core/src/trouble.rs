@@ -1,7 +1,7 @@
 //! Why a channel could not show an ask. Agents and pages are told only the class of the trouble; only the operator's
 //! log says what to fix.
 
-use super::{Channel, Outcome};
+use super::{ChannelName, Outcome};
 use std::fmt;
 use std::str::FromStr;
 
@@ -60,14 +60,14 @@ impl Trouble {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
     /// The channel.
-    pub channel: Channel,
+    pub channel: ChannelName,
     /// Its trouble.
     pub trouble: Trouble,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.channel.name(), self.trouble.name())
+        write!(f, "{}: {}", self.channel, self.trouble.name())
     }
 }
 
@@ -79,8 +79,8 @@ impl FromStr for Reason {
     type Err = NoReason;
     fn from_str(text: &str) -> Result<Self, NoReason> {
         let (channel, trouble) = text.split_once(": ").ok_or(NoReason)?;
-        let channel = [Channel::Slack, Channel::Whatsapp, Channel::Web].into_iter().find(|c| c.name() == channel);
-        Ok(Self { channel: channel.ok_or(NoReason)?, trouble: Trouble::named(trouble).ok_or(NoReason)? })
+        let channel = channel.parse().map_err(|_| NoReason)?;
+        Ok(Self { channel, trouble: Trouble::named(trouble).ok_or(NoReason)? })
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_as_it_is_written() {
-        for channel in [Channel::Slack, Channel::Whatsapp, Channel::Web] {
+        for channel in ChannelName::ALL {
             for trouble in Trouble::ALL {
                 let reason = Reason { channel, trouble };
                 assert_eq!(reason.to_string().parse(), Ok(reason));

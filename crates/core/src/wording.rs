@@ -2,8 +2,7 @@
 //! are part of the contract; the rest may be improved here, and only here.
 
 use super::{
-    Answer, Ask, Cause, Channel, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
-    Trouble,
+    Answer, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark, Trouble,
 };
 use std::time::Duration;
 
@@ -46,11 +45,7 @@ pub fn retry_reason(outcome: &Outcome) -> Option<String> {
 /// Why a channel could not show a question, as a sentence for people.
 #[must_use]
 pub fn trouble(Reason { channel, trouble }: Reason) -> String {
-    let name = match channel {
-        Channel::Slack => "Slack",
-        Channel::Whatsapp => "WhatsApp",
-        Channel::Web => "The inbox",
-    };
+    let name = channel.title();
     match trouble {
         Trouble::NoConnection => format!("{name} cannot be reached."),
         Trouble::Refused => format!("{name} refused the question."),
@@ -91,7 +86,7 @@ fn answer_words(question: &Question, answer: &Answer) -> String {
 /// How an ask ended, told to somebody who came too late.
 #[must_use]
 pub fn already(outcome: &Outcome, questions: &Questions) -> String {
-    let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.name());
+    let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.as_str());
     match outcome {
         Outcome::Answered { by, .. } => {
             let line = closing_line(outcome, questions);

@@ -1,7 +1,7 @@
 //! Finds the asks that a chat message may be about: by its sender, by the message that it quotes, by its own id if it
 //! was dealt with before, and by the code of a settled ask. Every start rebuilds it; it decides nothing.
 
-use askd_core::{Ask, AskId, Channel, Responders, ShortId, Time};
+use askd_core::{Ask, AskId, ChannelName, Responders, ShortId, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -42,7 +42,7 @@ struct Ended {
 }
 
 fn people(ask: &Ask) -> impl Iterator<Item = &String> {
-    ask.rules.routes.iter().filter(|route| route.channel == Channel::Whatsapp).flat_map(|route| {
+    ask.rules.routes.iter().filter(|route| route.channel == ChannelName::WHATSAPP).flat_map(|route| {
         let listed = match &route.responders {
             Responders::Anyone => &[][..],
             Responders::Only(ids) => ids,
@@ -66,7 +66,7 @@ impl Chats {
             *last = (*last).max((at, ask.id));
         }
         // A message on WhatsApp cannot mean an ask that was never shown there.
-        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(|route| route.channel == Channel::Whatsapp);
+        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(|route| route.channel == ChannelName::WHATSAPP);
         for id in people(ask) {
             let person = self.people.entry(id.clone()).or_default();
             match settled {

@@ -4,7 +4,7 @@
 use super::Broker;
 use super::pages::{Began, Cursor, Position};
 use crate::ipc::wire;
-use askd_core::{Ask, Channel, Group, Outcome, Person, Time};
+use askd_core::{Ask, Group, Outcome, Person, Time};
 use std::sync::Arc;
 
 /// Which asks to list. A field that is not given fits every ask.
@@ -69,8 +69,8 @@ fn is(by: Person, person: &str) -> bool {
 }
 
 fn was_on(ask: &Ask, channel: &str) -> bool {
-    let shown = ask.rules.routes.iter().take(ask.widgets.len()).map(|route| route.channel);
-    shown.map(Channel::name).any(|name| name == channel) || said_by(ask).any(|by| by.via.name() == channel)
+    let mut shown = ask.rules.routes.iter().take(ask.widgets.len());
+    shown.any(|route| route.channel.as_str() == channel) || said_by(ask).any(|by| by.via.as_str() == channel)
 }
 
 fn has_words(ask: &Ask, words: &str) -> bool {

@@ -10,7 +10,7 @@ pub mod web;
 pub mod whatsapp;
 
 use crate::host::broker::Broker;
-use askd_core::{Ask, Channel, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
+use askd_core::{Ask, ChannelName, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
 use slack::Slack;
 use std::time::Duration;
 use whatsapp::Whatsapp;
@@ -56,18 +56,18 @@ impl Channels {
     /// Whether this content can be shown on each of these routes.
     pub fn fit(&self, routes: &[Route], group: &Group, content: &Content) -> Result<(), Rejection> {
         routes.iter().try_for_each(|route| match route.channel {
-            Channel::Slack => Slack::fits(group, content),
+            ChannelName::SLACK => Slack::fits(group, content),
             // Whatever is long is split over messages.
-            Channel::Whatsapp | Channel::Web => Ok(()),
+            _ => Ok(()),
         })
     }
 
     /// The channel of a route, if it is one that posts and is set up.
     fn of(&self, route: Option<&Route>) -> Option<Posting<'_>> {
         match route?.channel {
-            Channel::Slack => self.slack.as_ref().map(Posting::Slack),
-            Channel::Whatsapp => self.whatsapp.as_ref().map(Posting::Whatsapp),
-            Channel::Web => None,
+            ChannelName::SLACK => self.slack.as_ref().map(Posting::Slack),
+            ChannelName::WHATSAPP => self.whatsapp.as_ref().map(Posting::Whatsapp),
+            _ => None,
         }
     }
 
@@ -151,6 +151,6 @@ impl Channels {
 }
 
 fn not_set_up(ask: &Ask, route: usize) -> String {
-    let name = ask.rules.routes.get(route).map_or("channel", |route| route.channel.name());
+    let name = ask.rules.routes.get(route).map_or("channel", |route| route.channel.as_str());
     format!("{name} is not set up")
 }

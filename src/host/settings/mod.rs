@@ -16,7 +16,7 @@ pub(crate) use values::secret;
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
-use askd_core::{Channel, Group, Responders, Route, SessionRules, TimeoutPolicy};
+use askd_core::{ChannelName, Group, Responders, Route, SessionRules, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
 use http::HttpShape;
 use secrecy::SecretString;
@@ -192,7 +192,7 @@ impl Settings {
     /// The same, with a further group that asks in a stand-in of Slack.
     #[must_use]
     pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
-        let route = Route { channel: Channel::Slack, chat: chat.to_owned(), responders: Responders::Anyone };
+        let route = Route { channel: ChannelName::SLACK, chat: chat.to_owned(), responders: Responders::Anyone };
         let settings = GroupSettings { routes: vec![route, web_route()], ..self.defaults.clone() };
         self.groups.insert(group.to_owned(), settings);
         self.slack = Some(slack);
@@ -218,7 +218,7 @@ impl Settings {
 
     /// Whether more than one group may ask in a chat, so that each says who asks.
     #[must_use]
-    pub fn shares(&self, channel: Channel, chat: &str) -> bool {
+    pub fn shares(&self, channel: ChannelName, chat: &str) -> bool {
         let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
         // Any number of folders may use the defaults.
         there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
@@ -228,7 +228,7 @@ impl Settings {
     #[must_use]
     pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
         let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
-        all.filter(|route| route.channel == Channel::Whatsapp).any(|route| {
+        all.filter(|route| route.channel == ChannelName::WHATSAPP).any(|route| {
             let listed = matches!(&route.responders, Responders::Only(_));
             ids.iter().any(|id| *id == route.chat || (listed && route.responders.includes(id)))
         })
@@ -368,7 +368,7 @@ impl Shape {
 
 /// The same of WhatsApp.
 fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
-    if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == Channel::Whatsapp) {
+    if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == ChannelName::WHATSAPP) {
         return Err(wrong(
             format!("{at}.routes"),
             "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
@@ -528,7 +528,7 @@ impl AsksShape {
 }
 
 fn web_route() -> Route {
-    Route { channel: Channel::Web, chat: String::new(), responders: Responders::Only(Vec::new()) }
+    Route { channel: ChannelName::WEB, chat: String::new(), responders: Responders::Only(Vec::new()) }
 }
 
 impl RouteShape {

@@ -3,7 +3,7 @@
 use super::{
     GroupSettings, RespondersShape, RouteShape, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong,
 };
-use askd_core::{Channel, Responders, Route};
+use askd_core::{ChannelName, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ pub(super) fn slack_is_there(
     group: &GroupSettings,
     slack: Option<&SlackSettings>,
 ) -> Result<(), SettingsError> {
-    if slack.is_none() && group.routes.iter().any(|route| route.channel == Channel::Slack) {
+    if slack.is_none() && group.routes.iter().any(|route| route.channel == ChannelName::SLACK) {
         return Err(wrong(
             "slack.bot_token",
             format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file"),
@@ -146,6 +146,6 @@ impl RouteShape {
             }
             _ => return Err(wrong(format!("{at}.responders"), people)),
         };
-        Ok(Route { channel: Channel::Slack, chat, responders })
+        Ok(Route { channel: ChannelName::SLACK, chat, responders })
     }
 }

@@ -1,7 +1,7 @@
 //! A person as they are kept: in an ask's record, and beside what they allowed.
 
 use super::BadRecord;
-use askd_core::{Person, Via};
+use askd_core::Person;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, PartialEq)]
@@ -11,17 +11,16 @@ pub(super) struct PersonRecord {
     name: Option<String>,
 }
 
-fn via(name: &str) -> Result<Via, BadRecord> {
-    let all = [Via::Slack, Via::Whatsapp, Via::Web, Via::Cli, Via::Api];
-    all.into_iter().find(|via| via.name() == name).ok_or(BadRecord::Field("channel of a person"))
-}
-
 impl PersonRecord {
     pub(super) fn of(person: &Person) -> Self {
-        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
+        Self { channel: person.via.as_str().to_owned(), id: person.id.clone(), name: person.name.clone() }
     }
 
     pub(super) fn person(self) -> Result<Person, BadRecord> {
-        Ok(Person { via: via(&self.channel)?, id: self.id, name: self.name })
+        Ok(Person {
+            via: self.channel.parse().map_err(|_| BadRecord::Field("channel of a person"))?,
+            id: self.id,
+            name: self.name,
+        })
     }
 }

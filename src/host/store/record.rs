@@ -11,8 +11,8 @@ use super::widgets::WidgetRecord;
 use crate::ipc::wire::{time_from, time_text as text};
 use crate::sabotage::on;
 use askd_core::{
-    Ask, Channel, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar, Stage,
-    Time, TimeoutPolicy, Waiter,
+    Ask, Choice, Content, Draft, Given, Kind, Outcome, Questions, Responders, Route, Rules, SoFar, Stage, Time,
+    TimeoutPolicy, Waiter,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -185,11 +185,6 @@ fn parsed<T: std::str::FromStr>(text: &str, field: &'static str) -> Result<T, Ba
     text.parse().map_err(|_| BadRecord::Field(field))
 }
 
-fn channel(name: &str) -> Result<Channel, BadRecord> {
-    let all = [Channel::Slack, Channel::Whatsapp, Channel::Web];
-    all.into_iter().find(|channel| channel.name() == name).ok_or(BadRecord::Field("channel"))
-}
-
 /// The bytes of an ask's file.
 pub(super) fn write(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = serde_json::to_vec_pretty(&Record::of(ask))?;
@@ -219,7 +214,7 @@ impl Record {
             request_id: ask.waiters.first().map(|waiter| waiter.request_id.to_string()).unwrap_or_default(),
             short_id: ask.short_id.to_string(),
             source_group: ask.group.to_string(),
-            channel_name: route.map(|route| route.channel.name().to_owned()).unwrap_or_default(),
+            channel_name: route.map(|route| route.channel.to_string()).unwrap_or_default(),
             chat: route.map(|route| route.chat.clone()).filter(|chat| !chat.is_empty()),
             session_id: ask.session.clone(),
             title: ask.content.title.clone(),
@@ -351,7 +346,7 @@ impl GivenRecord {
 impl RulesRecord {
     fn of(rules: &Rules) -> Self {
         let route = |route: &Route| RouteRecord {
-            channel: route.channel.name().to_owned(),
+            channel: route.channel.to_string(),
             chat: route.chat.clone(),
             responders: match &route.responders {
                 Responders::Anyone => None,
@@ -373,7 +368,7 @@ impl RulesRecord {
     fn rules(self) -> Result<Rules, BadRecord> {
         let route = |route: RouteRecord| {
             let responders = route.responders.map_or(Responders::Anyone, Responders::Only);
-            Ok(Route { channel: channel(&route.channel)?, chat: route.chat, responders })
+            Ok(Route { channel: parsed(&route.channel, "channel")?, chat: route.chat, responders })
         };
         Ok(Rules {
             timeout: Duration::from_millis(self.timeout_ms),

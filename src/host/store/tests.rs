@@ -13,7 +13,7 @@ fn ask(number: u128, group: &str) -> Ask {
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
         {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
     let Ok(Message::Ask(request)) = read(request) else { panic!() };
-    let web = Route { channel: askd_core::Channel::Web, chat: String::new(), responders: Responders::Anyone };
+    let web = Route { channel: askd_core::ChannelName::WEB, chat: String::new(), responders: Responders::Anyone };
     let new = Accepted {
         id: AskId::from_bits(number),
         short_id: "k7".parse().unwrap(),

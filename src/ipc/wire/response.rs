@@ -121,7 +121,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
 
 impl From<&Person> for AnsweredBy {
     fn from(person: &Person) -> Self {
-        Self { channel: person.via.name().to_owned(), id: person.id.clone(), name: person.name.clone() }
+        Self { channel: person.via.as_str().to_owned(), id: person.id.clone(), name: person.name.clone() }
     }
 }
 

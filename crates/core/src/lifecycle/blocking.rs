@@ -7,7 +7,7 @@
 //! route where it cannot be. It is closed when the block ends.
 
 use super::{Accepted, Effect, Fact, Outcome, Response, Source, Stage, Waiter, WidgetState};
-use crate::{Ask, Channel, Person, Refusal, Time};
+use crate::{Ask, ChannelName, Person, Refusal, Time};
 
 /// Callers of a blocked ask that are remembered; older ones have had their response, and an agent that asks
 /// in a loop must not fill the disk.
@@ -152,7 +152,7 @@ impl Ask {
     /// Has the cards rewritten if they may show too low a number; `true` if that begins now.
     pub(super) fn keep_count(&mut self, effects: &mut Vec<Effect>) -> bool {
         let is_blocked = self.is_blocked();
-        let posts = |route: usize| self.rules.routes[route].channel != Channel::Web;
+        let posts = |route: usize| self.rules.routes[route].channel != ChannelName::WEB;
         let up = self.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         match &mut self.block {
             Some(block) if is_blocked && up && !block.telling && block.told < block.times => {

@@ -3,13 +3,13 @@
 
 use super::properties::{START, TICKS_TO_THE_END, accepted, channel, event, request_id, restarted, waiter};
 use super::*;
-use crate::{Channel, Via};
+use crate::{ChannelName, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
 const LIMIT: u8 = 5;
 
-fn begin(channels: &[Channel]) -> Step {
+fn begin(channels: &[ChannelName]) -> Step {
     Ask::block(accepted(channels, 2, 2), LIMIT, 6, START)
 }
 
@@ -147,7 +147,7 @@ proptest! {
         let owed = restarted(&mut ask, now);
         let ask = carry(ask, owed, now);
         let block = ask.block.clone().unwrap();
-        let posts = |route: usize| channels[route] != Channel::Web;
+        let posts = |route: usize| channels[route] != ChannelName::WEB;
         let up = ask.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         if ask.is_blocked() {
             prop_assert!(!ask.owes_nothing(), "it is kept as long as it stands");
@@ -172,11 +172,11 @@ proptest! {
 }
 
 fn alice() -> Person {
-    Person { via: Via::Slack, id: "alice".to_owned(), name: None }
+    Person { via: Via::Channel(ChannelName::SLACK), id: "alice".to_owned(), name: None }
 }
 
 fn up() -> Ask {
-    let step = begin(&[Channel::Slack]);
+    let step = begin(&[ChannelName::SLACK]);
     carry(step.ask, step.effects, START)
 }
 
@@ -209,7 +209,7 @@ fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
 #[test]
 fn a_second_click_is_told_who_was_first_and_a_stranger_is_told_nothing_was_changed() {
     let allow = |who: &str| {
-        let person = Person { via: Via::Slack, id: who.to_owned(), name: None };
+        let person = Person { via: Via::Channel(ChannelName::SLACK), id: who.to_owned(), name: None };
         Event::Allow { source: Source::Route(0), person }
     };
     let refused = up().step(allow("mallory"), START).unwrap_err();
@@ -221,7 +221,7 @@ fn a_second_click_is_told_who_was_first_and_a_stranger_is_told_nothing_was_chang
 
 #[test]
 fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
-    let open = Ask::accept(accepted(&[Channel::Web], 1, 0), START).ask;
+    let open = Ask::accept(accepted(&[ChannelName::WEB], 1, 0), START).ask;
     let reset = || Event::Allow { source: Source::Token, person: Person::operator(Via::Cli) };
     let step = open.clone().step(reset(), START).unwrap().unwrap();
     assert_eq!(step.ask, open);
@@ -232,7 +232,7 @@ fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
 
 #[test]
 fn an_agent_that_asks_in_a_loop_does_not_fill_the_record() {
-    let mut ask = begin(&[Channel::Web]).ask;
+    let mut ask = begin(&[ChannelName::WEB]).ask;
     for n in 1..=255 {
         let step = ask.step(Event::Repeated(Box::new(waiter(n))), START).unwrap().unwrap();
         ask = carry(step.ask, step.effects, START);

@@ -3,7 +3,7 @@
 //! only what still runs moves: people have been told when it was decided.
 
 use super::{AgentStart, Effect, Late, Response, Stage, Step, Stop, WidgetState};
-use crate::{Ask, Channel, Time};
+use crate::{Ask, ChannelName, Time};
 
 impl Ask {
     /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
@@ -35,7 +35,7 @@ impl Ask {
         if matches!(self.stage, Stage::Open { .. }) {
             let up =
                 self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
-            let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != Channel::Web);
+            let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != ChannelName::WEB);
             effects.extend(cards.map(|(route, _)| Effect::Redraw { route }));
         }
         Some(Step { ask: self, effects })
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_open_card_and_those_who_wait_are_told() {
-        let ask = Ask::accept(accepted(&[Channel::Slack], 1, 2), START).ask;
+        let ask = Ask::accept(accepted(&[ChannelName::SLACK], 1, 2), START).ask;
         let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
         let posted = Event::Posted { route: 0, attempt: 1, posted: super::super::Posted::Shown("m".to_owned()) };
         let ask = ask.step(posted, START).unwrap().unwrap().ask;

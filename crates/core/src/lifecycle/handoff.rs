@@ -1,7 +1,7 @@
 //! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::after`].
 
 use super::{AgentStart, Effect, Fact, Late, Outcome, Response, Stage, Stop, Tried, Waiter, WidgetState};
-use crate::{Answers, Ask, Channel, Person, RequestId, Time, TimeoutPolicy};
+use crate::{Answers, Ask, ChannelName, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
 
 /// How long a response may lie there before people are told so.
@@ -427,7 +427,7 @@ impl Ask {
     /// Whether the closed card of a route does not say what it should.
     pub(super) fn owes_remark(&self, route: usize) -> bool {
         let widget = &self.widgets[route];
-        let is_card = self.rules.routes[route].channel != Channel::Web && !widget.messages.is_empty();
+        let is_card = self.rules.routes[route].channel != ChannelName::WEB && !widget.messages.is_empty();
         is_card && widget.state == WidgetState::Closed && widget.said != Some(self.remark())
     }
 

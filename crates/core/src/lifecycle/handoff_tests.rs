@@ -2,7 +2,7 @@
 
 use super::properties::{START, accepted, request_id, waiter};
 use super::*;
-use crate::{Channel, Reply, Via};
+use crate::{ChannelName, Reply, Via};
 use std::time::Duration;
 
 fn at(seconds: u64) -> Time {
@@ -23,7 +23,7 @@ fn perhaps(ask: Ask, event: Event, now: Time) -> Ask {
 }
 
 fn asked() -> Ask {
-    let mut new = accepted(&[Channel::Web], 1, 0);
+    let mut new = accepted(&[ChannelName::WEB], 1, 0);
     new.rules.session =
         SessionRules { start: true, late_answers: Duration::from_secs(7_200), ..SessionRules::default() };
     Ask::accept(new, START).ask

@@ -2,7 +2,7 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::{Channel, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via};
+use crate::{ChannelName, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ fn questions(count: usize) -> Questions {
     Questions::new("r0", drafts.collect()).unwrap()
 }
 
-pub(super) fn begin(channels: &[Channel], question_count: usize, max_retries: u8) -> Step {
+pub(super) fn begin(channels: &[ChannelName], question_count: usize, max_retries: u8) -> Step {
     begin_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
 }
 
 fn begin_in(
-    channels: &[Channel],
+    channels: &[ChannelName],
     question_count: usize,
     max_retries: u8,
     session: SessionRules,
@@ -52,12 +52,12 @@ fn begin_in(
     Ask::accept(accepted_in(channels, question_count, max_retries, session, on_timeout), START)
 }
 
-pub(super) fn accepted(channels: &[Channel], question_count: usize, max_retries: u8) -> Accepted {
+pub(super) fn accepted(channels: &[ChannelName], question_count: usize, max_retries: u8) -> Accepted {
     accepted_in(channels, question_count, max_retries, SessionRules::default(), TimeoutPolicy::ReturnCancel)
 }
 
 fn accepted_in(
-    channels: &[Channel],
+    channels: &[ChannelName],
     question_count: usize,
     max_retries: u8,
     session: SessionRules,
@@ -89,8 +89,8 @@ fn accepted_in(
     }
 }
 
-pub(super) fn channel() -> impl Strategy<Value = Channel> {
-    prop_oneof![Just(Channel::Slack), Just(Channel::Whatsapp), Just(Channel::Web)]
+pub(super) fn channel() -> impl Strategy<Value = ChannelName> {
+    prop_oneof![Just(ChannelName::SLACK), Just(ChannelName::WHATSAPP), Just(ChannelName::WEB)]
 }
 
 fn given() -> impl Strategy<Value = Given> {
@@ -117,7 +117,13 @@ fn reply() -> impl Strategy<Value = Reply> {
 }
 
 pub(super) fn person() -> impl Strategy<Value = Person> {
-    let via = prop_oneof![Just(Via::Slack), Just(Via::Whatsapp), Just(Via::Web), Just(Via::Cli), Just(Via::Api)];
+    let via = prop_oneof![
+        Just(Via::Channel(ChannelName::SLACK)),
+        Just(Via::Channel(ChannelName::WHATSAPP)),
+        Just(Via::Web),
+        Just(Via::Cli),
+        Just(Via::Api)
+    ];
     (via, prop_oneof![Just("alice"), Just("bob"), Just("mallory"), Just("operator")]).prop_map(|(via, id)| Person {
         via,
         id: id.to_owned(),
@@ -337,7 +343,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             let old = matches!(event, Event::WidgetClosed { remark, .. } if *remark != before.remark());
             let closing =
                 matches!(widget.state, WidgetState::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
-            let message = before.rules.routes[route].channel == Channel::Whatsapp;
+            let message = before.rules.routes[route].channel == ChannelName::WHATSAPP;
             let again = step.effects.contains(&Effect::Close { route });
             assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
         }
@@ -424,7 +430,7 @@ fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
         let rounds = seen.rounds.iter().filter(|(r, _)| *r == route).count();
         let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
         let allowed =
-            if ask.rules.routes[route].channel == Channel::Web { 0 } else { (usize::from(retries) + 1) * rounds };
+            if ask.rules.routes[route].channel == ChannelName::WEB { 0 } else { (usize::from(retries) + 1) * rounds };
         assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
     }
 }
@@ -508,7 +514,7 @@ proptest! {
 
 #[test]
 fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
-    let ask = begin(&[Channel::Web], 1, 3).ask;
+    let ask = begin(&[ChannelName::WEB], 1, 3).ask;
     assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by: START + Duration::from_secs(600) });
     assert!(!ask.confirmed);
     let seen = ask.step(Event::Proof { route: 0 }, START + Duration::from_secs(5)).unwrap().unwrap().ask;
@@ -521,7 +527,7 @@ fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
 fn a_card_of_several_messages_is_given_up_only_when_none_was_taken_for_so_long() {
     let (sent, attempt) = (START + Duration::from_secs(1), 1);
     let step = |ask: Ask, event, now| ask.step(event, now).unwrap().map(|step| step.ask);
-    let ask = step(begin(&[Channel::Slack], 1, 3).ask, Event::Turn { route: 0 }, sent).unwrap();
+    let ask = step(begin(&[ChannelName::SLACK], 1, 3).ask, Event::Turn { route: 0 }, sent).unwrap();
     let patience = ask.rules.render_timeout;
     let taken = sent + patience - Duration::from_secs(1);
     assert_eq!(step(ask.clone(), Event::Progress { route: 0, attempt: 2 }, taken), None, "of another try");
@@ -533,7 +539,7 @@ fn a_card_of_several_messages_is_given_up_only_when_none_was_taken_for_so_long()
 
 #[test]
 fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
-    let mut ask = begin(&[Channel::Slack], 1, 3).ask;
+    let mut ask = begin(&[ChannelName::SLACK], 1, 3).ask;
     let mut now = START;
     let mut waits = Vec::new();
     for attempt in 1..=4 {
@@ -547,14 +553,14 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
         }
     }
     assert_eq!(waits, [1, 4, 16]);
-    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::NoConnection });
+    let reason = Some(Reason { channel: ChannelName::SLACK, trouble: Trouble::NoConnection });
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
 }
 
 #[test]
 fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     let after = |seconds| START + Duration::from_secs(seconds);
-    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) };
     let step = ask.step(unknown, after(10)).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Look { route: 0 }));
@@ -577,10 +583,10 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
 #[test]
 fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
     for (channel, found) in [
-        (Channel::Slack, Found::Absent),
-        (Channel::Slack, Found::CannotKnow),
-        (Channel::Whatsapp, Found::Absent),
-        (Channel::Whatsapp, Found::CannotKnow),
+        (ChannelName::SLACK, Found::Absent),
+        (ChannelName::SLACK, Found::CannotKnow),
+        (ChannelName::WHATSAPP, Found::Absent),
+        (ChannelName::WHATSAPP, Found::CannotKnow),
     ] {
         let mut ask = begin(&[channel], 1, 0).ask;
         let mut now = START;
@@ -604,7 +610,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
             ask = step.ask;
         }
         // It had left after all: a status says so before it is sent again.
-        if channel == Channel::Whatsapp && found == Found::CannotKnow {
+        if channel == ChannelName::WHATSAPP && found == Found::CannotKnow {
             let (message, fate) = ("q".to_owned(), MessageStatus::Taken);
             let fate = Event::MessageStatus { route: 0, attempt: 1, part: 0, message, fate, at: None };
             let up = ask.step(fate, now).unwrap().unwrap().ask;
@@ -616,7 +622,7 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
 #[test]
 fn a_card_that_turns_up_late_is_closed_too() {
     let spotted = |message: &str| Event::Spotted { route: 0, message: message.to_owned() };
-    let ask = begin(&[Channel::Slack], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let lost = Event::Posted { route: 0, attempt: 1, posted: not_posted(None) };
     let queued = ask.step(lost, START).unwrap().unwrap().ask;
     let up = queued.step(spotted("m1"), START).unwrap().unwrap().ask;
@@ -633,7 +639,7 @@ fn a_card_that_turns_up_late_is_closed_too() {
 #[test]
 fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let rules = SessionRules { start: true, ..SessionRules::default() };
-    let mut ask = begin_in(&[Channel::Whatsapp], 1, 3, rules, TimeoutPolicy::ReturnCancel).ask;
+    let mut ask = begin_in(&[ChannelName::WHATSAPP], 1, 3, rules, TimeoutPolicy::ReturnCancel).ask;
     ask.waiters[0].process = Some("p".to_owned());
     let step = |ask: Ask, event: Event, now: Time| ask.step(event, now).unwrap().unwrap().ask;
     let published = |ask: Ask, now: Time| {
@@ -653,8 +659,12 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
 
 #[test]
 fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
-    let ask =
-        begin(&[Channel::Slack, Channel::Web], 2, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = begin(&[ChannelName::SLACK, ChannelName::WEB], 2, 3)
+        .ask
+        .step(Event::Turn { route: 0 }, START)
+        .unwrap()
+        .unwrap()
+        .ask;
     let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("m1".to_owned()) };
     let mut ask = ask.step(posted, START).unwrap().unwrap().ask;
     let (mut reminded, mut shown) = (Vec::new(), Vec::new());
@@ -680,17 +690,17 @@ fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
         let posted = never();
         ask.step(Event::Posted { route, attempt: 1, posted }, START).unwrap().unwrap().ask
     };
-    let alone = never(begin(&[Channel::Slack], 1, 3).ask, 0);
-    let reason = Some(Reason { channel: Channel::Slack, trouble: Trouble::ChatNotFound });
+    let alone = never(begin(&[ChannelName::SLACK], 1, 3).ask, 0);
+    let reason = Some(Reason { channel: ChannelName::SLACK, trouble: Trouble::ChatNotFound });
     let cause = Cause { retries: None, reason };
     assert_eq!(alone.outcome(), Some(&Outcome::Undelivered { cause }));
-    let with_inbox = never(begin(&[Channel::Slack, Channel::Web], 1, 3).ask, 0);
+    let with_inbox = never(begin(&[ChannelName::SLACK, ChannelName::WEB], 1, 3).ask, 0);
     assert!(matches!(with_inbox.stage, Stage::Open { .. }), "the inbox shows it instead");
 }
 
 #[test]
 fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
-    let ask = begin(&[Channel::Whatsapp], 1, 3).ask;
+    let ask = begin(&[ChannelName::WHATSAPP], 1, 3).ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let posted = Posted::Accepted(vec!["wamid.1".to_owned()], None);
     let later = START + Duration::from_secs(2);
@@ -705,10 +715,10 @@ fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance()
 fn two_people_answering_in_parts_do_not_mix() {
     let part = |who: &str, index| Event::Replied {
         source: Source::Route(0),
-        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        person: Person { via: Via::Channel(ChannelName::WHATSAPP), id: who.to_owned(), name: None },
         reply: Reply::Part(index, Given { picks: vec![0], text: None }),
     };
-    let mut ask = begin(&[Channel::Whatsapp], 2, 0).ask;
+    let mut ask = begin(&[ChannelName::WHATSAPP], 2, 0).ask;
     for event in [part("alice", 0), part("bob", 1)] {
         ask = ask.step(event, START).unwrap().unwrap().ask;
         assert_eq!(ask.outcome(), None);
@@ -721,7 +731,7 @@ fn two_people_answering_in_parts_do_not_mix() {
 
 #[test]
 fn a_withdrawn_call_leaves_the_others_waiting() {
-    let ask = begin(&[Channel::Web], 1, 0).ask;
+    let ask = begin(&[ChannelName::WEB], 1, 0).ask;
     let ask = ask.step(Event::Join(Box::new(waiter(1))), START).unwrap().unwrap().ask;
     let step = ask.step(Event::Withdraw(request_id(0)), START).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Respond(request_id(0))));
@@ -737,7 +747,7 @@ pub(super) fn quoting(message: &str) -> Heard {
 fn told(who: &str, index: usize, message: &str) -> Event {
     Event::Replied {
         source: Source::Route(0),
-        person: Person { via: Via::Whatsapp, id: who.to_owned(), name: None },
+        person: Person { via: Via::Channel(ChannelName::WHATSAPP), id: who.to_owned(), name: None },
         reply: Reply::Told { index, given: Given { picks: vec![0], text: None }, heard: quoting(message) },
     }
 }
@@ -750,7 +760,7 @@ fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
 
 #[test]
 fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
-    let ask = begin(&[Channel::Whatsapp], 1, 1).ask;
+    let ask = begin(&[ChannelName::WHATSAPP], 1, 1).ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     assert!(ask.outcome().is_some());
@@ -774,7 +784,7 @@ fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
 fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
     let queue = Effect::Queue { route: 0, not_before: START };
     let asked = |ask: &Ask| (ask.widgets[0].one_by_one.to.clone(), ask.widgets[0].one_by_one.index);
-    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = up(begin(&[ChannelName::WHATSAPP], 3, 1).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
     assert!(!step.effects.contains(&queue));
@@ -789,7 +799,7 @@ fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
 
 #[test]
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
-    let ask = up(begin(&[Channel::Whatsapp], 3, 1).ask, 1, "q1");
+    let ask = up(begin(&[ChannelName::WHATSAPP], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
     assert!(step.effects.contains(&Effect::Queue { route: 0, not_before: START }));
     assert_eq!(step.ask.next_question(0, "alice"), Some(1));
@@ -808,7 +818,7 @@ fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
 
 #[test]
 fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
-    let ask = up(begin(&[Channel::Whatsapp, Channel::Web], 2, 0).ask, 1, "q1");
+    let ask = up(begin(&[ChannelName::WHATSAPP, ChannelName::WEB], 2, 0).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let posted = never();
@@ -828,7 +838,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
             .unwrap()
             .ask
     };
-    let ask = lapse(up(begin(&[Channel::Whatsapp], 1, 0).ask, 1, "q"), 1);
+    let ask = lapse(up(begin(&[ChannelName::WHATSAPP], 1, 0).ask, 1, "q"), 1);
     let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
     let posted = Posted::Held("template".to_owned());
     let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
@@ -836,7 +846,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
     assert!(step.effects.contains(&Effect::Await { route: 0, until }));
     let open = step.ask.clone().step(Event::Opened { route: 0 }, START).unwrap().unwrap().ask;
     let twice = lapse(up(open, 3, "q"), 3);
-    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::WindowClosed });
+    let reason = Some(Reason { channel: ChannelName::WHATSAPP, trouble: Trouble::WindowClosed });
     assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: None, reason } }));
     let early = step.ask.clone().step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
     assert_eq!(early.outcome(), None, "held, though there is no other route");
@@ -846,7 +856,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
 
 #[test]
 fn an_unanswered_ask_escalates_to_the_next_route() {
-    let ask = begin(&[Channel::Web, Channel::Whatsapp, Channel::Slack], 2, 1).ask;
+    let ask = begin(&[ChannelName::WEB, ChannelName::WHATSAPP, ChannelName::SLACK], 2, 1).ask;
     let ask = ask.step(Event::Proof { route: 0 }, START).unwrap().unwrap().ask;
     assert_eq!(ask.deadline(), START + Duration::from_secs(45));
     let ask = ask.step(Event::Tick, START + Duration::from_secs(45)).unwrap().unwrap().ask;
@@ -861,7 +871,7 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
         let ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
         ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown(None) }, now).unwrap().unwrap().ask
     };
-    let ask = lose(begin(&[Channel::Whatsapp], 1, 3).ask, 1, START);
+    let ask = lose(begin(&[ChannelName::WHATSAPP], 1, 3).ask, 1, START);
     let fate = Event::MessageStatus {
         route: 0,
         attempt: 1,
@@ -877,7 +887,7 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let later = START + Duration::from_secs(1);
     let ask = lose(ask, 2, later);
     let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
-    let reason = Some(Reason { channel: Channel::Whatsapp, trouble: Trouble::Unknown });
+    let reason = Some(Reason { channel: ChannelName::WHATSAPP, trouble: Trouble::Unknown });
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
     let fate =
         |fate| Event::MessageStatus { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };

@@ -136,7 +136,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted};
     use super::*;
-    use crate::{Channel, Event, Given, MessageStatus, Reply, Trouble, Via};
+    use crate::{ChannelName, Event, Given, MessageStatus, Reply, Trouble, Via};
     use std::time::Duration;
 
     fn at(seconds: u64) -> Time {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn begin() -> Ask {
-        Ask::accept(accepted(&[Channel::Whatsapp], 1, 3), at(0)).ask
+        Ask::accept(accepted(&[ChannelName::WHATSAPP], 1, 3), at(0)).ask
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             let heard = Heard { message: "m".to_owned(), at: received.map(at), names };
             let told = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard: heard.clone() };
             let reply = if dismisses { Reply::ToldDismiss(heard) } else { told };
-            let person = Person { via: Via::Whatsapp, id: "alice".to_owned(), name: None };
+            let person = Person { via: Via::Channel(ChannelName::WHATSAPP), id: "alice".to_owned(), name: None };
             ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, at(99))
         };
         for dismisses in [false, true] {

@@ -2,7 +2,7 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{Effect, Fact, Outcome, Remark, Response, SoFar, Source, Stage, Waiter, WidgetState};
-use crate::{Ask, Channel, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
+use crate::{Ask, ChannelName, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
     /// Lets time pass.
@@ -201,11 +201,7 @@ impl Ask {
             Source::Token => person.via.is_operator(),
             Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
                 let route = &self.rules.routes[route];
-                let same_channel = matches!(
-                    (route.channel, person.via),
-                    (Channel::Slack, Via::Slack) | (Channel::Whatsapp, Via::Whatsapp)
-                );
-                same_channel && route.responders.includes(&person.id)
+                person.via == Via::Channel(route.channel) && route.responders.includes(&person.id)
             }),
         };
         if allowed { Ok(()) } else { Err(Refusal::NotResponder { id: person.id.clone() }) }
@@ -253,7 +249,7 @@ impl Ask {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             match widget.state {
                 // The inbox shows the stored ask itself: it is closed by being settled.
-                WidgetState::Up { .. } if self.rules.routes[route].channel == Channel::Web => widget.end(),
+                WidgetState::Up { .. } if self.rules.routes[route].channel == ChannelName::WEB => widget.end(),
                 WidgetState::Up { .. } => effects.push(Effect::Close { route }),
                 // People know of it: a question that went before, or a message that asked them to write.
                 WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {

@@ -3,7 +3,7 @@
 
 use super::properties::{START, begin};
 use super::*;
-use crate::Channel;
+use crate::ChannelName;
 use std::time::Duration;
 
 fn step(ask: Ask, event: Event, now: Time) -> Step {
@@ -24,7 +24,7 @@ fn fail(ask: Ask, route: usize, mut now: Time) -> (Ask, Time) {
 #[test]
 fn a_viewed_ask_goes_on_and_its_route_is_tried_once_a_minute_without_counting() {
     let after = |seconds| START + Duration::from_secs(seconds);
-    let ask = step(begin(&[Channel::Slack], 1, 1).ask, Event::Viewed, after(2)).ask;
+    let ask = step(begin(&[ChannelName::SLACK], 1, 1).ask, Event::Viewed, after(2)).ask;
     assert_eq!((ask.shown_at(), ask.confirmed), (Some(after(2)), false), "the clock runs, and nothing is proven");
     assert_eq!(ask.clone().step(Event::Viewed, after(3)).unwrap(), None, "once is enough");
     let (ask, _) = fail(ask, 0, after(2));
@@ -45,7 +45,7 @@ fn a_viewed_ask_goes_on_and_its_route_is_tried_once_a_minute_without_counting() 
 
 #[test]
 fn what_no_retry_mends_does_not_end_a_viewed_ask() {
-    let ask = step(begin(&[Channel::Slack], 1, 3).ask, Event::Viewed, START).ask;
+    let ask = step(begin(&[ChannelName::SLACK], 1, 3).ask, Event::Viewed, START).ask;
     let ask = step(ask, Event::Turn { route: 0 }, START).ask;
     let posted = Posted::Never { trouble: Trouble::ChatNotFound, why: "is_archived: unarchive it".to_owned() };
     let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted }, START).ask;
@@ -56,7 +56,7 @@ fn what_no_retry_mends_does_not_end_a_viewed_ask() {
 
 #[test]
 fn a_view_is_no_reason_not_to_show_the_next_route() {
-    let ask = step(begin(&[Channel::Slack, Channel::Whatsapp], 1, 0).ask, Event::Viewed, START).ask;
+    let ask = step(begin(&[ChannelName::SLACK, ChannelName::WHATSAPP], 1, 0).ask, Event::Viewed, START).ask;
     let (ask, now) = fail(ask, 0, START);
     assert_eq!(ask.widgets.len(), 2, "the next route is shown too");
     let (ask, now) = fail(ask, 1, now);

@@ -5,7 +5,7 @@ use super::payload::{Callback, Container, Event as Said, Interaction, Part, User
 use super::{Slack, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{
-    Ask, AskId, Channel, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
+    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
 };
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
@@ -71,7 +71,7 @@ struct Somebody {
 
 impl Somebody {
     fn of(user: User, container: &Container) -> Self {
-        let person = Person { via: Via::Slack, id: user.id, name: user.username.or(user.name) };
+        let person = Person { via: Via::Channel(ChannelName::SLACK), id: user.id, name: user.username.or(user.name) };
         let (channel, thread) = (container.channel_id.clone(), container.thread_ts.clone());
         Self { person, team: user.team_id, channel, thread }
     }
@@ -178,7 +178,7 @@ impl Desk {
             Err(_) => return Taken::NotStored,
         };
         let Some(route) = route(&ask, &channel) else { return Taken::Done };
-        let person = Person { via: Via::Slack, id: user, name: None };
+        let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
         let who = Somebody { person, team: user_team, channel, thread: Some(thread) };
         let heard =
             Heard { message: format!("{}:{}", who.channel, ts.unwrap_or_default()), at: None, names: Names::Message };
@@ -291,7 +291,7 @@ fn may_be_answered(ask: &Ask) -> bool {
 /// The route of this chat on which the ask is shown.
 fn route(ask: &Ask, chat: &str) -> Option<usize> {
     let mut routes = ask.rules.routes.iter().take(ask.widgets.len());
-    routes.position(|route| route.channel == Channel::Slack && route.chat == chat)
+    routes.position(|route| route.channel == ChannelName::SLACK && route.chat == chat)
 }
 
 /// What a text in the thread answers: an exact label or number a question that stands alone, any text one that is

@@ -6,7 +6,7 @@ use super::{Inbox, Problem, listing, problem};
 use crate::host::broker::{Failure, Named};
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
-use askd_core::{Ask, AskId, Channel, Event, Given, Person, Refusal, Reply, Source, Via};
+use askd_core::{Ask, AskId, ChannelName, Event, Given, Person, Refusal, Reply, Source, Via};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -252,7 +252,7 @@ async fn shown(
     Optional(_body): Optional,
 ) -> Result<StatusCode, Problem> {
     let ask = inbox.ask(&name).await?;
-    let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == Channel::Web);
+    let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == ChannelName::WEB);
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
         let event = route.map_or(Event::Viewed, |route| Event::Proof { route });

@@ -4,7 +4,7 @@ use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter};
 use crate::ipc::wire::time_from;
-use askd_core::{Time, Via};
+use askd_core::{ChannelName, Time};
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -15,8 +15,6 @@ const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
 /// The names that `outcome` may have.
 const OUTCOMES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
-/// The names that `channel` may have.
-const CHANNELS: [Via; 5] = [Via::Web, Via::Slack, Via::Whatsapp, Via::Cli, Via::Api];
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
 /// The parameters of a call.
@@ -62,7 +60,7 @@ impl Listing {
                 filter.outcome = Some(known.ok_or_else(|| wrong(&format!("none of {}", OUTCOMES.join(", "))))?);
             }
             "channel" => {
-                let names = CHANNELS.map(Via::name);
+                let names: Vec<&str> = ChannelName::ALL.iter().map(ChannelName::as_str).chain(["cli", "api"]).collect();
                 let known = names.contains(&value).then(|| value.to_owned());
                 filter.channel = Some(known.ok_or_else(|| wrong(&format!("none of {}", names.join(", "))))?);
             }

@@ -1,7 +1,7 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
 use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
-use askd_core::{Ask, Block, Late, Lifted, Outcome, Question, Stage, wording};
+use askd_core::{Ask, Block, ChannelName, Late, Lifted, Outcome, Question, Stage, wording};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) struct View {
     title: Option<String>,
     context: Option<String>,
     questions: Vec<Value>,
-    channel: &'static str,
+    channel: String,
     attempt: u8,
     created_at: String,
     shown_at: Option<String>,
@@ -90,7 +90,7 @@ impl View {
             title: ask.content.title.clone(),
             context: ask.content.context.clone(),
             questions: ask.content.questions.iter().map(question).collect(),
-            channel: route.map_or("web", |route| route.channel.name()),
+            channel: route.map_or(ChannelName::WEB, |route| route.channel).to_string(),
             attempt: ask.widgets.last().map_or(1, |widget| widget.attempt),
             created_at: time_text(ask.created_at),
             shown_at: ask.shown_at().map(time_text),

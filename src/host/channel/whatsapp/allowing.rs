@@ -6,7 +6,7 @@ use super::payload::Body;
 use super::resolve::{self, Target};
 use super::{Whatsapp, text};
 use crate::host::broker::{Broker, Failure};
-use askd_core::{Ask, Event, Person, Source, Via, wording};
+use askd_core::{Ask, ChannelName, Event, Person, Source, Via, wording};
 
 /// A block that somebody may end.
 struct Blocked {
@@ -92,7 +92,11 @@ impl Whatsapp {
     }
 
     async fn allow(&self, broker: &Broker, sender: &Sender<'_>, Blocked { asked }: &Blocked) -> Result<(), NotStored> {
-        let person = Person { via: Via::Whatsapp, id: asked.person.clone(), name: sender.message.name.clone() };
+        let person = Person {
+            via: Via::Channel(ChannelName::WHATSAPP),
+            id: asked.person.clone(),
+            name: sender.message.name.clone(),
+        };
         let event = Event::Allow { source: Source::Route(asked.route), person };
         match broker.happen(asked.ask.id, event).await {
             Ok(ask) => {

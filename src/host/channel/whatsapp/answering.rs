@@ -8,7 +8,7 @@ use super::resolve::{self, Target};
 use super::{Whatsapp, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::wording::{self, Unfit};
-use askd_core::{Ask, AskId, Event, Heard, Names, Outcome, Person, Refusal, Reply, Source, Time, Via};
+use askd_core::{Ask, AskId, ChannelName, Event, Heard, Names, Outcome, Person, Refusal, Reply, Source, Time, Via};
 
 impl Whatsapp {
     /// Reads a message from a person who is, or was, asked.
@@ -243,7 +243,11 @@ impl Whatsapp {
     }
 
     async fn reply(&self, broker: &Broker, sender: &Sender<'_>, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
-        let person = Person { via: Via::Whatsapp, id: asked.person.clone(), name: sender.message.name.clone() };
+        let person = Person {
+            via: Via::Channel(ChannelName::WHATSAPP),
+            id: asked.person.clone(),
+            name: sender.message.name.clone(),
+        };
         let event = Event::Replied { source: Source::Route(asked.route), person, reply };
         match broker.happen(asked.ask.id, event).await {
             Ok(ask) => self.receipt(sender, asked, &ask),

@@ -10,7 +10,7 @@ use super::posting::LISTEN;
 use super::{Whatsapp, text};
 use crate::host::channel::Closed;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Late, SoFar, Time, Via, WidgetState, wording};
+use askd_core::{Ask, AskId, ChannelName, Late, SoFar, Time, Via, WidgetState, wording};
 use std::time::Duration;
 
 /// First and longest pause before a closing line is tried again.
@@ -115,7 +115,8 @@ impl Whatsapp {
     fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
         let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
         let Some(by) = late.or_else(|| ask.ended_by()) else { return false };
-        by.via == Via::Whatsapp && self.0.contacts.one_name(&by.id) == self.0.contacts.one_name(chat)
+        by.via == Via::Channel(ChannelName::WHATSAPP)
+            && self.0.contacts.one_name(&by.id) == self.0.contacts.one_name(chat)
     }
 
     /// Whether a status told of a closing line whose call was lost.

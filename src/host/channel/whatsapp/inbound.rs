@@ -11,7 +11,7 @@ use super::{Whatsapp, contacts};
 use crate::host::broker::{Broker, Failure, Named};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, Channel, Event, Given, Heard, Names, Person, Reply, Responders, ShortId, Source, Time, Via,
+    Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, Responders, ShortId, Source, Time, Via,
     WidgetState, wording,
 };
 use std::time::Duration;
@@ -255,11 +255,16 @@ impl Whatsapp {
         };
         let Some(id) = quoted.or_else(code) else { return Ok(()) };
         let Ok(Some(ask)) = broker.show(id).await else { return Ok(()) };
-        let Some(route) = ask.rules.routes.iter().take(ask.widgets.len()).position(|r| r.channel == Channel::Whatsapp)
+        let Some(route) =
+            ask.rules.routes.iter().take(ask.widgets.len()).position(|r| r.channel == ChannelName::WHATSAPP)
         else {
             return Ok(());
         };
-        let person = Person { via: Via::Whatsapp, id: ids.first().cloned().unwrap_or_default(), name: None };
+        let person = Person {
+            via: Via::Channel(ChannelName::WHATSAPP),
+            id: ids.first().cloned().unwrap_or_default(),
+            name: None,
+        };
         let heard = Heard { message: message.id.clone(), at: message.at, names: Names::Nothing };
         let reply = Reply::Told { index: 0, given: Given::default(), heard };
         match broker.happen(id, Event::Replied { source: Source::Route(route), person, reply }).await {
@@ -303,15 +308,16 @@ impl Asked {
 /// On which route a person was asked, and by which of their ids.
 pub(super) fn place(ask: Ask, ids: &[String]) -> Option<Asked> {
     let shown = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
-    let (route, person) = shown.filter(|(_, route)| route.channel == Channel::Whatsapp).find_map(|(at, route)| {
-        let known = ids.iter().find(|id| match &route.responders {
-            Responders::Anyone => **id == route.chat,
-            responders @ Responders::Only(_) => responders.includes(id),
-        });
-        // The id of the chat comes first: it is the one that is written to.
-        let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
-        known.map(|id| (at, id.clone()))
-    })?;
+    let (route, person) =
+        shown.filter(|(_, route)| route.channel == ChannelName::WHATSAPP).find_map(|(at, route)| {
+            let known = ids.iter().find(|id| match &route.responders {
+                Responders::Anyone => **id == route.chat,
+                responders @ Responders::Only(_) => responders.includes(id),
+            });
+            // The id of the chat comes first: it is the one that is written to.
+            let known = ids.iter().find(|id| **id == route.chat && route.responders.includes(id)).or(known);
+            known.map(|id| (at, id.clone()))
+        })?;
     let widget = &ask.widgets[route];
     let theirs = ids.contains(widget.one_by_one.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
     // One that was sent again may be there twice, under a name that nothing has told.

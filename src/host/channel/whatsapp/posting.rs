@@ -6,7 +6,7 @@ use super::errors::Verdict;
 use super::send_log::Attempt;
 use super::text::{self, How};
 use super::{Whatsapp, deadline_text};
-use askd_core::{Ask, Channel, Found, Left, Posted, Time, Trouble, wording};
+use askd_core::{Ask, ChannelName, Found, Left, Posted, Time, Trouble, wording};
 use std::time::Duration;
 
 /// How long a status is waited for that says what became of a message whose call was lost.
@@ -63,7 +63,7 @@ impl Whatsapp {
     pub(super) fn texts(&self, ask: &Ask, route: usize, part: usize, to: &str, repeat: bool) -> Vec<String> {
         let broker = self.broker();
         let chat = ask.rules.routes.get(route).map_or("", |place| &place.chat);
-        let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(Channel::Whatsapp, chat));
+        let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(ChannelName::WHATSAPP, chat));
         let ids = self.0.contacts.person(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
         if ask.is_blocked() {

@@ -5,7 +5,7 @@ use askd_core::{
     Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Heard, Lifted, Names, Outcome, Person,
     Questions, Reply, Response, Stage,
 };
-use askd_core::{Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
+use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -132,7 +132,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             escalate_after: None,
             session: SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() },
             routes: vec![Route {
-                channel: askd_core::Channel::Whatsapp,
+                channel: ChannelName::WHATSAPP,
                 chat: "15550001111".to_owned(),
                 responders: askd_core::Responders::Only(vec!["15550001111".to_owned()]),
             }],
@@ -154,7 +154,8 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     };
     let now = Time::from_millis(1_790_000_000_000);
     let ask = Ask::accept(new, now).ask;
-    let person = Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) };
+    let person =
+        Person { via: Via::Channel(ChannelName::WHATSAPP), id: "15550001111".to_owned(), name: Some("Ada".to_owned()) };
     let heard = Heard { message: "m".to_owned(), at: None, names: Names::Message };
     let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard };
     let answered =
@@ -181,7 +182,11 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let texts = blocked(&often);
     assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
     assert!(texts.last().unwrap().contains("reply allow k7"));
-    let by = Some(Person { via: Via::Whatsapp, id: "15550001111".to_owned(), name: Some("Ada".to_owned()) });
+    let by = Some(Person {
+        via: Via::Channel(ChannelName::WHATSAPP),
+        id: "15550001111".to_owned(),
+        name: Some("Ada".to_owned()),
+    });
     often.block =
         Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: Some(Lifted { by, at: now }) });
     assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);

@@ -5,7 +5,7 @@ use super::blocks::{context, section, sections};
 use super::open::{titled, told};
 use super::{COMFORTABLE, MAX_BLOCKS, Message, Sight, total};
 use crate::ipc::wire::time_text;
-use askd_core::{Ask, Outcome, Person, Stage, Time, Via, wording};
+use askd_core::{Ask, ChannelName, Outcome, Person, Stage, Time, Via, wording};
 use serde_json::Value;
 
 /// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
@@ -73,7 +73,11 @@ fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
 /// A person, by Slack's own name for them if they have one.
 pub(super) fn who(by: &Person) -> String {
     let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-    if by.via == Via::Slack && is_id { format!("<@{}>", by.id) } else { text::mrkdwn(by.called()) }
+    if by.via == Via::Channel(ChannelName::SLACK) && is_id {
+        format!("<@{}>", by.id)
+    } else {
+        text::mrkdwn(by.called())
+    }
 }
 
 /// The beginning and the end of a long line.

@@ -3,7 +3,7 @@
 
 use super::*;
 use askd_core::{
-    Accepted, Channel, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
+    Accepted, ChannelName, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
     Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter,
 };
 use askd_sim::slack::blocks::{Surface, check};
@@ -50,7 +50,7 @@ fn late(content: Content) -> Message {
 }
 
 fn ask_of(content: Content, session: SessionRules) -> Ask {
-    let route = Route { channel: Channel::Slack, chat: "C1".to_owned(), responders: Responders::Anyone };
+    let route = Route { channel: ChannelName::SLACK, chat: "C1".to_owned(), responders: Responders::Anyone };
     let rules = Rules {
         timeout: Duration::from_secs(1800),
         render_timeout: Duration::from_secs(30),
@@ -89,7 +89,8 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
 }
 
 fn answered(content: Content, given: Vec<(usize, Given)>, name: &str) -> Message {
-    let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some(name.to_owned()) };
+    let person =
+        Person { via: Via::Channel(ChannelName::SLACK), id: "U0ALICE".to_owned(), name: Some(name.to_owned()) };
     let replied = Event::Replied { source: Source::Route(0), person, reply: Reply::Whole(given) };
     closed(&ask(content).step(replied, NOW).unwrap().unwrap().ask, 0).unwrap()
 }
@@ -491,7 +492,8 @@ fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
         (&json!("allow"), 1)
     );
     assert!(closed(&often(content.clone(), None), 0).is_none(), "it stands");
-    let person = Person { via: Via::Slack, id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
+    let person =
+        Person { via: Via::Channel(ChannelName::SLACK), id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
     let ended = often(content.clone(), Some(askd_core::Lifted { by: Some(person), at: NOW }));
     assert!(blocked(&ended, 1).is_none());
     let card = closed(&ended, 0).unwrap();

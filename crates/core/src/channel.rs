@@ -1,0 +1,132 @@
+//! Channels as the core knows them: a name and what the platform can do. Both are data, so that a channel can be added
+//! without a change here. The port that a channel implements is in the daemon.
+
+use crate::BadName;
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest name of a channel, in bytes.
+const LONGEST: usize = 16;
+
+/// The name of a channel in settings, files and metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelName([u8; LONGEST]);
+
+impl ChannelName {
+    /// Slack Block Kit messages.
+    pub const SLACK: Self = Self::padded("slack");
+    /// WhatsApp numbered text.
+    pub const WHATSAPP: Self = Self::padded("whatsapp");
+    /// The daemon's own inbox.
+    pub const WEB: Self = Self::padded("web");
+    /// The channels that askd has.
+    pub const ALL: [Self; 3] = [Self::WEB, Self::SLACK, Self::WHATSAPP];
+
+    const fn padded(name: &str) -> Self {
+        let (mut bytes, mut at) = ([0; LONGEST], 0);
+        while at < name.len() {
+            bytes[at] = name.as_bytes()[at];
+            at += 1;
+        }
+        Self(bytes)
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST);
+        std::str::from_utf8(&self.0[..end]).unwrap_or_default()
+    }
+
+    /// What people call the channel, at the beginning of a sentence.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        match *self {
+            Self::SLACK => "Slack",
+            Self::WHATSAPP => "WhatsApp",
+            Self::WEB => "The inbox",
+            _ => self.as_str(),
+        }
+    }
+}
+
+impl FromStr for ChannelName {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let fits = (1..=LONGEST).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if fits { Ok(Self::padded(text)) } else { Err(BadName("a channel's name is 1-16 of a-z 0-9 _")) }
+    }
+}
+
+impl fmt::Display for ChannelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for ChannelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How a reply came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Via {
+    /// A chat channel: a click, a form or a message.
+    Channel(ChannelName),
+    /// The web inbox.
+    Web,
+    /// `askd answer` and its sisters.
+    Cli,
+    /// The HTTP API.
+    Api,
+}
+
+impl Via {
+    /// The name used in files and sentences.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Channel(name) => name.as_str(),
+            Self::Web => "web",
+            Self::Cli => "cli",
+            Self::Api => "api",
+        }
+    }
+
+    /// Whether the token of the inbox was shown: the operator, who may answer every group.
+    #[must_use]
+    pub fn is_operator(self) -> bool {
+        matches!(self, Self::Web | Self::Cli | Self::Api)
+    }
+}
+
+impl FromStr for Via {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let own = [Self::Web, Self::Cli, Self::Api].into_iter().find(|via| via.as_str() == text);
+        own.map_or_else(|| text.parse().map(Self::Channel), Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in ChannelName::ALL {
+            assert_eq!(name.as_str().parse(), Ok(name));
+        }
+        let added: ChannelName = "carrier_pigeon_2".parse().unwrap();
+        assert_eq!((added.as_str(), added.title()), ("carrier_pigeon_2", "carrier_pigeon_2"));
+        for bad in ["", "Slack", "a b", "../x", "seventeen_letters"] {
+            assert!(bad.parse::<ChannelName>().is_err(), "{bad:?}");
+        }
+        for via in [Via::Web, Via::Cli, Via::Api, Via::Channel(ChannelName::SLACK), Via::Channel(added)] {
+            assert_eq!(via.as_str().parse(), Ok(via));
+        }
+    }
+}

@@ -64,7 +64,10 @@ impl Sign {
 impl Signs {
     fn expect(&mut self, process: &str, now: Time) -> &mut Sign {
         let sign = self.processes.entry(process.to_owned()).or_insert(Sign::missing(now, true));
-        sign.expected = true;
+        // Looks at a part of a crowded folder may have passed over its file: only from now on it is looked up by name.
+        if !std::mem::replace(&mut sign.expected, true) {
+            sign.changed = now;
+        }
         sign
     }
 }
@@ -181,10 +184,30 @@ mod tests {
     }
 
     #[test]
+    fn looks_that_may_have_passed_over_a_process_do_not_count_against_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let first = stamp(folder.path(), "1");
+        for seconds in [0, 5, 10, 15] {
+            lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
+        }
+        for seconds in [20, 25, 30, 35] {
+            lives.note(&group, Vec::new(), at(seconds));
+        }
+        assert_eq!(lives.of(&group, "p", at(36)), Life::Alive, "it was last seen, and nobody has looked for it since");
+        for seconds in [40, 45, 50] {
+            lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
+        }
+        assert_eq!(lives.of(&group, "p", at(50)), Life::Alive);
+        assert_eq!(lives.of(&group, "p", at(51)), Life::Dead, "15 s of looks for it by name, and no change");
+    }
+
+    #[test]
     fn after_a_pause_or_a_clock_that_was_set_nobody_is_judged_for_15_seconds() {
         let folder = tempfile::tempdir().unwrap();
         let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
         let sign = vec![("p".to_owned(), stamp(folder.path(), "1"))];
+        lives.expect(&group, "p", at(0));
         for seconds in [0, 5, 10, 15] {
             lives.note(&group, sign.clone(), at(seconds));
         }

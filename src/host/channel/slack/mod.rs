@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 /// How long a start waits until we know who we are in Slack.
-const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// Longest pause before Slack is asked again who we are.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// How often a private note is tried.

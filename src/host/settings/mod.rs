@@ -3,11 +3,13 @@
 //! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
 //! settings and secret files. Section 11 of the specification.
 
+mod group;
 mod http;
 mod session;
 mod slack;
 mod values;
 
+pub use group::GroupSettings;
 pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use session::{Means, Session};
 pub use slack::{SlackDoor, SlackSettings};
@@ -16,17 +18,17 @@ pub(crate) use values::secret;
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
-use askd_core::{ChannelName, Group, Responders, Route, SessionRules, TimeoutPolicy};
+use askd_core::{ChannelName, Group, Responders, Route, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
+use group::{GroupShape, Table, web_route};
 use http::HttpShape;
 use secrecy::SecretString;
 use serde::Deserialize;
-use session::SessionShape;
 use slack::{SlackShape, slack_is_there};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use values::{at_least_one, between, data_dir, dir_mode, duration, gid, list, or_off};
+use values::{data_dir, dir_mode, duration, gid, list};
 
 /// Every key with its default.
 pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
@@ -97,41 +99,6 @@ pub enum LogFormat {
     Text,
     /// One object a line.
     Json,
-}
-
-/// What holds for one group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupSettings {
-    /// Where it is asked, in order.
-    pub routes: Vec<Route>,
-    /// How long a person has.
-    pub timeout: Duration,
-    /// How long to wait for proof of display.
-    pub render_timeout: Duration,
-    /// How often an unshown ask is posted again.
-    pub max_retries: u8,
-    /// How often a question may be asked without an answer.
-    pub max_attempts: u8,
-    /// What happens at a timeout.
-    pub on_timeout: TimeoutPolicy,
-    /// Open asks at a time.
-    pub max_open: u32,
-    /// New asks within an hour.
-    pub max_per_hour: u32,
-    /// How long an outcome is kept.
-    pub keep_settled: Duration,
-    /// When an open ask is brought to mind first.
-    pub remind_after: Option<Duration>,
-    /// When an unanswered ask is shown on the next route too.
-    pub escalate_after: Option<Duration>,
-    /// How to reach the agent's session.
-    pub session: Session,
-    /// How long a drop-in client has to take a response before the agent is started.
-    pub pickup_timeout: Duration,
-    /// How long a response that nobody takes stays.
-    pub answer_retention: Duration,
-    /// How long an answer is still taken after a timeout; zero: not at all.
-    pub late_answers: Duration,
 }
 
 impl Settings {
@@ -260,7 +227,7 @@ struct Shape {
     dir_mode: String,
     gid: String,
     http: HttpShape,
-    asks: AsksShape,
+    asks: Table,
     slack: SlackShape,
     whatsapp: whatsapp::Shape,
     web: WebShape,
@@ -270,26 +237,6 @@ struct Shape {
     groups: BTreeMap<String, GroupShape>,
 }
 
-/// `[asks]`, and the same keys in a group. Every one may be missing there.
-#[derive(Deserialize, Clone, Default)]
-#[serde(deny_unknown_fields)]
-struct AsksShape {
-    timeout: Option<String>,
-    render_timeout: Option<String>,
-    max_retries: Option<u8>,
-    max_attempts: Option<u8>,
-    on_timeout: Option<String>,
-    pickup_timeout: Option<String>,
-    answer_retention: Option<String>,
-    late_answers: Option<String>,
-    remind_after: Option<String>,
-    escalate_after: Option<String>,
-    max_open_per_group: Option<u32>,
-    max_per_hour_per_group: Option<u32>,
-    keep_settled: Option<String>,
-    keep_audit: Option<String>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebShape {
@@ -297,34 +244,9 @@ struct WebShape {
     token_file: Option<PathBuf>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RouteShape {
-    channel: String,
-    chat: Option<String>,
-    responders: Option<RespondersShape>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RespondersShape {
-    Word(String),
-    Ids(Vec<String>),
-}
-
-#[derive(Deserialize)]
-struct GroupShape {
-    routes: Option<Vec<RouteShape>>,
-    session: Option<SessionShape>,
-    // `flatten` cannot refuse unknown keys by itself: they are caught here and refused in `check`.
-    #[serde(flatten)]
-    asks: BTreeMap<String, config::Value>,
-}
-
 impl Shape {
     fn check(self) -> Result<Settings, SettingsError> {
-        let base = GroupSettings::base(&self.asks)?;
-        let keep_audit = duration("asks.keep_audit", self.asks.keep_audit.as_deref(), Duration::ZERO)?;
+        let (base, keep_audit) = group::base(&self.asks)?;
         let mut groups = BTreeMap::new();
         for (name, shape) in self.groups {
             name.parse::<Group>()
@@ -366,7 +288,7 @@ impl Shape {
     }
 }
 
-/// The same of WhatsApp.
+/// Checks that WhatsApp is set up if the group asks there.
 fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
     if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == ChannelName::WHATSAPP) {
         return Err(wrong(
@@ -376,187 +298,6 @@ fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp
         ));
     }
     Ok(())
-}
-
-impl GroupSettings {
-    /// What holds where nothing else is said: `[asks]`, and the inbox.
-    fn base(asks: &AsksShape) -> Result<Self, SettingsError> {
-        Self::from_asks("asks", asks, vec![web_route()], None)
-    }
-
-    /// By which rules an outcome that nobody takes is handled.
-    #[must_use]
-    pub fn session_rules(&self) -> SessionRules {
-        SessionRules {
-            pickup_timeout: self.pickup_timeout,
-            answer_retention: self.answer_retention,
-            late_answers: self.late_answers,
-            probe: self.session.probe.is_some(),
-            start: self.session.start.is_some(),
-            stop: self.session.stop.is_some(),
-        }
-    }
-
-    fn from_asks(
-        at: &str,
-        asks: &AsksShape,
-        routes: Vec<Route>,
-        session: Option<Session>,
-    ) -> Result<Self, SettingsError> {
-        let key = |name: &str| format!("{at}.{name}");
-        let on_timeout = asks.on_timeout.as_deref().unwrap_or("return_cancel");
-        if !(1..=10).contains(&asks.max_attempts.unwrap_or(5)) {
-            return Err(wrong(key("max_attempts"), "has to be from 1 to 10"));
-        }
-        if asks.max_retries.unwrap_or(3) > 5 {
-            return Err(wrong(key("max_retries"), "has to be from 0 to 5"));
-        }
-        Ok(Self {
-            timeout: between(&key("timeout"), asks.timeout.as_deref(), 10, 604_800)?,
-            render_timeout: between(&key("render_timeout"), asks.render_timeout.as_deref(), 10, 60)?,
-            max_retries: asks.max_retries.unwrap_or(3),
-            max_attempts: asks.max_attempts.unwrap_or(5),
-            on_timeout: match TimeoutPolicy::from_name(on_timeout) {
-                // Only a group can have a session; what serves nobody needs none.
-                Some(TimeoutPolicy::AbortTask)
-                    if !routes.is_empty() && session.as_ref().is_some_and(|session| session.stop.is_none()) =>
-                {
-                    return Err(wrong(
-                        key("on_timeout"),
-                        "abort_task needs a way to stop the session; add it to the group: \
-                         session = { stop = { docker = \"<container>\" } }",
-                    ));
-                }
-                Some(policy) => policy,
-                None => {
-                    return Err(wrong(
-                        key("on_timeout"),
-                        format!("{on_timeout:?} is neither return_cancel nor abort_task"),
-                    ));
-                }
-            },
-            max_open: at_least_one(&key("max_open_per_group"), asks.max_open_per_group)?,
-            max_per_hour: at_least_one(&key("max_per_hour_per_group"), asks.max_per_hour_per_group)?,
-            keep_settled: duration(&key("keep_settled"), asks.keep_settled.as_deref(), Duration::from_secs(60))?,
-            remind_after: or_off(&key("remind_after"), asks.remind_after.as_deref())?,
-            escalate_after: or_off(&key("escalate_after"), asks.escalate_after.as_deref())?,
-            routes,
-            session: session.unwrap_or_default(),
-            pickup_timeout: duration(&key("pickup_timeout"), asks.pickup_timeout.as_deref(), Duration::from_secs(1))?,
-            answer_retention: duration(
-                &key("answer_retention"),
-                asks.answer_retention.as_deref(),
-                Duration::from_secs(1),
-            )?,
-            late_answers: or_off(
-                &key("late_answers"),
-                asks.late_answers.as_deref().filter(|text| !matches!(*text, "0" | "0s")),
-            )?
-            .unwrap_or_default(),
-        })
-    }
-}
-
-impl GroupShape {
-    fn check(self, at: &str, asks: &AsksShape, base: &GroupSettings) -> Result<GroupSettings, SettingsError> {
-        let session = self.session.map(|shape| shape.check(&format!("{at}.session"))).transpose()?.unwrap_or_default();
-        known(at, self.asks.keys())?;
-        let own = config::Value::new(None, config::ValueKind::Table(self.asks.into_iter().collect()));
-        let own: AsksShape = own.try_deserialize().map_err(|error| wrong(at, error.to_string()))?;
-        let routes = match self.routes {
-            None => base.routes.clone(),
-            Some(routes) => routes
-                .into_iter()
-                .enumerate()
-                .map(|(index, route)| route.check(&format!("{at}.routes[{index}]")))
-                .collect::<Result<_, _>>()?,
-        };
-        GroupSettings::from_asks(at, &own.or(asks), routes, Some(session))
-    }
-}
-
-/// What a group may set.
-const GROUP_KEYS: [&str; 16] = [
-    "routes",
-    "session",
-    "timeout",
-    "render_timeout",
-    "max_retries",
-    "max_attempts",
-    "on_timeout",
-    "pickup_timeout",
-    "answer_retention",
-    "late_answers",
-    "remind_after",
-    "escalate_after",
-    "max_open_per_group",
-    "max_per_hour_per_group",
-    "keep_settled",
-    "keep_audit",
-];
-
-/// Refuses a key that no group has; the error first says which key may have been meant.
-fn known<'a>(at: &str, mut keys: impl Iterator<Item = &'a String>) -> Result<(), SettingsError> {
-    let Some(unknown) = keys.find(|key| !GROUP_KEYS.contains(&key.as_str())) else { return Ok(()) };
-    let distance = |known: &&&str| strsim::damerau_levenshtein(known, unknown);
-    let meant = GROUP_KEYS.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
-    let meant = meant.map(|known| format!(" did you mean {known:?}?")).unwrap_or_default();
-    Err(wrong(at, format!("unknown key {unknown:?};{meant} A group has: {}", GROUP_KEYS.join(", "))))
-}
-
-impl AsksShape {
-    /// These, and the others where these say nothing.
-    fn or(self, other: &Self) -> Self {
-        let other = other.clone();
-        Self {
-            timeout: self.timeout.or(other.timeout),
-            render_timeout: self.render_timeout.or(other.render_timeout),
-            max_retries: self.max_retries.or(other.max_retries),
-            max_attempts: self.max_attempts.or(other.max_attempts),
-            on_timeout: self.on_timeout.or(other.on_timeout),
-            pickup_timeout: self.pickup_timeout.or(other.pickup_timeout),
-            answer_retention: self.answer_retention.or(other.answer_retention),
-            late_answers: self.late_answers.or(other.late_answers),
-            remind_after: self.remind_after.or(other.remind_after),
-            escalate_after: self.escalate_after.or(other.escalate_after),
-            max_open_per_group: self.max_open_per_group.or(other.max_open_per_group),
-            max_per_hour_per_group: self.max_per_hour_per_group.or(other.max_per_hour_per_group),
-            keep_settled: self.keep_settled.or(other.keep_settled),
-            keep_audit: self.keep_audit.or(other.keep_audit),
-        }
-    }
-}
-
-fn web_route() -> Route {
-    Route { channel: ChannelName::WEB, chat: String::new(), responders: Responders::Only(Vec::new()) }
-}
-
-impl RouteShape {
-    fn check(self, at: &str) -> Result<Route, SettingsError> {
-        match self.channel.as_str() {
-            "web" if self.chat.is_some() || self.responders.is_some() => {
-                Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
-            }
-            "web" => Ok(web_route()),
-            "slack" => self.slack(at),
-            "whatsapp" => whatsapp::route(at, self.chat, responders(at, self.responders)?),
-            other => Err(wrong(format!("{at}.channel"), format!("{other:?} is none of slack, whatsapp, web"))),
-        }
-    }
-}
-
-fn responders(at: &str, shape: Option<RespondersShape>) -> Result<Option<Responders>, SettingsError> {
-    match shape {
-        None => Ok(None),
-        Some(RespondersShape::Word(word)) if word == "anyone" => Ok(Some(Responders::Anyone)),
-        Some(RespondersShape::Word(word)) => {
-            Err(wrong(format!("{at}.responders"), format!("{word:?} is neither \"anyone\" nor a list of ids")))
-        }
-        Some(RespondersShape::Ids(ids)) if ids.is_empty() => {
-            Err(wrong(format!("{at}.responders"), "the list is empty, so nobody could answer; name somebody"))
-        }
-        Some(RespondersShape::Ids(ids)) => Ok(Some(Responders::Only(ids))),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! `[slack]`, and the routes that lead there.
 
-use super::{
-    GroupSettings, RespondersShape, RouteShape, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong,
-};
+use super::group::{RespondersShape, RouteShape};
+use super::{GroupSettings, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong};
 use askd_core::{ChannelName, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -64,7 +63,7 @@ impl SlackShape {
                 format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),
             ));
         }
-        let pace = duration("slack.pace", Some(&self.pace), Duration::ZERO)?;
+        let pace = duration("slack.pace", &self.pace, Duration::ZERO)?;
         if pace.is_zero() && !loopback {
             return Err(wrong(
                 "slack.pace",

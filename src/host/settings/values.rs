@@ -28,8 +28,7 @@ pub(super) fn gid(text: &str) -> Result<Option<u32>, SettingsError> {
     text.parse().map(Some).map_err(|_| wrong("gid", format!("{text:?} is not a numeric group id")))
 }
 
-pub(super) fn duration(key: &str, text: Option<&str>, least: Duration) -> Result<Duration, SettingsError> {
-    let Some(text) = text else { return Ok(least) };
+pub(super) fn duration(key: &str, text: &str, least: Duration) -> Result<Duration, SettingsError> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| wrong(key, format!("{text:?} is not a duration like \"30m\" ({error})")))?;
     if duration < least {
@@ -39,12 +38,11 @@ pub(super) fn duration(key: &str, text: Option<&str>, least: Duration) -> Result
 }
 
 /// A duration of a second at least, or off.
-pub(super) fn or_off(key: &str, text: Option<&str>) -> Result<Option<Duration>, SettingsError> {
-    let text = text.filter(|text| !text.is_empty());
-    text.map(|text| duration(key, Some(text), Duration::from_secs(1))).transpose()
+pub(super) fn or_off(key: &str, text: &str) -> Result<Option<Duration>, SettingsError> {
+    if text.is_empty() { Ok(None) } else { duration(key, text, Duration::from_secs(1)).map(Some) }
 }
 
-pub(super) fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> Result<Duration, SettingsError> {
+pub(super) fn between(key: &str, text: &str, least: u64, most: u64) -> Result<Duration, SettingsError> {
     let duration = duration(key, text, Duration::from_secs(least))?;
     let most = Duration::from_secs(most);
     if duration > most {
@@ -53,8 +51,8 @@ pub(super) fn between(key: &str, text: Option<&str>, least: u64, most: u64) -> R
     Ok(duration)
 }
 
-pub(super) fn at_least_one(key: &str, value: Option<u32>) -> Result<u32, SettingsError> {
-    value.filter(|value| *value > 0).ok_or_else(|| wrong(key, "has to be at least 1"))
+pub(super) fn at_least_one(key: &str, value: u32) -> Result<u32, SettingsError> {
+    if value > 0 { Ok(value) } else { Err(wrong(key, "has to be at least 1")) }
 }
 
 /// A secret, from its own file if one is named.

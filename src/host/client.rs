@@ -1,6 +1,7 @@
 //! Talking to a running daemon through its HTTP API: for the command line and the demo.
 
 use crate::host::channel::web::TOKEN_FILE;
+use crate::host::outgoing::client_for;
 use crate::host::settings::{Settings, SettingsError};
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -116,12 +117,10 @@ impl Client {
 }
 
 fn caller(url: &str, timeout: Duration) -> Result<reqwest::Client, ClientError> {
-    let mut builder = reqwest::Client::builder().timeout(timeout).no_proxy();
-    if url.starts_with("http://") {
-        // Plain http needs none of this machine's certificates, and slim images have none.
-        builder = builder.tls_certs_only([]);
-    }
-    builder.build().map_err(|error| ClientError::Away { url: url.to_owned(), why: error.to_string() })
+    client_for(url)
+        .timeout(timeout)
+        .build()
+        .map_err(|error| ClientError::Away { url: url.to_owned(), why: error.to_string() })
 }
 
 /// Whether the daemon of these settings, or at this address, says that it is well. Needs no token.

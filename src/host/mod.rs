@@ -13,6 +13,7 @@ pub mod folders;
 pub mod http;
 pub mod intake;
 mod keyed_lock;
+mod outgoing;
 mod places;
 mod ready;
 pub mod session;

@@ -7,15 +7,24 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Message as Frame, WebSocket, WebSocketUpgrade};
-use axum::extract::{Query, State};
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use futures_util::{SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::handshake::server::create_response;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::deliver::Attempt;
 use super::shared::Shared;
+
+type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Most sockets per app (documentation of Socket Mode).
 pub const MAX_SOCKETS: usize = 10;
@@ -150,13 +159,22 @@ impl Shared {
 pub(super) async fn link(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<HashMap<String, String>>,
-    upgrade: WebSocketUpgrade,
+    mut request: Request,
 ) -> Response {
     let known = query.get("ticket").is_some_and(|ticket| shared.state().sockets.tickets.remove(ticket));
     if !known {
         return StatusCode::FORBIDDEN.into_response();
     }
-    upgrade.on_upgrade(move |socket| serve(shared, socket))
+    let upgrade = hyper::upgrade::on(&mut request);
+    let Ok(response) = create_response(&request.map(|_| ())) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    tokio::spawn(async move {
+        if let Ok(upgraded) = upgrade.await {
+            serve(shared, WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await).await;
+        }
+    });
+    response.map(|()| Body::empty())
 }
 
 async fn serve(shared: Arc<Shared>, mut socket: WebSocket) {
@@ -198,7 +216,7 @@ async fn talk(shared: &Shared, socket: &mut WebSocket, inbox: &mut mpsc::Unbound
                     return;
                 }
             },
-            frame = socket.recv() => match frame {
+            frame = socket.next() => match frame {
                 Some(Ok(Frame::Text(text))) => shared.socket_said(&text),
                 // After a goodbye the stream is read on: that is how the answer to it gets sent.
                 Some(Err(_)) | None => return,

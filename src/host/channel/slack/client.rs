@@ -1,174 +1,182 @@
-//! Calls of Slack's Web API: one connector for production and tests, a time limit on each call, and
-//! `Retry-After` kept. Says how sure a failure is; what follows from it is the caller's to say.
+//! Calls of Slack's Web API: a time limit on each call, and `Retry-After` obeyed. An error says how certain it is that
+//! the call had no effect; the caller decides what follows from that.
 //!
-//! Bodies of answers are never logged: they hold what people wrote.
+//! Response bodies are never logged: they hold what people wrote.
 
 use super::pace::Pace;
+use crate::host::outgoing::client_for;
 use crate::host::settings::SlackSettings;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Error as HyperError;
+use askd_core::wording;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use slack_morphism::errors::SlackClientError;
-use slack_morphism::hyper_tokio::{SlackClientHyperConnector, SlackClientHyperHttpsConnector};
-use slack_morphism::{SlackApiToken, SlackClient};
-use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a call may take; after that nobody knows what came of it.
-pub(super) const CALL: Duration = Duration::from_secs(10);
-/// How long is waited after a 429 that does not say.
-const LIMITED: Duration = Duration::from_secs(1);
+/// How long a call may take; after that its effect is unknown.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a rate limit without a `Retry-After`.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A call that did not succeed, and how sure that is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A call that did not succeed, and how certain that is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallError {
-    /// Refused or not sent because of a rate limit; not sooner than after this.
-    Limited(Duration),
-    /// Slack says no: its name for the reason, and the scope that is missing, if that is it.
+    /// Slack refused it, or it was not sent, because of a rate limit that holds for this long.
+    #[error("rate limited for {} s", .0.as_secs())]
+    RateLimited(Duration),
+    /// Slack refused it.
+    #[error("{code}{}", needed.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default())]
     Refused {
-        /// Such as `channel_not_found`.
+        /// Slack's name for the reason, e.g. `channel_not_found`.
         code: String,
-        /// Such as `chat:write`.
+        /// The scope that the app lacks, e.g. `chat:write`.
         needed: Option<String>,
     },
     /// It never left this machine.
+    #[error("no connection")]
     NotSent,
-    /// Nobody knows whether it was done: in a few words why.
+    /// It may have had its effect.
+    #[error("{0}")]
     Unknown(String),
 }
 
-/// Calls the Web API.
+impl CallError {
+    /// What the operator reads: for a refusal with the way to mend it.
+    pub(super) fn explain(&self) -> String {
+        match self {
+            Self::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
+            Self::RateLimited(_) | Self::NotSent | Self::Unknown(_) => self.to_string(),
+        }
+    }
+}
+
+impl From<reqwest::Error> for CallError {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_connect() { Self::NotSent } else { Self::Unknown("the connection broke".to_owned()) }
+    }
+}
+
+/// Calls the Web API of one workspace.
+#[derive(Debug)]
 pub(super) struct Client {
-    slack: SlackClient<SlackClientHyperHttpsConnector>,
+    http: reqwest::Client,
+    api_url: String,
+    bot_token: SecretString,
     pace: Arc<Pace>,
-    /// The last call got no answer.
+    /// The last call got no usable answer.
     away: AtomicBool,
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-fn connector(api_url: &str) -> io::Result<SlackClientHyperHttpsConnector> {
-    let builder = HttpsConnectorBuilder::new().with_native_roots()?;
-    // The settings allow plain http to this machine only.
-    let https = if api_url.starts_with("http://") {
-        builder.https_or_http().enable_http1().enable_http2().build()
-    } else {
-        builder.https_only().enable_http1().enable_http2().build()
-    };
-    Ok(SlackClientHyperConnector::with_connector(https).with_slack_api_url(api_url))
-}
-
 impl Client {
-    pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> io::Result<Self> {
-        Ok(Self { slack: SlackClient::new(connector(&settings.api_url)?), pace, away: AtomicBool::new(false) })
+    pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> reqwest::Result<Self> {
+        let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
+        let (api_url, bot_token) = (settings.api_url.clone(), settings.bot_token.clone());
+        Ok(Self { http, api_url, bot_token, pace, away: AtomicBool::new(false) })
     }
 
-    /// Calls a method that writes, with JSON. `chat`: where, if anywhere.
-    pub(super) async fn post<R: DeserializeOwned + Send>(
+    /// The connections that the calls use.
+    pub(super) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// Calls a method that writes. `chat` is empty for methods that concern no chat.
+    pub(super) async fn post<R: DeserializeOwned>(
         &self,
-        token: &SecretString,
         method: &str,
         chat: &str,
         body: &Value,
     ) -> Result<R, CallError> {
-        let _alone = self.pace.call(method, chat).await.map_err(CallError::Limited)?;
-        let token = SlackApiToken::new(token.expose_secret().to_owned().into());
-        let session = self.slack.open_session(&token);
-        let call = session.http_session_api.http_post(method, body, None);
-        self.judge(method, chat, self.pace.clock().timeout(CALL, call).await)
+        self.call(&self.bot_token, method, chat, self.with_json(method, body)).await
     }
 
-    /// Calls a method that reads.
-    pub(super) async fn get<R: DeserializeOwned + Send>(
+    /// Calls a method that writes, as the app and not as its bot.
+    pub(super) async fn post_as_app<R: DeserializeOwned>(
         &self,
-        token: &SecretString,
+        app_token: &SecretString,
+        method: &str,
+    ) -> Result<R, CallError> {
+        self.call(app_token, method, "", self.with_json(method, &Value::Object(serde_json::Map::new()))).await
+    }
+
+    /// Calls a method that reads; these take no JSON.
+    pub(super) async fn get<R: DeserializeOwned>(
+        &self,
         method: &str,
         chat: &str,
         arguments: &[(&str, String)],
     ) -> Result<R, CallError> {
-        let _alone = self.pace.call(method, chat).await.map_err(CallError::Limited)?;
-        let token = SlackApiToken::new(token.expose_secret().to_owned().into());
-        let session = self.slack.open_session(&token);
-        let arguments: Vec<(&str, Option<&String>)> =
-            arguments.iter().map(|(name, value)| (*name, Some(value))).collect();
-        let call = session.http_session_api.http_get(method, &arguments, None);
-        self.judge(method, chat, self.pace.clock().timeout(CALL, call).await)
+        let url = Url::parse_with_params(&self.url(method), arguments);
+        let url = url.map_err(|error| CallError::Unknown(error.to_string()))?;
+        self.call(&self.bot_token, method, chat, self.http.get(url)).await
     }
 
-    /// Whether the last call got no answer that says anything.
+    /// Whether the last call got no usable answer.
     pub(super) fn is_away(&self) -> bool {
         self.away.load(Ordering::Relaxed)
     }
 
-    fn judge<R>(&self, method: &str, chat: &str, called: Option<Result<R, SlackClientError>>) -> Result<R, CallError> {
-        let failed = match called {
-            Some(Ok(answer)) => {
-                self.away.store(false, Ordering::Relaxed);
-                return Ok(answer);
-            }
-            Some(Err(error)) => failure(error),
-            None => CallError::Unknown(format!("no answer within {} s", CALL.as_secs())),
-        };
-        self.away.store(matches!(failed, CallError::NotSent | CallError::Unknown(_)), Ordering::Relaxed);
-        if let CallError::Limited(wait) = failed {
+    fn url(&self, method: &str) -> String {
+        format!("{}/{method}", self.api_url)
+    }
+
+    fn with_json(&self, method: &str, body: &Value) -> RequestBuilder {
+        // Slack warns about JSON that does not say its encoding.
+        let request = self.http.post(self.url(method)).header(CONTENT_TYPE, "application/json; charset=utf-8");
+        request.body(body.to_string())
+    }
+
+    async fn call<R: DeserializeOwned>(
+        &self,
+        token: &SecretString,
+        method: &str,
+        chat: &str,
+        request: RequestBuilder,
+    ) -> Result<R, CallError> {
+        let _turn = self.pace.call(method, chat).await.map_err(CallError::RateLimited)?;
+        let answer = Box::pin(answer(request.bearer_auth(token.expose_secret())));
+        let answer = self.pace.clock().timeout(CALL_TIMEOUT, answer).await;
+        let too_late = || CallError::Unknown(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
+        let answer = answer.unwrap_or_else(|| Err(too_late()));
+        self.away.store(matches!(answer, Err(CallError::NotSent | CallError::Unknown(_))), Ordering::Relaxed);
+        if let Err(CallError::RateLimited(wait)) = answer {
             self.pace.limit(method, chat, wait);
             tracing::warn!(method, chat, seconds = wait.as_secs(), "Slack asks us to wait");
         }
-        Err(failed)
+        answer
     }
 }
 
-fn failure(error: SlackClientError) -> CallError {
-    match error {
-        SlackClientError::ApiError(error) if matches!(error.code.as_str(), "ratelimited" | "rate_limited") => {
-            CallError::Limited(LIMITED)
-        }
-        // Slack: "It's possible some aspect of the operation succeeded before the error was raised."
-        SlackClientError::ApiError(error) if matches!(error.code.as_str(), "internal_error" | "fatal_error") => {
-            CallError::Unknown(error.code)
-        }
-        SlackClientError::ApiError(error) => {
-            let needed = error.http_response_body.as_deref().and_then(|body| serde_json::from_str(body).ok());
-            let needed = needed.and_then(|Needed { needed }| needed);
-            CallError::Refused { code: error.code, needed }
-        }
-        SlackClientError::RateLimitError(error) => CallError::Limited(error.retry_after.unwrap_or(LIMITED)),
-        SlackClientError::HttpError(error) => CallError::Unknown(format!("HTTP status {}", error.status_code)),
-        SlackClientError::ProtocolError(_) => CallError::Unknown("an answer that is not JSON".to_owned()),
-        SlackClientError::HttpProtocolError(error) => {
-            let cause = error.cause.as_ref().and_then(|cause| cause.downcast_ref::<HyperError>());
-            if cause.is_some_and(HyperError::is_connect) {
-                CallError::NotSent
-            } else {
-                CallError::Unknown("the connection broke".to_owned())
-            }
-        }
-        _ => CallError::Unknown("the connection broke".to_owned()),
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct Needed {
+/// What every answer of Slack may say beside its result.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    error: Option<String>,
     needed: Option<String>,
 }
 
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limited(wait) => write!(f, "rate limited for {} s", wait.as_secs()),
-            Self::Refused { code, needed: Some(scope) } => write!(f, "{code} ({scope})"),
-            Self::Refused { code, needed: None } => f.write_str(code),
-            Self::NotSent => f.write_str("no connection"),
-            Self::Unknown(why) => f.write_str(why),
+async fn answer<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, CallError> {
+    let response = request.send().await?;
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::TOO_MANY_REQUESTS => {
+            return Err(CallError::RateLimited(retry_after.map_or(DEFAULT_RETRY_AFTER, Duration::from_secs)));
         }
+        status => return Err(CallError::Unknown(format!("HTTP status {}", status.as_u16()))),
     }
+    let body = response.bytes().await?;
+    let not_json = |_| CallError::Unknown("an answer that is not JSON".to_owned());
+    let Refusal { error, needed } = serde_json::from_slice(&body).map_err(not_json)?;
+    let Some(code) = error else { return serde_json::from_slice(&body).map_err(not_json) };
+    Err(match code.as_str() {
+        "ratelimited" | "rate_limited" => CallError::RateLimited(DEFAULT_RETRY_AFTER),
+        // Slack: "It's possible some aspect of the operation succeeded before the error was raised."
+        "internal_error" | "fatal_error" => CallError::Unknown(code),
+        _ => CallError::Refused { code, needed },
+    })
 }

@@ -92,8 +92,7 @@ impl Slack {
             if !cursor.is_empty() {
                 arguments.push(("cursor", cursor));
             }
-            let page: Page =
-                self.0.client.get(&self.0.settings.bot_token, "conversations.history", chat, &arguments).await?;
+            let page: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
             // Ours alone: others in the channel could repeat what our messages say.
             let me = self.0.me.get().and_then(|me| me.bot_id.as_deref());
             for message in page.messages.iter().filter(|message| me.is_none() || message.bot_id.as_deref() == me) {

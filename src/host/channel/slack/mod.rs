@@ -20,7 +20,7 @@ use crate::host::broker::Broker;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{SlackDoor, SlackSettings};
-use askd_core::{Content, Group, Rejection, Time, wording};
+use askd_core::{Content, Group, Rejection, Time};
 use axum::Router;
 use client::{CallError, Client};
 use desk::Desk;
@@ -72,7 +72,7 @@ impl Slack {
     /// Not connected to anything yet; that may come and go.
     pub fn new(settings: SlackSettings, ctx: Ctx) -> io::Result<Self> {
         let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
-        let client = Client::new(&settings, Arc::clone(&pace))?;
+        let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
         let (me, started) = (OnceCell::new(), ctx.clock().now());
         Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, me, said: Mutex::default() })))
     }
@@ -138,17 +138,14 @@ impl Slack {
         if said.as_ref() == Some(&error) {
             return;
         }
-        let why = match &error {
-            CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
-            other => other.to_string(),
-        };
+        let why = error.explain();
         tracing::error!(why, "Slack cannot be used; trying again until it can");
         *said = Some(error);
     }
 
     async fn me(&self) -> Result<&Me, CallError> {
         let nothing = json!({});
-        let ask = || self.0.client.post::<Me>(&self.0.settings.bot_token, "auth.test", "", &nothing);
+        let ask = || self.0.client.post::<Me>("auth.test", "", &nothing);
         self.0.me.get_or_try_init(ask).await
     }
 
@@ -173,15 +170,10 @@ impl Slack {
         }
         self.0.ctx.finish(async move {
             for attempt in 0..NOTE_TRIES {
-                let noted = slack.0.client.post::<serde_json::Value>(
-                    &slack.0.settings.bot_token,
-                    "chat.postEphemeral",
-                    &chat,
-                    &body,
-                );
+                let noted = slack.0.client.post::<serde_json::Value>("chat.postEphemeral", &chat, &body);
                 let wait = match noted.await {
                     Ok(_) => return,
-                    Err(CallError::Limited(wait)) => wait,
+                    Err(CallError::RateLimited(wait)) => wait,
                     Err(CallError::NotSent | CallError::Unknown(_)) => Duration::from_secs(1 << attempt),
                     Err(error @ CallError::Refused { .. }) => {
                         tracing::warn!(%error, "a person could not be told something privately");

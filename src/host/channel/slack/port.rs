@@ -1,6 +1,6 @@
 //! What the broker asks of a channel: post, look, close.
 
-use super::client::{CALL, CallError};
+use super::client::{CALL_TIMEOUT, CallError};
 use super::history::{CARD, Shown, TEXT};
 use super::pace::POST;
 use super::{Slack, render};
@@ -86,7 +86,7 @@ impl Slack {
                 let in_time = self.0.pace.after(chat, until).await.is_ok();
                 match said {
                     Ok(_) if in_time => break,
-                    Err(CallError::Limited(_)) if in_time => {}
+                    Err(CallError::RateLimited(_)) if in_time => {}
                     // Whether this text is there will be seen; the card certainly is not.
                     Ok(_) | Err(CallError::Unknown(_)) => return Err(again),
                     Err(error) => return Err(posted(&error)),
@@ -101,8 +101,8 @@ impl Slack {
             "channel": chat, "text": message.text, "blocks": message.blocks, "parse": "none", "link_names": false,
             "unfurl_links": false, "unfurl_media": false, "metadata": {"event_type": kind, "event_payload": said},
         });
-        self.0.pace.posting(chat, CALL);
-        let said = self.0.client.post::<Message>(&self.0.settings.bot_token, POST, chat, &body).await;
+        self.0.pace.posting(chat, CALL_TIMEOUT);
+        let said = self.0.client.post::<Message>(POST, chat, &body).await;
         self.0.pace.posted(chat);
         match said {
             Ok(Message { ts }) if ts.is_empty() => Err(CallError::Unknown("an answer without ts".to_owned())),
@@ -124,7 +124,7 @@ impl Slack {
                     tracing::warn!(ask = %ask.id, why, "the history cannot be read: a card may come twice");
                     return Found::CannotKnow;
                 }
-                Err(CallError::Limited(wait)) => wait,
+                Err(CallError::RateLimited(wait)) => wait,
                 Err(CallError::NotSent | CallError::Unknown(_)) => pause,
             };
             if self.clock().monotonic() + wait > until {
@@ -148,8 +148,8 @@ impl Slack {
             "channel": place.chat, "thread_ts": ts, "text": message.text, "blocks": message.blocks, "parse": "none",
             "link_names": false,
         });
-        self.0.pace.posting(&place.chat, CALL);
-        let said = self.0.client.post::<Message>(&self.0.settings.bot_token, POST, &place.chat, &body).await;
+        self.0.pace.posting(&place.chat, CALL_TIMEOUT);
+        let said = self.0.client.post::<Message>(POST, &place.chat, &body).await;
         self.0.pace.posted(&place.chat);
         if let Err(error) = said {
             tracing::warn!(ask = %ask.id, %error, "a reminder could not be posted");
@@ -190,7 +190,7 @@ impl Slack {
             match self.shown(ask, &place.chat).await {
                 Ok(shown) => cards.extend(shown.cards),
                 Err(CallError::Refused { .. }) => {}
-                Err(CallError::Limited(wait)) => return Closed::Later(Some(wait)),
+                Err(CallError::RateLimited(wait)) => return Closed::Later(Some(wait)),
                 Err(_) => return Closed::Later(None),
             }
             cards.sort();
@@ -201,14 +201,13 @@ impl Slack {
                 "channel": place.chat, "ts": ts, "text": message.text, "blocks": message.blocks, "parse": "none",
                 "link_names": false,
             });
-            let token = &self.0.settings.bot_token;
-            match self.0.client.post::<Value>(token, "chat.update", &place.chat, &body).await {
+            match self.0.client.post::<Value>("chat.update", &place.chat, &body).await {
                 Ok(_) => {}
                 Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
                 Err(CallError::Refused { code, needed }) if is_final(&code) => {
                     return Closed::Never(wording::slack_refuses(&code, needed.as_deref()));
                 }
-                Err(CallError::Limited(wait)) => return Closed::Later(Some(wait)),
+                Err(CallError::RateLimited(wait)) => return Closed::Later(Some(wait)),
                 Err(_) => return Closed::Later(None),
             }
         }
@@ -222,7 +221,7 @@ fn nothing(why: &str) -> Posted {
 
 fn posted(error: &CallError) -> Posted {
     match error {
-        CallError::Limited(wait) => {
+        CallError::RateLimited(wait) => {
             let retry_after_millis = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             Posted::NotPosted { retry_after_millis, trouble: Trouble::RateLimited }
         }

@@ -5,19 +5,23 @@ use super::client::CallError;
 use super::desk::{Desk, Taken};
 use super::payload::{Callback, Interaction};
 use crate::clock::Clock;
-use askd_core::wording;
 use futures_util::{SinkExt as _, StreamExt as _};
+use reqwest::StatusCode;
+use reqwest::header::{
+    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Socket = WebSocketStream<reqwest::Upgraded>;
 
 /// First and longest pause before connecting again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -77,12 +81,9 @@ pub(super) async fn run(desk: &Desk, token: &SecretString) {
                 tracing::info!(reason, "the connection to Slack ended; connecting again");
                 if held >= GOOD { Duration::ZERO } else { pause }
             }
-            Err(CallError::Limited(wait)) => wait.max(pause),
+            Err(CallError::RateLimited(wait)) => wait.max(pause),
             Err(error) => {
-                let why = match &error {
-                    CallError::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
-                    other => other.to_string(),
-                };
+                let why = error.explain();
                 tracing::error!(why, "cannot connect to Slack (Socket Mode); trying again");
                 pause
             }
@@ -96,15 +97,32 @@ pub(super) async fn run(desk: &Desk, token: &SecretString) {
 }
 
 async fn connect(desk: &Desk, token: &SecretString) -> Result<Socket, CallError> {
-    let opened: Opened = desk.slack().0.client.post(token, "apps.connections.open", "", &json!({})).await?;
+    let client = &desk.slack().0.client;
+    let opened: Opened = client.post_as_app(token, "apps.connections.open").await?;
     let unknown = |what: &str| CallError::Unknown(what.to_owned());
+    let upgraded = desk.slack().clock().timeout(CONNECT, upgrade(client.http(), &opened.url)).await;
+    let upgraded = upgraded.ok_or_else(|| unknown("connecting took too long"))??;
+    let upgraded = upgraded.ok_or_else(|| unknown("the WebSocket was not accepted"))?;
     let limits = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
-    let connecting = Box::pin(connect_async_with_config(opened.url, Some(limits), true));
-    let connected = desk.slack().clock().timeout(CONNECT, connecting).await;
-    let connected = connected.ok_or_else(|| unknown("connecting took too long"))?;
-    let (socket, _) = connected.map_err(|_| unknown("the WebSocket was not accepted"))?;
+    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(limits)).await;
     tracing::info!("connected to Slack (Socket Mode)");
     Ok(socket)
+}
+
+/// Asks for a WebSocket by HTTP, so that it has the same TLS as every call; `None` if the server refuses.
+async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Upgraded>, reqwest::Error> {
+    // An HTTP client knows `wss:` as `https:`.
+    let url = url.replacen("ws", "http", 1);
+    let key = generate_key();
+    let request = http.get(url).header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
+    let response = request.header(SEC_WEBSOCKET_VERSION, "13").header(SEC_WEBSOCKET_KEY, &key).send().await?;
+    let accept = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(HeaderValue::as_bytes);
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS
+        || accept != Some(derive_accept_key(key.as_bytes()).as_bytes())
+    {
+        return Ok(None);
+    }
+    response.upgrade().await.map(Some)
 }
 
 /// Reads until the connection ends, and says why it did. Acknowledgements come back from the desk in any order.

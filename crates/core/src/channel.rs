@@ -2,6 +2,7 @@
 //! without a change here. The port that a channel implements is in the daemon.
 
 use crate::BadName;
+use crate::record::as_text;
 use std::fmt;
 use std::str::FromStr;
 
@@ -110,6 +111,14 @@ impl FromStr for Via {
         own.map_or_else(|| text.parse().map(Self::Channel), Ok)
     }
 }
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+as_text!(ChannelName, Via);
 
 #[cfg(test)]
 mod tests {

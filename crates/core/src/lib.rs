@@ -1,13 +1,14 @@
 //! The pure core: what an ask is and what may happen to it.
 //!
 //! No I/O, no clock, no async, no randomness: times and ids are arguments, so that every life an
-//! ask can have is tested here without a disk or a network. Formats live at the boundary (the
-//! files' shapes and the daemon's store); nothing here can be serialised.
+//! ask can have is tested here without a disk or a network. No format of a wire is known here (Slack's,
+//! Meta's, MCP's, the request file); these types are the format of an ask's record.
 
 mod channel;
 mod lifecycle;
 mod names;
 mod question;
+mod record;
 mod rejection;
 mod reply;
 mod shown;
@@ -37,24 +38,29 @@ pub use time::Time;
 pub use trouble::{Cause, NoReason, Reason, Trouble};
 pub use typed::{Mistyped, chosen};
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One `ask_user` call and its life, from the accepted request to the last closed widget.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Ask {
     /// Minted by the host, unguessable; rides in buttons and names the pending file.
     pub id: AskId,
     /// The short code people type where there are no buttons; unique among open asks.
     pub short_id: ShortId,
     /// Whose agent asks: the folder the request came from.
+    #[serde(rename = "source_group")]
     pub group: Group,
     /// What is asked.
+    #[serde(flatten)]
     pub content: Content,
     /// Who may answer, how long, how often.
     pub rules: Rules,
     /// Asks of one group with the same key are one ask; `None` joins nothing.
     pub key: Option<Digest>,
     /// Which run of the agent asked, as it said itself.
+    #[serde(rename = "session_id")]
     pub session: Option<String>,
     /// Every call that waits for the outcome; the first one made the ask.
     pub waiters: Vec<Waiter>,
@@ -65,6 +71,7 @@ pub struct Ask {
     /// The channel's ids of the messages that changed it: none of them counts twice.
     pub heard: Vec<String>,
     /// Whether anything has shown that a person could see it: a proof of display, or a valid reply.
+    #[serde(rename = "render_confirmed")]
     pub confirmed: bool,
     /// Whether a page that a person was looking at has displayed it, whatever became of its routes.
     pub viewed: bool,
@@ -79,11 +86,12 @@ pub struct Ask {
     /// Where it was asked too often to be asked: what became of that.
     pub block: Option<Block>,
     /// When the request was accepted.
+    #[serde(rename = "timestamp")]
     pub created_at: Time,
 }
 
 /// What a person is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// A heading, at most [`MAX_TITLE`] characters.
     pub title: Option<String>,
@@ -95,19 +103,24 @@ pub struct Content {
 
 /// Who may answer, how long it waits and how often it is posted. Fixed when the ask is accepted, so
 /// that a restart with other settings does not change a question that people already see.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// How long a person has, from the moment it was shown.
+    #[serde(rename = "timeout_ms", with = "record::millis")]
     pub timeout: Duration,
     /// How long to wait for proof that it was shown, from the moment the post left our queue.
+    #[serde(rename = "render_timeout_ms", with = "record::millis")]
     pub render_timeout: Duration,
     /// How often an unshown ask is posted again on one route.
     pub max_retries: u8,
     /// How long the outcome is kept for late clicks and repeated calls.
+    #[serde(rename = "keep_ms", with = "record::millis")]
     pub keep: Duration,
     /// When an open ask is brought to mind: after this long, then doubling.
+    #[serde(rename = "remind_after_ms", with = "record::millis_if_any")]
     pub remind_after: Option<Duration>,
     /// When an unanswered ask is shown on the next route too, and again on the one after that.
+    #[serde(rename = "escalate_after_ms", with = "record::millis_if_any")]
     pub escalate_after: Option<Duration>,
     /// What is done with an outcome that nobody takes.
     pub session: SessionRules,
@@ -116,7 +129,7 @@ pub struct Rules {
 }
 
 /// A channel and chat of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Which channel.
     pub channel: ChannelName,
@@ -127,7 +140,8 @@ pub struct Route {
 }
 
 /// The people who may answer on a route.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Responders {
     /// Whoever is in the chat; only when said explicitly.
     Anyone,
@@ -147,9 +161,10 @@ impl Responders {
 }
 
 /// Somebody who replied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
     /// How the reply came in.
+    #[serde(rename = "channel")]
     pub via: Via,
     /// The channel's id of the person; `operator` for those who hold the inbox token.
     pub id: String,
@@ -172,7 +187,8 @@ impl Person {
 }
 
 /// What a waiter wants done when nobody answers in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TimeoutPolicy {
     /// The call returns with `timeout` and the agent goes on.
     ReturnCancel,

@@ -1,5 +1,6 @@
 //! The names things go by. Each is checked where it is made, so a path can never be an id.
 
+use crate::record::as_text;
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,7 +104,7 @@ checked_name!(
 );
 
 /// SHA-256 of some content: two things with one digest are the same thing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -141,6 +142,8 @@ impl FromStr for Digest {
         Ok(Self(bytes))
     }
 }
+
+as_text!(AskId, RequestId, Group, ShortId, Digest);
 
 #[cfg(test)]
 mod tests {

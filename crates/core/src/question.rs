@@ -3,6 +3,7 @@
 //! chosen below those of Slack and WhatsApp.
 
 use super::{Rejection, shown};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Deref;
 
@@ -30,7 +31,8 @@ pub const MAX_QUESTION_ID: usize = 128;
 pub const MAX_TOKEN: usize = 128;
 
 /// How a question is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Typed.
     Text,
@@ -62,7 +64,7 @@ impl Kind {
 }
 
 /// One of a question's options.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// What it is called, and what the agent gets back.
     pub label: String,
@@ -94,17 +96,20 @@ pub struct Draft {
 }
 
 /// One asked thing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// Unique within the ask.
     pub id: String,
     /// The question; unique within the ask, and the key of its answer.
+    #[serde(rename = "question")]
     pub text: String,
     /// A few words above it.
     pub header: Option<String>,
     /// How it is answered.
+    #[serde(rename = "type")]
     pub kind: Kind,
     /// None for [`Kind::Text`], two for [`Kind::Confirm`], else one to [`MAX_CHOICES`].
+    #[serde(rename = "options")]
     pub choices: Vec<Choice>,
     /// Whether an answer of one's own ("Other") is allowed beside the choices.
     pub custom: bool,
@@ -146,8 +151,28 @@ fn fold(label: &str) -> String {
 }
 
 /// One to [`MAX_QUESTIONS`] questions, every limit kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Question>")]
 pub struct Questions(Vec<Question>);
+
+/// Stored questions are checked again: a record that was changed by hand has no way around a limit.
+impl TryFrom<Vec<Question>> for Questions {
+    type Error = Rejection;
+    fn try_from(stored: Vec<Question>) -> Result<Self, Rejection> {
+        let draft = |question: Question| Draft {
+            id: Some(question.id),
+            text: question.text,
+            header: question.header,
+            kind: Some(question.kind.name().to_owned()),
+            multiple: false,
+            choices: question.choices,
+            required: Some(question.required),
+            placeholder: question.placeholder,
+            custom: Some(question.custom),
+        };
+        Self::new("", stored.into_iter().map(draft).collect())
+    }
+}
 
 impl Deref for Questions {
     type Target = [Question];
@@ -295,9 +320,14 @@ fn distinct(seen: &mut HashMap<String, String>, value: String, field: String) ->
 impl super::Content {
     /// Checks the limits of `title` and `context`; the questions are within theirs already.
     pub fn new(title: Option<String>, context: Option<String>, questions: Questions) -> Result<Self, Rejection> {
-        optional("title", title.as_deref(), MAX_TITLE)?;
-        optional("context", context.as_deref(), MAX_CONTEXT)?;
-        Ok(Self { title, context, questions })
+        let content = Self { title, context, questions };
+        content.within_limits()?;
+        Ok(content)
+    }
+
+    pub(crate) fn within_limits(&self) -> Result<(), Rejection> {
+        optional("title", self.title.as_deref(), MAX_TITLE)?;
+        optional("context", self.context.as_deref(), MAX_CONTEXT)
     }
 
     /// Refuses what only stored asks of earlier versions may have: labels that look alike or look empty, and U+0000

@@ -3,6 +3,7 @@
 
 use super::question::MAX_TEXT;
 use super::{Kind, Outcome, Person, Question, Questions, Time, without_controls, wording};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a person sent.
@@ -62,7 +63,7 @@ impl Reply {
 }
 
 /// What a person gave for one question; neither picks nor text means that it was skipped.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Given {
     /// Indices of choices.
     pub picks: Vec<usize>,
@@ -71,7 +72,7 @@ pub struct Given {
 }
 
 /// One question's answer: at least one pick, or a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     picks: Vec<usize>,
     text: Option<String>,
@@ -92,7 +93,7 @@ impl Answer {
 }
 
 /// A complete, valid set: one entry per question, `None` for a skipped optional one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers(Vec<Option<Answer>>);
 
 impl Answers {
@@ -100,6 +101,15 @@ impl Answers {
     #[must_use]
     pub fn entries(&self) -> &[Option<Answer>] {
         &self.0
+    }
+
+    /// The same, checked against the questions: a stored answer is read before its questions are known.
+    pub(crate) fn fitting(&self, questions: &Questions) -> Result<Self, Refusal> {
+        let given = |answer: &Option<Answer>| {
+            let answer = answer.clone();
+            answer.map_or_else(Given::default, |Answer { picks, text }| Given { picks, text })
+        };
+        questions.answer(&self.0.iter().map(given).enumerate().collect::<Vec<_>>())
     }
 }
 

@@ -1,6 +1,9 @@
 //! A moment, as milliseconds since the Unix epoch. Reading the clock is not done here.
 
+use crate::record::as_text;
+use std::fmt;
 use std::ops::{Add, Sub};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A moment in UTC, in milliseconds since the Unix epoch.
@@ -35,6 +38,23 @@ impl Time {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
+
+/// RFC 3339, in UTC and with milliseconds; what lies beyond the calendar is its last moment.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(last))
+    }
+}
+
+impl FromStr for Time {
+    type Err = jiff::Error;
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse::<jiff::Timestamp>().map(|stamp| Self(stamp.as_millisecond()))
+    }
+}
+
+as_text!(Time);
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)

@@ -2,11 +2,13 @@
 //! log says what to fix.
 
 use super::{ChannelName, Outcome};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The class of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trouble {
     /// The channel cannot be reached.
     NoConnection,
@@ -57,7 +59,7 @@ impl Trouble {
 }
 
 /// Which channel had which trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// The channel.
     pub channel: ChannelName,
@@ -85,7 +87,7 @@ impl FromStr for Reason {
 }
 
 /// Why an ask could not be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// How often it was posted again, which was as often as allowed. `None`: no retry could help.
     pub retries: Option<u8>,

@@ -8,13 +8,14 @@
 
 use super::{Accepted, Effect, Fact, Outcome, Response, Source, Stage, Waiter, WidgetState};
 use crate::{Ask, ChannelName, Person, Refusal, Time};
+use serde::{Deserialize, Serialize};
 
 /// Callers of a blocked ask that are remembered; older ones have had their response, and an agent that asks
 /// in a loop must not fill the disk.
 const REMEMBERED: usize = 50;
 
 /// What is remembered of a blocked ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// How often its questions were asked without an answer, this ask and those that joined it included.
     pub times: u32,
@@ -29,7 +30,7 @@ pub struct Block {
 }
 
 /// The end of a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifted {
     /// Who allowed it again; nobody, where the question was answered elsewhere or its attempts were forgotten.
     pub by: Option<Person>,

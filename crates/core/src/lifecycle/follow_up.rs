@@ -7,17 +7,21 @@
 
 use super::{Outcome, Response, Stage, Waiter};
 use crate::{Answers, Ask, Person, Time};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// By which rules an outcome that nobody takes is handled. Which container or command that means is looked up
 /// in the settings when it is done; only what decides is fixed with the ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRules {
     /// How long a waiter of which nothing is known has to take its response, where the agent can be started.
+    #[serde(rename = "pickup_timeout_ms", with = "crate::record::millis")]
     pub pickup_timeout: Duration,
     /// How long any response stays.
+    #[serde(rename = "answer_retention_ms", with = "crate::record::millis")]
     pub answer_retention: Duration,
     /// How long an answer is still taken after a timeout; zero: not at all.
+    #[serde(rename = "late_answers_ms", with = "crate::record::millis")]
     pub late_answers: Duration,
     /// Something other than a sign of life tells whether the session lives.
     pub probe: bool,
@@ -42,7 +46,7 @@ impl Default for SessionRules {
 }
 
 /// What happens after the decision.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FollowUp {
     /// What becomes of an outcome that nobody has taken.
     pub start: AgentStart,
@@ -57,7 +61,8 @@ pub struct FollowUp {
 }
 
 /// What becomes of an outcome that nobody has taken.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
 pub enum AgentStart {
     /// Nothing: somebody has taken it, or still may.
     #[default]
@@ -108,7 +113,8 @@ impl AgentStart {
 }
 
 /// Whether an ask can be answered after its timeout.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
 pub enum Late {
     /// No, or not any more.
     #[default]
@@ -132,7 +138,8 @@ pub enum Late {
 }
 
 /// What a timeout does to the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// Nothing.
     #[default]
@@ -166,7 +173,8 @@ pub enum Tried {
 }
 
 /// What a closed card says beside how the ask ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Remark {
     /// Nothing.
     #[default]

@@ -35,9 +35,11 @@ use super::{
     Answers, Ask, AskId, Cause, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time,
     TimeoutPolicy, Trouble,
 };
+use serde::{Deserialize, Serialize};
 
 /// Where an ask is in its life.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
 pub enum Stage {
     /// Stored and being shown; nothing says yet that a person can see it, and no clock runs.
     Posting,
@@ -60,7 +62,8 @@ pub enum Stage {
 }
 
 /// How an ask ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
 pub enum Outcome {
     /// An allowed person gave a complete, valid answer.
     Answered {
@@ -91,7 +94,7 @@ pub enum Outcome {
 }
 
 /// One blocked call that waits for the outcome, by the request that made it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
     /// Names its response file.
     pub request_id: RequestId,
@@ -100,6 +103,7 @@ pub struct Waiter {
     /// Echoed in its response.
     pub op_code: Option<String>,
     /// What it wants done at a timeout.
+    #[serde(rename = "timeout_policy")]
     pub on_timeout: TimeoutPolicy,
     /// The random id of the process that holds the call.
     pub process: Option<String>,
@@ -116,7 +120,8 @@ pub struct Waiter {
 }
 
 /// How far a waiter's response is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Response {
     /// There is nothing to say yet.
     Undecided,
@@ -139,7 +144,7 @@ pub enum Response {
 }
 
 /// What was posted for one route.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widget {
     /// Which try this is, from 1.
     pub attempt: u8,
@@ -158,7 +163,7 @@ pub struct Widget {
 }
 
 /// How far a widget is that asks one question after the other, and what it went through.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OneByOne {
     /// Which question is shown now, or is on its way.
     pub index: usize,
@@ -179,7 +184,8 @@ pub struct OneByOne {
 }
 
 /// How far a widget is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
 pub enum WidgetState {
     /// Waits in our own queue: not sooner than `not_before`, not later than `until`.
     Queued {
@@ -235,7 +241,7 @@ pub enum WidgetState {
 }
 
 /// What one person has answered so far on one widget.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoFar {
     /// The route of the widget.
     pub route: usize,

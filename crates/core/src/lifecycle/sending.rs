@@ -3,9 +3,10 @@
 
 use super::{Posted, Source, Widget};
 use crate::{Ask, Heard, Names, Person, Refusal, Time};
+use serde::{Deserialize, Serialize};
 
 /// One sending of one question to one person. For a text in parts it is the last part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sending {
     /// The try it belongs to; each try sends once.
     pub attempt: u8,
@@ -27,7 +28,7 @@ pub struct Sending {
 }
 
 /// When a message left us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// When the call began, by our own clock.
     pub called: Time,

@@ -1,0 +1,86 @@
+//! How the core's types stand in a record, where deriving alone does not say it: what is checked when an ask is read, and
+//! the forms of names, times and durations. Knows no file and no version; the daemon's store calls it by way of serde.
+
+use crate::{Ask, Late, Outcome, Stage};
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
+
+impl Serialize for Ask {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// An ask of a record is one that could have come to be: its parts fit each other.
+impl<'de> Deserialize<'de> for Ask {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut ask = Self::deserialize(deserializer)?;
+        let Self { stage, follow_up, content, block, .. } = &mut ask;
+        if let Stage::Settled { outcome: Outcome::Answered { answers, .. }, .. } = stage {
+            *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
+        }
+        if let Late::Answered { answers, .. } = &mut follow_up.late {
+            *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
+        }
+        content.within_limits().map_err(D::Error::custom)?;
+        let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
+        if block.is_some() != blocked {
+            return Err(D::Error::custom("a block belongs to an ask that is blocked, and to no other"));
+        }
+        if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
+            return Err(D::Error::custom("an ask has a waiter, and no more widgets than routes"));
+        }
+        Ok(ask)
+    }
+}
+
+/// A type that stands in a record as the text it is printed as.
+macro_rules! as_text {
+    ($($name:ident),*) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+pub(crate) use as_text;
+
+/// A duration in whole milliseconds.
+pub(crate) mod millis {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// The same, or nothing.
+pub(crate) mod millis_if_any {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    #[expect(clippy::ref_option, reason = "what serde calls")]
+    pub(crate) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::millis::serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -36,7 +36,7 @@ pub struct Process {
     wake: Arc<Notify>,
     awaited: Arc<Mutex<HashSet<String>>>,
     watching: Mutex<Watching>,
-    life: Mutex<Life>,
+    life: Mutex<Liveness>,
 }
 
 /// The one watch, and which folder it is on.
@@ -48,7 +48,7 @@ struct Watching {
 
 /// Who waits, and when that was last told.
 #[derive(Debug, Default)]
-struct Life {
+struct Liveness {
     waiting: usize,
     told: Option<Moment>,
     /// When the last request was written.

@@ -16,13 +16,13 @@ const AT_A_TIME: usize = 8;
 const BOUND: Duration = Duration::from_secs(40);
 
 /// One life: the world, and the command that is started for an answer that nobody takes.
-struct Life {
+struct Liveness {
     world: World,
     program: Program,
     bound: Duration,
 }
 
-impl Life {
+impl Liveness {
     async fn begin(env: &[(&str, String)], bound: Duration) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let program = Program::new(&folder.keep(), "start", 0);
@@ -181,7 +181,7 @@ fn read(path: &Path) -> String {
 /// The calls of a life in which nothing fails: kind, number, name.
 async fn calls() -> Vec<(String, u64, String)> {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let mut life = Life::begin(&[("ASKD_CALLS", file.path().display().to_string())], BOUND).await;
+    let mut life = Liveness::begin(&[("ASKD_CALLS", file.path().display().to_string())], BOUND).await;
     life.live().await;
     let text = read(file.path());
     let words = |line: &str| {
@@ -204,7 +204,7 @@ async fn sweep(failing: Vec<String>, env: &[(&str, String)], bound: Duration) ->
     let lives = failing.into_iter().map(|call| async move {
         let mut env = env.to_vec();
         env.push(("ASKD_FAIL_CALL", call.clone()));
-        let mut life = Life::begin(&env, bound).await;
+        let mut life = Liveness::begin(&env, bound).await;
         let lived = AssertUnwindSafe(life.live()).catch_unwind().await;
         lived.err().map(|why| {
             let why = why.downcast_ref::<String>().cloned().unwrap_or_default();

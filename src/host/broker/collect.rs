@@ -5,7 +5,7 @@
 use super::{Broker, Failure, RETRY};
 use crate::host::broker::submit::{Lies, lies_in};
 use crate::host::folders::Folders;
-use crate::host::session::Life;
+use crate::host::session::Liveness;
 use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
@@ -137,7 +137,7 @@ impl Broker {
     /// Whether it is worth asking more closely.
     fn may_be_dead(&self, group: &Group, process: Option<&str>, probe: bool) -> bool {
         let now = self.clock().now();
-        process.map_or(probe, |process| self.0.sessions.lives.of(group, process, now) == Life::Dead)
+        process.map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
     }
 
     /// Whether the process of a waiter is gone; `None`: nobody can tell.
@@ -240,8 +240,8 @@ impl Broker {
         if !moved && responses.look(&taken)?.is_some() {
             // Somebody is taking it: only if they are gone it is ours again.
             let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
-            let life = process.map(|process| self.0.sessions.lives.of(&ask.group, process, self.clock().now()));
-            if matches!(life, Some(Life::Alive | Life::NotYet)) {
+            let life = process.map(|process| self.0.sessions.heartbeats.of(&ask.group, process, self.clock().now()));
+            if matches!(life, Some(Liveness::Alive | Liveness::TooEarly)) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             moved = renamed(&taken)?;

@@ -27,7 +27,7 @@ use crate::host::channel::Channels;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
-use crate::host::session::{Lives, Sessions};
+use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Scan, Store, StoreError};
 use crate::sabotage::on;
@@ -226,8 +226,8 @@ impl Broker {
     }
 
     /// Signs of life, for whoever lists the folders they lie in.
-    pub(super) fn lives(&self) -> &Lives {
-        &self.0.sessions.lives
+    pub(super) fn heartbeats(&self) -> &Heartbeats {
+        &self.0.sessions.heartbeats
     }
 
     /// For those it holds itself.

@@ -2,7 +2,7 @@
 
 use super::{Broker, Failure};
 use crate::clock::Reading;
-use crate::host::session::{DEAD_AFTER, Life};
+use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::host::settings::GroupSettings;
 use crate::host::store::StoreError;
 use crate::ipc::files::Dir;
@@ -117,7 +117,7 @@ impl Broker {
     /// Whether waiting longer does not help to tell if somebody still wants what lies there since then.
     fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
         let now = self.clock().now();
-        let silent = |process: &str| self.lives().of(&ask.group, process, now) == Life::Dead;
+        let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
         // A probe that cannot tell may be away for long: who is there had as long as anybody has.
         let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
         waiter.process.as_deref().is_none_or(silent) && !probed

@@ -1,4 +1,4 @@
-//! Places to look at. Events, time and the desks themselves only add places; the scanner takes them. Every part has a
+//! Places to look at. Events, time and the scanners themselves only add places; the intake takes them. Every part has a
 //! limit: beyond it, the hint becomes "look at the whole folder".
 
 use crate::ipc::{TASKS, is_json_file};
@@ -53,7 +53,7 @@ pub(super) struct Places {
     pub(super) groups: BTreeMap<Group, Wanted>,
 }
 
-/// Places to look at, gathered until the scanner takes them.
+/// Places to look at, gathered until the intake takes them.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     places: Mutex<Places>,

@@ -1,11 +1,11 @@
 //! Finding requests: an event is a hint, the directory is the truth.
 //!
-//! A watch event, a lost event, a new folder and the timer ([`LOOK_EVERY`]) all do the same thing: they wake the one
-//! scanner, which only tells the groups' desks that there may be something to look at. Each desk works on the disk
+//! A watch event, a lost event, a new folder and the timer ([`LOOK_EVERY`]) all do the same thing: they wake the
+//! intake, which only tells the groups' scanners that there may be something to look at. Each scanner works on the disk
 //! of its group's folder by itself, so that a slow, flooded or hung folder keeps nobody else waiting. The
 //! broker decides what becomes of a request.
 
-mod desk;
+mod group_scanner;
 mod hints;
 mod known;
 mod survey;
@@ -21,7 +21,7 @@ use crate::ipc::HOST_GROUP;
 use crate::ipc::watch::{Hint, Watch};
 use crate::sabotage::on;
 use askd_core::Group;
-use desk::{Desk, Shared};
+use group_scanner::{GroupScanner, Shared};
 use hints::{Hints, Wanted};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -62,12 +62,12 @@ impl LookRound {
     }
 }
 
-/// The one scanner.
+/// Tells the groups' scanners where to look.
 #[derive(Debug)]
 pub struct Intake {
     shared: Shared,
     /// In the order of names, so that a look-round goes the same way every time.
-    desks: BTreeMap<Group, Arc<Desk>>,
+    scanners: BTreeMap<Group, Arc<GroupScanner>>,
     /// The groups whose folder was said to hang.
     hung: HashSet<Group>,
     ignored: HashSet<String>,
@@ -87,7 +87,7 @@ impl Intake {
         let round = LookRound(Arc::new(Mutex::new(Round { came_by: ctx.clock().monotonic(), hung: 0 })));
         let disks = Arc::new(Semaphore::new(DISKS));
         let shared = Shared { broker, folders, ctx, warnings, hints, watching, disks };
-        let intake = Self { shared, desks: BTreeMap::new(), hung: HashSet::new(), ignored: HashSet::new(), round };
+        let intake = Self { shared, scanners: BTreeMap::new(), hung: HashSet::new(), ignored: HashSet::new(), round };
         intake.watch_root();
         Ok(intake)
     }
@@ -113,7 +113,7 @@ impl Intake {
             let now = clock.monotonic();
             let places = self.shared.hints.take();
             // The sabotage trusts events alone, once the groups of the start are found.
-            let trusting = on("noscan") && !self.desks.is_empty();
+            let trusting = on("noscan") && !self.scanners.is_empty();
             if places.everywhere {
                 next_look = next_look.min(not_before.max(now));
             }
@@ -143,7 +143,7 @@ impl Intake {
             Ok(names) => self.find_groups(names),
             Err(error) => self.make_root(&error),
         }
-        for group in self.desks.keys().cloned().collect::<Vec<_>>() {
+        for group in self.scanners.keys().cloned().collect::<Vec<_>>() {
             self.look(&group, Wanted::folder()).await;
         }
         self.shared.broker.nudge();
@@ -153,8 +153,8 @@ impl Intake {
     }
 
     async fn look(&self, group: &Group, wanted: Wanted) {
-        let Some(desk) = self.desks.get(group) else { return };
-        let looking = Arc::clone(desk).look(wanted);
+        let Some(scanner) = self.scanners.get(group) else { return };
+        let looking = Arc::clone(scanner).look(wanted);
         if on("onedesk") {
             looking.await;
         } else {
@@ -167,7 +167,7 @@ impl Intake {
         let host = HOST_GROUP.parse::<Group>().ok();
         for group in settings.configured().chain(host) {
             if settings.group(&group).is_some() {
-                self.desk(&group);
+                self.scanner(&group);
                 self.shared.hints.add(group, Wanted { make: true, ..Wanted::folder() });
             }
         }
@@ -176,7 +176,7 @@ impl Intake {
     fn find_groups(&mut self, names: Vec<String>) {
         for name in names {
             match name.parse::<Group>() {
-                Ok(group) => self.desk(&group),
+                Ok(group) => self.scanner(&group),
                 Err(rule) => {
                     if self.ignored.insert(name.clone()) {
                         tracing::warn!(name, %rule, "ignored: not a group's name");
@@ -186,9 +186,9 @@ impl Intake {
         }
     }
 
-    fn desk(&mut self, group: &Group) {
-        if !self.desks.contains_key(group) {
-            self.desks.insert(group.clone(), Arc::new(Desk::new(group.clone(), self.shared.clone())));
+    fn scanner(&mut self, group: &Group) {
+        if !self.scanners.contains_key(group) {
+            self.scanners.insert(group.clone(), Arc::new(GroupScanner::new(group.clone(), self.shared.clone())));
         }
     }
 
@@ -198,7 +198,7 @@ impl Intake {
         match std::fs::create_dir_all(folder) {
             Ok(()) => {
                 self.watch_root();
-                self.desks.clear();
+                self.scanners.clear();
                 self.prepare(&self.shared.broker.settings());
             }
             Err(error) => {
@@ -217,7 +217,7 @@ impl Intake {
     fn say_hung(&mut self) {
         let now = self.shared.ctx.clock().monotonic();
         let hung: HashSet<Group> =
-            self.desks.iter().filter(|(_, desk)| desk.hangs(now)).map(|(group, _)| group.clone()).collect();
+            self.scanners.iter().filter(|(_, scanner)| scanner.hangs(now)).map(|(group, _)| group.clone()).collect();
         for group in hung.difference(&self.hung) {
             let folder = self.shared.folders.root().join(group.as_str());
             tracing::error!(

@@ -1,8 +1,8 @@
 //! One look at a group's folder, on its disk: making, checking and watching it, listing `tasks/` in parts, telling
 //! requests from other people's files, and noting signs of life. Everything here blocks, and may hang for as long as
-//! that disk does. Claims nothing; the desk does.
+//! that disk does. Claims nothing; the scanner does.
 
-use super::desk::{CLAIMED, Candidate, Desk};
+use super::group_scanner::{CLAIMED, Candidate, GroupScanner};
 use super::hints::Wanted;
 use super::known::{Known, Verdict};
 use super::watching::Change;
@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Names that one look takes.
 const LOOK: usize = 20_000;
 /// How many signs of life that nobody asked about are looked at in one group.
-const MOST_LIVES: usize = 1_000;
+const MOST_HEARTBEATS: usize = 1_000;
 
 /// What is known of a group's folder.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ fn patience(verdict: Verdict) -> Duration {
     }
 }
 
-impl Desk {
+impl GroupScanner {
     /// Looks, and queues what can be taken.
     pub(super) fn survey(&self, wanted: &Wanted) -> io::Result<()> {
         if on("hang") && self.group.as_str() == "hung" {
@@ -73,7 +73,7 @@ impl Desk {
         }
         if wanted.folder {
             let met = if survey.queue.len() < LOOK { self.list(&tasks, survey)? } else { Vec::new() };
-            self.note_lives(&tasks, met)?;
+            self.note_heartbeats(&tasks, met)?;
         }
         Ok(())
     }
@@ -89,14 +89,14 @@ impl Desk {
             survey.known.begin_pass();
             tasks.list()?
         };
-        let mut lives = Vec::new();
+        let mut met = Vec::new();
         let ended = listing.part(LOOK, |name| {
             if let Some(process) = name.strip_prefix(ALIVE).and_then(|name| name.strip_prefix('-')) {
-                if lives.len() < MOST_LIVES {
-                    lives.push(process.to_owned());
+                if met.len() < MOST_HEARTBEATS {
+                    met.push(process.to_owned());
                 }
             } else if name.starts_with(CLAIMED) || is_json_file(name) {
-                // No desk works here at this moment, so a claimed file was left by a daemon that crashed.
+                // No scanner works here at this moment, so a claimed file was left by a daemon that crashed.
                 self.judge(tasks, name, survey)?;
             }
             Ok(())
@@ -114,7 +114,7 @@ impl Desk {
                 );
             }
         }
-        Ok(lives)
+        Ok(met)
     }
 
     /// Queues a file if it is a request of ours that can be taken now.
@@ -199,12 +199,12 @@ impl Desk {
 
     /// Hands on the signs of life, and removes those that are long past. The processes that are asked about are
     /// looked up by name: what a listing of a part does not meet may be there all the same.
-    fn note_lives(&self, tasks: &Dir, met: Vec<String>) -> io::Result<()> {
+    fn note_heartbeats(&self, tasks: &Dir, met: Vec<String>) -> io::Result<()> {
         let folder = tasks.sub(ALIVE).ok();
-        let mut processes: HashSet<String> = self.broker.lives().expected(&self.group).into_iter().collect();
+        let mut processes: HashSet<String> = self.broker.heartbeats().expected(&self.group).into_iter().collect();
         processes.extend(met);
         if let Some(folder) = &folder {
-            folder.list()?.part(MOST_LIVES, |process| {
+            folder.list()?.part(MOST_HEARTBEATS, |process| {
                 processes.insert(process.to_owned());
                 Ok(())
             })?;
@@ -216,7 +216,7 @@ impl Desk {
             let stamp = if inside.is_some() { inside } else { tasks.look(&alive_name(&process))? };
             signs.extend(stamp.map(|stamp| (process, stamp)));
         }
-        for process in self.broker.lives().note(&self.group, signs, self.ctx.clock().now()) {
+        for process in self.broker.heartbeats().note(&self.group, signs, self.ctx.clock().now()) {
             // A folder of that name, say: it is in nobody's way.
             let _untidy = tasks.remove(&alive_name(&process));
             let _untidy = folder.as_ref().map(|folder| folder.remove(&process));

@@ -1,11 +1,11 @@
-//! The agents' runs: whether one lives, starting it with an answer, stopping it. When that is called for is the
-//! broker's to decide; how it is done stands in the settings of the group. Section 7 of the specification.
+//! The agents' sessions: tells whether one is alive, starts one with an answer, stops one. The broker decides when; the
+//! group's settings say how. Section 7 of the specification.
 
 mod command;
 pub mod docker;
-mod lives;
+mod heartbeats;
 
-pub(crate) use lives::{DEAD_AFTER, Life, Lives};
+pub(crate) use heartbeats::{DEAD_AFTER, Heartbeats, Liveness};
 
 use crate::host::ctx::Ctx;
 use crate::host::settings::{GroupSettings, Means};
@@ -19,34 +19,34 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why a session is stopped. *Exact.*
 const STOPPED_FOR: &str = "ask_user_timeout";
 
-/// The runs of all agents.
+/// The sessions of all agents.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     ctx: Ctx,
     engine: Engine,
     /// Signs of life.
-    pub(crate) lives: Lives,
+    pub(crate) heartbeats: Heartbeats,
 }
 
 impl Sessions {
     pub(crate) fn new(ctx: Ctx) -> Self {
-        Self { engine: Engine::new(ctx.clock().clone()), ctx, lives: Lives::default() }
+        Self { engine: Engine::new(ctx.clock().clone()), ctx, heartbeats: Heartbeats::default() }
     }
 
-    /// Which run of its container a group's agent is now; `None`: nobody can tell.
+    /// The current run of the group's container; `None`: the group has none, or the Engine cannot tell.
     pub(crate) async fn run_of(&self, settings: &GroupSettings) -> Option<String> {
         let Some(Means::Docker(container)) = &settings.session.probe else { return None };
         match self.engine.look(container).await {
             Ok(container) => Some(container.run),
             Err(error) => {
-                tracing::warn!(%error, "nobody can tell which run of its container asks; its life stays unknown");
+                tracing::warn!(%error, "the Engine did not say which run of its container asks; askd cannot tell whether that run is alive");
                 None
             }
         }
     }
 
-    /// Whether the process of a waiter is gone: by its signs of life, by the probe, and by both where there are
-    /// both. `None`: it cannot be told now, or ever.
+    /// Whether the process of a waiter is gone, by its signs of life and by the group's probe. `None`: neither can tell
+    /// now.
     pub(crate) async fn is_dead(
         &self,
         ask: &Ask,
@@ -54,10 +54,10 @@ impl Sessions {
         settings: &GroupSettings,
         now: Time,
     ) -> Option<bool> {
-        let signs = match waiter.process.as_deref().map(|process| self.lives.of(&ask.group, process, now)) {
-            Some(Life::Alive) => return Some(false),
-            Some(Life::NotYet) => return None,
-            Some(Life::Dead) => Some(true),
+        let signs = match waiter.process.as_deref().map(|process| self.heartbeats.of(&ask.group, process, now)) {
+            Some(Liveness::Alive) => return Some(false),
+            Some(Liveness::TooEarly) => return None,
+            Some(Liveness::Dead) => Some(true),
             None => None,
         };
         match (signs, self.probe(waiter, settings).await) {
@@ -96,7 +96,7 @@ impl Sessions {
         }
     }
 
-    /// Starts an agent with what it is to know. May be done twice for one ask.
+    /// Starts the agent with its briefing. After a crash the broker may call this twice for one ask.
     pub(crate) async fn start(&self, ask: &Ask, briefing: &[u8], settings: &GroupSettings) -> Tried {
         match &settings.session.start {
             None => Tried::Nothing,
@@ -135,12 +135,12 @@ impl Sessions {
         })
     }
 
-    /// Stops the session after a timeout. One that is gone is stopped.
+    /// Stops the session after a timeout. A session that is gone counts as stopped.
     pub(crate) async fn stop(&self, ask: &Ask, settings: &GroupSettings) -> Result<(), String> {
         match &settings.session.stop {
             None => Ok(()),
             Some(Means::Docker(container)) => {
-                // Tried again for long, or once more after a crash: whoever has been started since is not meant.
+                // A late try, or one more after a crash: an agent that was started since then is another one.
                 if matches!(self.since_it_asked(ask, container).await, Ok(Since::Started)) {
                     return Ok(());
                 }
@@ -165,22 +165,22 @@ impl Sessions {
     }
 }
 
-/// What became of a container since it asked.
+/// What happened to a container since its agent asked.
 enum Since {
     /// It was started anew, and runs.
     Started,
-    /// It runs as it did.
+    /// It still runs.
     Runs,
     /// It does not run.
     Stopped,
 }
 
-/// What a probe says.
+/// What the group's probe says.
 enum Probed {
     Alive,
     Dead,
-    /// It cannot tell at the moment.
+    /// The probe failed.
     Unknown,
-    /// There is none.
+    /// The group has no probe.
     NoProbe,
 }

@@ -1,10 +1,10 @@
-//! Which waiting processes live, as far as their signs of life tell: `tasks/.alive/<process>` (or
-//! `tasks/.alive-<process>`) changes every 5 s. Section 7 of the specification.
+//! Which waiting processes live, as far as their signs of life tell. A client changes `tasks/.alive/<process>` (older
+//! ones `tasks/.alive-<process>`) every 5 s. Section 7 of the specification.
 //!
-//! A change is all that counts, and when it was seen by this daemon's own clock: the times of the files are
-//! the container's to set. Nobody is judged before there was time to see a change: after a start of the daemon,
-//! and after it did not look for a while (the computer may have slept). Looked at with every listing of a
-//! group's `tasks`; decides nothing.
+//! Only a change counts, and only when this daemon saw it by its own clock, because a container can set the times of
+//! its files. Nobody is judged dead before there was time to see a change: not right after a start, and not after a
+//! pause in which the daemon did not look (the computer may have slept). The scanner of each group notes what it finds
+//! at every look. This module decides nothing about asks.
 
 use crate::ipc::files::Stamp;
 use askd_core::{Group, Time};
@@ -12,46 +12,46 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Without a change for so long, a process is dead; and a daemon that did not look for so long knows nothing.
+/// A process without a change for this long is dead. A daemon that has not looked for this long knows nothing.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(15);
-/// How long a sign of life that nobody gives any more is left lying.
+/// A sign of life that has not changed for this long is removed.
 const TIDY_AFTER: Duration = Duration::from_secs(3600);
 
-/// More processes than ever wait in one group.
+/// More processes than ever wait in one group: beyond it, processes that no ask names are forgotten sooner.
 const CROWD: usize = 5_000;
 
 /// What is known of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// It gives signs of life.
+pub(crate) enum Liveness {
+    /// It gave a sign of life within the last 15 s.
     Alive,
     /// It has given none for 15 s.
     Dead,
     /// It is too early to tell.
-    NotYet,
+    TooEarly,
 }
 
-/// Signs of life of all groups.
+/// The signs of life of all groups.
 #[derive(Debug, Default)]
-pub(crate) struct Lives(Mutex<HashMap<Group, Signs>>);
+pub(crate) struct Heartbeats(Mutex<HashMap<Group, Signs>>);
 
-/// Signs of life of one group.
+/// The signs of life of one group.
 #[derive(Debug)]
 struct Signs {
-    /// Since when its folder is looked at without a long pause.
+    /// Since when askd has looked at its folder without a long pause.
     since: Time,
-    /// When it was looked at last.
+    /// When askd last looked at it.
     looked: Time,
     processes: HashMap<String, Sign>,
 }
 
 #[derive(Debug)]
 struct Sign {
-    /// How its file was last seen; `None`: it was asked about and is not there.
+    /// The file as it was last seen; `None`: askd has looked for it and never found it.
     stamp: Option<Stamp>,
-    /// When that was new.
+    /// When that was last different from before.
     changed: Time,
-    /// Set if a caller asked about this process, or if it waits.
+    /// A caller asked about this process, or an ask names it: each look looks it up by name.
     expected: bool,
 }
 
@@ -72,17 +72,18 @@ impl Signs {
     }
 }
 
-impl Lives {
+impl Heartbeats {
     fn lock(&self) -> MutexGuard<'_, HashMap<Group, Signs>> {
         self.0.lock()
     }
 
-    /// Notes all the signs of life that lie in a group's folder now. Returns those that can be tidied away.
+    /// Records all signs of life that a look found in a group's folder. Returns the processes whose files can be
+    /// removed.
     pub(crate) fn note(&self, group: &Group, found: Vec<(String, Stamp)>, now: Time) -> Vec<String> {
         let mut groups = self.lock();
         let new = || Signs { since: now, looked: now, processes: HashMap::new() };
         let signs = groups.entry(group.clone()).or_insert_with(new);
-        // A pause, or a clock that was set: whatever was not seen in the meantime says nothing.
+        // A pause, or a clock that was set: a change in the meantime may have been missed.
         if now.since(signs.looked) > DEAD_AFTER || now < signs.looked {
             signs.since = now;
             signs.processes.values_mut().for_each(|sign| sign.changed = now);
@@ -100,8 +101,7 @@ impl Lives {
         for process in &old {
             signs.processes.remove(process);
         }
-        // Processes that were only asked about, or whose file is gone, are not kept for ever. If there are many, those
-        // that nobody asked about are dropped sooner.
+        // Processes without a file are not kept for ever. In a crowd, those that no ask names are forgotten sooner.
         let crowd = signs.processes.len() > CROWD;
         signs.processes.retain(|_, sign| {
             let keep = if crowd && !sign.expected { 2 * DEAD_AFTER } else { TIDY_AFTER };
@@ -110,7 +110,7 @@ impl Lives {
         old
     }
 
-    /// A process waits: its sign of life is looked for by name from now on.
+    /// A process waits. From now on every look looks up its sign of life by name.
     pub(crate) fn expect(&self, group: &Group, process: &str, now: Time) {
         let mut groups = self.lock();
         let new = || Signs { since: now, looked: now, processes: HashMap::new() };
@@ -125,18 +125,18 @@ impl Lives {
     }
 
     /// Whether a process lives.
-    pub(crate) fn of(&self, group: &Group, process: &str, now: Time) -> Life {
+    pub(crate) fn of(&self, group: &Group, process: &str, now: Time) -> Liveness {
         let mut groups = self.lock();
-        let Some(signs) = groups.get_mut(group) else { return Life::NotYet };
+        let Some(signs) = groups.get_mut(group) else { return Liveness::TooEarly };
         let (looked, since) = (signs.looked, signs.since);
         let sign = signs.expect(process, now);
         let stale = now.since(looked) > DEAD_AFTER || now < looked;
         if stale || now.since(since) < DEAD_AFTER {
-            Life::NotYet
+            Liveness::TooEarly
         } else if now.since(sign.changed) < DEAD_AFTER {
-            if sign.stamp.is_some() { Life::Alive } else { Life::NotYet }
+            if sign.stamp.is_some() { Liveness::Alive } else { Liveness::TooEarly }
         } else {
-            Life::Dead
+            Liveness::Dead
         }
     }
 }
@@ -161,32 +161,32 @@ mod tests {
     #[test]
     fn dead_is_who_gave_no_sign_for_15_seconds_while_somebody_looked() {
         let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let life = |seconds| lives.of(&group, "p", at(seconds));
-        assert_eq!(life(0), Life::NotYet, "nobody has looked");
+        assert_eq!(life(0), Liveness::TooEarly, "nobody has looked");
         let first = stamp(folder.path(), "1");
         for seconds in [0, 5, 10] {
             lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
         }
-        assert_eq!(life(10), Life::NotYet, "just started");
+        assert_eq!(life(10), Liveness::TooEarly, "just started");
         let second = stamp(folder.path(), "22");
         lives.note(&group, vec![("p".to_owned(), second)], at(15));
-        assert_eq!(life(16), Life::Alive);
+        assert_eq!(life(16), Liveness::Alive);
         for seconds in [20, 25] {
             lives.note(&group, vec![("p".to_owned(), second)], at(seconds));
         }
-        assert_eq!(life(29), Life::Alive);
+        assert_eq!(life(29), Liveness::Alive);
         lives.note(&group, vec![("p".to_owned(), second)], at(30));
-        assert_eq!(life(30), Life::Dead);
+        assert_eq!(life(30), Liveness::Dead);
         lives.note(&group, Vec::new(), at(35));
-        assert_eq!(life(35), Life::Dead, "a sign that was taken away is none");
-        assert_eq!(lives.of(&group, "never seen", at(35)), Life::NotYet);
+        assert_eq!(life(35), Liveness::Dead, "a sign that was taken away is none");
+        assert_eq!(lives.of(&group, "never seen", at(35)), Liveness::TooEarly);
     }
 
     #[test]
     fn looks_that_may_have_passed_over_a_process_do_not_count_against_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let first = stamp(folder.path(), "1");
         for seconds in [0, 5, 10, 15] {
             lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
@@ -194,39 +194,43 @@ mod tests {
         for seconds in [20, 25, 30, 35] {
             lives.note(&group, Vec::new(), at(seconds));
         }
-        assert_eq!(lives.of(&group, "p", at(36)), Life::Alive, "it was last seen, and nobody has looked for it since");
+        assert_eq!(
+            lives.of(&group, "p", at(36)),
+            Liveness::Alive,
+            "it was last seen, and nobody has looked for it since"
+        );
         for seconds in [40, 45, 50] {
             lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
         }
-        assert_eq!(lives.of(&group, "p", at(50)), Life::Alive);
-        assert_eq!(lives.of(&group, "p", at(51)), Life::Dead, "15 s of looks for it by name, and no change");
+        assert_eq!(lives.of(&group, "p", at(50)), Liveness::Alive);
+        assert_eq!(lives.of(&group, "p", at(51)), Liveness::Dead, "15 s of looks for it by name, and no change");
     }
 
     #[test]
     fn after_a_pause_or_a_clock_that_was_set_nobody_is_judged_for_15_seconds() {
         let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let sign = vec![("p".to_owned(), stamp(folder.path(), "1"))];
         lives.expect(&group, "p", at(0));
         for seconds in [0, 5, 10, 15] {
             lives.note(&group, sign.clone(), at(seconds));
         }
-        assert_eq!(lives.of(&group, "p", at(15)), Life::Dead);
-        assert_eq!(lives.of(&group, "p", at(200)), Life::NotYet, "it slept, and has not looked since");
+        assert_eq!(lives.of(&group, "p", at(15)), Liveness::Dead);
+        assert_eq!(lives.of(&group, "p", at(200)), Liveness::TooEarly, "it slept, and has not looked since");
         lives.note(&group, sign.clone(), at(200));
-        assert_eq!(lives.of(&group, "p", at(201)), Life::NotYet);
+        assert_eq!(lives.of(&group, "p", at(201)), Liveness::TooEarly);
         for seconds in [205, 210, 215] {
             lives.note(&group, sign.clone(), at(seconds));
         }
-        assert_eq!(lives.of(&group, "p", at(215)), Life::Dead);
+        assert_eq!(lives.of(&group, "p", at(215)), Liveness::Dead);
         lives.note(&group, sign.clone(), at(100));
-        assert_eq!(lives.of(&group, "p", at(100)), Life::NotYet, "the clock was set back");
+        assert_eq!(lives.of(&group, "p", at(100)), Liveness::TooEarly, "the clock was set back");
     }
 
     #[test]
     fn who_is_asked_about_is_kept_in_a_crowd() {
         let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let sign = stamp(folder.path(), "1");
         lives.expect(&group, "waits", at(0));
         let crowd = |wave: usize| (0..2_000).map(|number| (format!("{wave}-{number}"), sign)).collect::<Vec<_>>();
@@ -234,7 +238,7 @@ mod tests {
             lives.note(&group, crowd(wave), at(u64::try_from(seconds).unwrap()));
         }
         assert_eq!(lives.expected(&group), ["waits"]);
-        assert_eq!(lives.of(&group, "waits", at(56)), Life::Dead);
+        assert_eq!(lives.of(&group, "waits", at(56)), Liveness::Dead);
         let kept = lives.lock()[&group].processes.len();
         assert!(kept < 16_000, "{kept}");
     }
@@ -242,7 +246,7 @@ mod tests {
     #[test]
     fn what_nobody_changes_for_an_hour_is_tidied_away() {
         let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Lives, Group) = (Lives::default(), "g".parse().unwrap());
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let sign = vec![("p".to_owned(), stamp(folder.path(), "1"))];
         let mut tidied = Vec::new();
         for seconds in (0..3_700).step_by(5) {

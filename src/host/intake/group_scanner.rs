@@ -29,7 +29,7 @@ const IN_A_ROW: usize = 100;
 /// A folder that has not answered for this long counts as hanging.
 const HANGS: Duration = Duration::from_secs(10);
 
-/// What all desks share.
+/// What all scanners share.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     pub(super) broker: Broker,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 
 /// One group's requests.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct GroupScanner {
     pub(super) group: Group,
     shared: Shared,
     /// Held while looking.
@@ -55,7 +55,7 @@ pub(super) struct Desk {
     since: Mutex<Option<Moment>>,
 }
 
-impl std::ops::Deref for Desk {
+impl std::ops::Deref for GroupScanner {
     type Target = Shared;
     fn deref(&self) -> &Shared {
         &self.shared
@@ -89,7 +89,7 @@ enum Claimed {
     NotOurs,
 }
 
-impl Desk {
+impl GroupScanner {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
         let survey = Survey::new(Known::new(shared.ctx.clock().monotonic()));
         Self {
@@ -135,7 +135,7 @@ impl Desk {
     async fn round(self: &Arc<Self>) {
         let wanted = std::mem::take(&mut *self.wanted.lock());
         if !wanted.is_empty() {
-            match self.on_disk(move |desk| desk.survey(&wanted)).await {
+            match self.on_disk(move |scanner| scanner.survey(&wanted)).await {
                 Ok(()) => {}
                 // The check of the folders has already logged this and how to fix it.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
@@ -183,11 +183,11 @@ impl Desk {
         work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let place = Arc::clone(&self.disks).acquire_owned().await.map_err(io::Error::other)?;
-        let desk = Arc::clone(self);
+        let scanner = Arc::clone(self);
         let worked = tokio::task::spawn_blocking(move || {
-            *desk.since.lock() = Some(desk.ctx.clock().monotonic());
-            let done = work(&desk);
-            *desk.since.lock() = None;
+            *scanner.since.lock() = Some(scanner.ctx.clock().monotonic());
+            let done = work(&scanner);
+            *scanner.since.lock() = None;
             drop(place);
             done
         });
@@ -199,7 +199,7 @@ impl Desk {
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.to_owned() } else { format!("{CLAIMED}{}.json", random::unique()) };
         let (from, to) = (name.to_owned(), claimed.clone());
-        let (message, peek, bytes) = match self.on_disk(move |desk| desk.claim(&from, &to)).await {
+        let (message, peek, bytes) = match self.on_disk(move |scanner| scanner.claim(&from, &to)).await {
             Ok(Claimed::Ours(message, peek, bytes)) => (message, peek, bytes),
             Ok(Claimed::NotOurs) => return Taken::Done,
             Err(error) => {
@@ -227,8 +227,8 @@ impl Desk {
             }
         };
         let name = name.to_owned();
-        let finish = move |desk: &Self| {
-            let tasks = desk.folders.get(&desk.group, TASKS)?;
+        let finish = move |scanner: &Self| {
+            let tasks = scanner.folders.get(&scanner.group, TASKS)?;
             if taken == Taken::Done {
                 // One that stays is read as a request again, and its outcome told once more.
                 tasks.remove_for_good(&claimed).map(drop)
@@ -277,7 +277,7 @@ impl Desk {
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         if let Some(process) = &request.process {
-            self.broker.lives().expect(&self.group, process, self.ctx.clock().now());
+            self.broker.heartbeats().expect(&self.group, process, self.ctx.clock().now());
         }
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
@@ -306,15 +306,15 @@ impl Desk {
             tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
         }
         let bytes = keep.map(|(_, bytes)| bytes);
-        let tell = move |desk: &Self| -> io::Result<()> {
+        let tell = move |scanner: &Self| -> io::Result<()> {
             // First what may fail and be tried again, so that one mistake is kept once.
             if let Some(request_id) = &request_id {
                 let response = wire::refused(request_id, op_code, &rejection);
-                delivery::write_at_once(&desk.folders, &desk.group, &response)?;
+                delivery::write_at_once(&scanner.folders, &scanner.group, &response)?;
             }
             let Some(bytes) = bytes else { return Ok(()) };
-            let name = format!("{:013}-{}.json", desk.ctx.clock().now().as_millis(), random::unique());
-            desk.broker.keep_rejected(&desk.group, &name, &bytes).map_err(io::Error::other)
+            let name = format!("{:013}-{}.json", scanner.ctx.clock().now().as_millis(), random::unique());
+            scanner.broker.keep_rejected(&scanner.group, &name, &bytes).map_err(io::Error::other)
         };
         match self.on_disk(tell).await {
             Ok(()) => Taken::Done,

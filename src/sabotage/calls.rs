@@ -20,13 +20,16 @@ static COUNTS: Mutex<Option<HashMap<&'static str, u64>>> = Mutex::new(None);
 
 /// Comes before each call that changes files: fails if the call should fail, and returns late if it should be slow.
 pub(crate) fn call(kind: &'static str, name: &str) -> Result<(), Errno> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
     let number = count(kind);
-    if let Some(file) = std::env::var_os("ASKD_CALLS") {
+    if let Some(file) = super::chosen("ASKD_CALLS") {
         let written = File::options().create(true).append(true).open(file);
         let written = written.and_then(|mut file| file.write_all(format!("{kind} {number} {name}\n").as_bytes()));
         assert!(written.is_ok(), "ASKD_CALLS cannot be written: {written:?}");
     }
-    if let Some(text) = chosen("ASKD_SLOW_CALL") {
+    if let Some(text) = trouble("ASKD_SLOW_CALL") {
         let (which, millis) = text.split_once(':').unwrap_or_default();
         let millis = millis.trim_end_matches("ms").parse();
         let Ok(millis) = millis else { panic!("ASKD_SLOW_CALL={text}: it has to look like fsync:900") };
@@ -34,7 +37,7 @@ pub(crate) fn call(kind: &'static str, name: &str) -> Result<(), Errno> {
             sleep(Duration::from_millis(millis));
         }
     }
-    match chosen("ASKD_FAIL_CALL") {
+    match trouble("ASKD_FAIL_CALL") {
         Some(text) => match failing(&text, kind, name, number) {
             Ok(None) => Ok(()),
             Ok(Some(error)) => {
@@ -59,8 +62,8 @@ fn count(kind: &'static str) -> u64 {
     *count
 }
 
-fn chosen(name: &str) -> Option<String> {
-    let text = std::env::var(name).ok()?;
+fn trouble(variable: &str) -> Option<String> {
+    let text = super::chosen(variable)?;
     let text = if text.starts_with('/') { std::fs::read_to_string(text).ok()? } else { text };
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

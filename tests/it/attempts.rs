@@ -396,7 +396,6 @@ fn a_script_gets_exit_code_6_and_a_model_the_sentence_alone() {
 }
 
 /// Stored, and not one step further; allowed, and not one step further.
-#[cfg(feature = "sabotage")]
 #[test]
 fn a_crash_at_any_step_of_a_block_loses_nothing() {
     for point in ["accept.stored", "deliver.ready"] {

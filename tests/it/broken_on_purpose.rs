@@ -1,7 +1,6 @@
 //! For every promise one deliberate sabotage: the check of the promise has to notice it. The honest
 //! daemon passes the same checks in the same run, so that a check cannot fail for another reason.
 //! (The promises of the pure core are broken by patches: `tests/sabotage`.)
-#![cfg(feature = "sabotage")]
 
 use crate::harness::{World, within};
 use serde_json::json;

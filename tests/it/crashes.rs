@@ -109,7 +109,6 @@ fn answer_while_it_lives(world: &World, label: &str, until: Instant) -> Vec<(Str
 }
 
 /// Each named step of accept, settle, deliver and close, and what is true right after the crash.
-#[cfg(feature = "sabotage")]
 #[test]
 fn killed_at_every_step_it_goes_on() {
     for point in [
@@ -204,7 +203,6 @@ fn told_to_stop_it_finishes_what_is_in_flight() {
 }
 
 /// The same for what comes after: an outcome that nobody took is put out of reach, briefed, and the agent started.
-#[cfg(feature = "sabotage")]
 #[test]
 fn killed_at_every_step_of_waking_an_agent_it_is_started_with_the_answer() {
     use crate::sessions::{Program, with_session};

@@ -70,7 +70,6 @@ impl World {
     }
 
     /// Forgets a variable again.
-    #[cfg(feature = "sabotage")]
     pub(crate) fn without_env(&mut self, name: &str) {
         self.env.retain(|(known, _)| known != name);
     }
@@ -437,7 +436,6 @@ fn unchunked(body: &str) -> String {
     whole
 }
 
-#[cfg(feature = "sabotage")]
 impl World {
     /// With a daemon whose system calls on files are written down.
     pub(crate) fn started_under_strace(mut self) -> Self {

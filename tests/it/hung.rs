@@ -75,7 +75,6 @@ fn a_hung_group_folder_stops_that_group_alone_and_is_said() {
 }
 
 /// The same without a right to mount.
-#[cfg(feature = "sabotage")]
 #[test]
 fn a_hung_look_stops_that_group_alone_and_is_said() {
     let mut world = World::empty().env("ASKD_SABOTAGE", "hang");

@@ -1,6 +1,5 @@
 //! Saves that fail half-way: askd finishes a save that was renamed but not synced, reports one that was not renamed,
 //! and needs no restart for either.
-#![cfg(feature = "sabotage")]
 
 use crate::harness::{SOON, World, within};
 use serde_json::json;

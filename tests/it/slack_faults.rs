@@ -43,7 +43,6 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
 }
 
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
     let mut world = Make::new(Mode::Http).prepare().await;

@@ -136,13 +136,11 @@ impl World {
     }
 
     /// With this variable in the daemon's environment, from its next start.
-    #[cfg(feature = "sabotage")]
     pub(crate) fn env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
     /// Without it again.
-    #[cfg(feature = "sabotage")]
     pub(crate) fn without_env(&mut self, name: &str) {
         self.env.retain(|(known, _)| known != name);
     }

@@ -318,7 +318,6 @@ fn an_answer_whose_body_is_slow_is_taken() {
 // The disk.
 
 /// A world whose disk can be made slow, with an open ask.
-#[cfg(feature = "sabotage")]
 fn on_a_disk() -> (World, Agent, std::path::PathBuf) {
     let world = World::empty();
     let slow = world.dir.path().join("slow");
@@ -330,7 +329,6 @@ fn on_a_disk() -> (World, Agent, std::path::PathBuf) {
 }
 
 /// Answers from another thread, and gives the daemon time to begin to save it.
-#[cfg(feature = "sabotage")]
 fn answering(world: &World) -> std::thread::JoinHandle<String> {
     let ask = world.one_open();
     let body = json!({"answers": {"r1_0": "React"}}).to_string();
@@ -353,7 +351,6 @@ fn answering(world: &World) -> std::thread::JoinHandle<String> {
     answering
 }
 
-#[cfg(feature = "sabotage")]
 #[test]
 fn an_answer_whose_save_is_slow_is_taken() {
     let (mut world, agent, slow) = on_a_disk();
@@ -367,7 +364,6 @@ fn an_answer_whose_save_is_slow_is_taken() {
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
 }
 
-#[cfg(feature = "sabotage")]
 #[test]
 fn the_disk_hangs() {
     let (mut world, agent, slow) = on_a_disk();

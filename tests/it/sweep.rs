@@ -1,6 +1,5 @@
 //! Plays a whole life for each of its calls on files, and makes that one call fail. Whatever the call was for,
 //! everything has to end without a restart, exactly once, and every 503 on the way has to be true.
-#![cfg(feature = "sabotage")]
 
 use crate::sessions::Program;
 use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, World, choice, client, until, write};

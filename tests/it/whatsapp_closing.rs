@@ -88,7 +88,6 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     assert_eq!(closings(&world.sim).len(), 2, "{:#?}", world.said_to(ADA));
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_closing_line_that_stays_away_is_noticed() {
     let mut world = World::start(sim(), TO_ADA, "").await;

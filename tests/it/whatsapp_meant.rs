@@ -23,7 +23,6 @@ async fn asked() -> (World, Message) {
 }
 
 /// N1b: killed anywhere between the message and its acknowledgement, it counts once however often it comes.
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_message_counts_once_over_a_kill_at_every_step() {
     for point in ["settle.saved", "inbound.counted", "inbound.saved"] {
@@ -78,13 +77,11 @@ async fn a_message_is_judged_once_whatever_is_learnt_later() {
     assert!(!heard_twice(&[]).await);
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn forgetting_which_messages_counted_is_noticed() {
     assert!(heard_twice(&[("ASKD_SABOTAGE", "noseen")]).await, "nobody noticed");
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn leaving_the_rule_of_time_out_is_noticed() {
     let (mut world, question) = asked().await;

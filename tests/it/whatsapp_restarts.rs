@@ -33,14 +33,12 @@ async fn a_restart_in_a_burst_keeps_the_pair_limit() {
     assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "c");
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn a_forgotten_burst_is_noticed() {
     let world = asked_after_a_burst(&[("ASKD_SABOTAGE", "norates")]).await;
     assert!(!world.too_fast().is_empty(), "nobody noticed");
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn what_had_not_begun_to_leave_is_sent_at_once_and_once() {
     let mut world = World::start(sim(), TO_ADA, "[asks]\nrender_timeout = \"60s\"").await;
@@ -64,7 +62,6 @@ async fn what_had_not_begun_to_leave_is_sent_at_once_and_once() {
     assert_eq!(world.said_to(ADA).iter().filter(|text| text.contains("Which?")).count(), 1);
 }
 
-#[cfg(feature = "sabotage")]
 #[tokio::test]
 async fn what_may_have_left_is_asked_again_only_without_word_of_it() {
     let mut world = World::start(sim(), TO_ADA, "").await;

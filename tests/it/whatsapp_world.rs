@@ -129,7 +129,6 @@ impl World {
     }
 
     /// Waits until the daemon has ended by itself.
-    #[cfg(feature = "sabotage")]
     pub(crate) async fn ended(&mut self) {
         let daemon = &mut self.daemon;
         until("the daemon to end", || daemon.try_wait().unwrap().is_some()).await;

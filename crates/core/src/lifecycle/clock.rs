@@ -50,7 +50,7 @@ impl Ask {
                 WidgetState::Unknown { at, look_at, .. } => [at, look_at].into_iter().for_each(moves),
                 WidgetState::Up { at, fall_back_at, .. } => std::iter::once(at).chain(fall_back_at).for_each(moves),
                 WidgetState::Held { at, until, fall_back_at } => {
-                    [at, until].into_iter().chain(fall_back_at).for_each(moves)
+                    [at, until].into_iter().chain(fall_back_at).for_each(moves);
                 }
                 WidgetState::Failed { .. } | WidgetState::Closed => {}
             }

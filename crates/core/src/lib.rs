@@ -22,9 +22,10 @@ mod wording_of_sessions;
 
 pub use channel::{ChannelName, Via};
 pub use lifecycle::{
-    Accepted, AgentStart, Block, Effect, Event, Fact, FollowUp, Found, Late, Left, Lifted, MessageStatus, OneByOne,
-    Outcome, Posted, Remark, Response, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Tried, Waiter, Widget,
-    WidgetState,
+    Accepted, AgentStart, Block, DeliveryEffect, DeliveryEvent, Effect, Event, Fact, FollowUp, FollowUpEffect,
+    FollowUpEvent, Found, Late, Left, Lifted, MessageStatus, OneByOne, Outcome, Posted, Relation, Remark, Response,
+    Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Taker, Tried, Waiter, WaiterEvent, Widget, WidgetEffect,
+    WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

@@ -6,7 +6,10 @@ use crate::host::channel::Closed;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, Effect, Event, Fact, Posted, Stage, Time, WidgetState};
+use askd_core::{
+    Ask, Effect, Event, Fact, FollowUpEffect, FollowUpEvent, Posted, Stage, Time, WidgetEffect, WidgetEvent,
+    WidgetState,
+};
 use std::io;
 use std::sync::Arc;
 
@@ -14,33 +17,35 @@ impl Broker {
     pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
+                Effect::Widget { route, effect } => self.act_on_widget(ask, route, effect),
+                Effect::Delivery { to, effect } => self.act_on_delivery(ask, to, effect),
+                Effect::FollowUp(effect) => match effect {
+                    FollowUpEffect::Start => self.start_agent(ask),
+                    FollowUpEffect::Stop => self.stop_session(ask),
+                    FollowUpEffect::Tidy => self.tidy(ask),
+                    FollowUpEffect::Recount => self.recount(ask),
+                },
                 Effect::Status => self.write_status(ask),
-                Effect::Respond(request_id) => {
-                    let event = Event::ResponseReady(request_id.clone());
-                    self.deliver(ask, event, move |broker, ask| delivery::write(&broker.0.folders, ask, &request_id));
-                }
-                Effect::Publish(request_id) => {
-                    let event = Event::ResponsePublished(request_id.clone());
-                    self.deliver(ask, event, move |broker, ask| {
-                        delivery::publish(&broker.0.folders, &ask.group, &request_id)
-                    });
-                }
-                Effect::Queue { route, not_before } => self.queue(ask, route, not_before),
-                Effect::Send { route, attempt } => self.send(ask, route, attempt),
-                Effect::Look { route } => self.look(ask, route),
-                Effect::Await { route, until } => self.wait_for_person(ask, route, until),
-                Effect::Close { route } => self.close(ask, route),
-                Effect::Redraw { route } => self.redraw(ask, route),
-                Effect::Recount => self.recount(ask),
-                Effect::Remind { route } => self.remind(ask, route),
+                Effect::Identify(request_id) => self.identify(ask, request_id),
                 // What was counted may not count any more.
                 Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) | Effect::Forget => {
                     self.end_blocks(&ask.group);
                 }
                 // Done in the lane, together with saving.
                 Effect::Note(_) | Effect::Retire => {}
-                after => self.act_after(ask, after),
             }
+        }
+    }
+
+    fn act_on_widget(&self, ask: &Arc<Ask>, route: usize, effect: WidgetEffect) {
+        match effect {
+            WidgetEffect::Queue { not_before } => self.queue(ask, route, not_before),
+            WidgetEffect::Send { attempt } => self.send(ask, route, attempt),
+            WidgetEffect::Look => self.look(ask, route),
+            WidgetEffect::Await { until } => self.wait_for_person(ask, route, until),
+            WidgetEffect::Close => self.close(ask, route),
+            WidgetEffect::Redraw => self.redraw(ask, route),
+            WidgetEffect::Remind => self.remind(ask, route),
         }
     }
 
@@ -101,7 +106,7 @@ impl Broker {
             if let Some(place) = ask.rules.routes.get(route) {
                 broker.0.channels.turn(place).await;
             }
-            broker.tell(ask.id, Event::Turn { route });
+            broker.tell(ask.id, WidgetEvent::SlotGranted.on(route));
         });
     }
 
@@ -109,14 +114,14 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             crash_point("post.before");
-            let progress = || broker.tell(ask.id, Event::Progress { route, attempt });
+            let progress = || broker.tell(ask.id, WidgetEvent::Progress { attempt }.on(route));
             // The daemon stopped before this began: the next start posts it as the same try.
             let Some(posted) = broker.0.channels.post(&ask, route, attempt, progress).await else { return };
             crash_point("post.after");
             if let Posted::Never { why, .. } = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
             }
-            broker.tell(ask.id, Event::Posted { route, attempt, posted });
+            broker.tell(ask.id, WidgetEvent::Posted { attempt, posted }.on(route));
         });
     }
 
@@ -124,7 +129,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let found = broker.0.channels.find(&ask, route).await;
-            broker.tell(ask.id, Event::Looked { route, found });
+            broker.tell(ask.id, WidgetEvent::Looked(found).on(route));
         });
     }
 
@@ -194,7 +199,7 @@ impl Broker {
                     }
                 }
             }
-            broker.tell(ask.id, Event::Recounted { times });
+            broker.tell(ask.id, Event::FollowUp(FollowUpEvent::Recounted { times }));
         });
     }
 
@@ -203,7 +208,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             if broker.0.channels.opened(&ask, route, until).await {
-                broker.tell(ask.id, Event::Opened { route });
+                broker.tell(ask.id, WidgetEvent::Opened.on(route));
             }
         });
     }
@@ -230,7 +235,7 @@ impl Broker {
                     ask = Arc::new(now);
                 }
             }
-            broker.tell(ask.id, Event::WidgetClosed { route, remark: ask.remark() });
+            broker.tell(ask.id, WidgetEvent::Closed(ask.remark()).on(route));
         });
     }
 }

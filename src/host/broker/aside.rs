@@ -4,7 +4,7 @@
 use super::Broker;
 use crate::host::delivery;
 use crate::ipc::wire;
-use askd_core::{Ask, AskId, Event, Rejection, RequestId, Response};
+use askd_core::{Ask, AskId, DeliveryEvent, Rejection, RequestId, Response};
 use std::io;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Broker {
         for waiter in &ask.waiters {
             let request_id = waiter.request_id.clone();
             // The ask is forgotten, so nobody needs this event.
-            let told = Event::ResponsePublished(request_id.clone());
+            let told = DeliveryEvent::Published.of(request_id.clone());
             match waiter.response {
                 Response::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),
                 Response::Owed | Response::Ready => self.deliver(ask, told, move |broker, ask| {

@@ -10,8 +10,8 @@ use crate::host::store::{Allowed, StoreError};
 use crate::ipc::wire::{Request, digest};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Accepted, Ask, AskId, Content, Digest, Effect, Event, Fact, Group, Outcome, Person, Question, Rules, Stage, Step,
-    Time, Waiter,
+    Accepted, Ask, AskId, Content, Digest, Effect, Event, Fact, FollowUpEvent, Group, Outcome, Person, Question,
+    Relation, Rules, Stage, Step, Time, Waiter,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -225,7 +225,7 @@ impl Broker {
         tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; nobody is asked");
         let standing = self.index().attempts().standing(group, &content);
         if let Some(id) = standing {
-            match self.happen(id, Event::Repeated(Box::new(waiter.clone()))).await {
+            match self.happen(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
                 Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
                 // Allowed again in the meantime: look once more.
@@ -255,7 +255,7 @@ impl Broker {
         let Some(limit) = settings.group(group).map(|settings| settings.max_attempts) else { return };
         let ended = self.index().attempts().ended(group, limit);
         for (id, by) in ended {
-            self.tell(id, Event::Lift { by });
+            self.tell(id, Event::FollowUp(FollowUpEvent::Lifted { by }));
         }
     }
 
@@ -292,11 +292,8 @@ impl Inner {
     /// Records that somebody pressed Allow again, before anything else is stored; `true` if somebody did. This call
     /// blocks on the disk.
     pub(super) fn allow(&self, step: &Step, now: Time) -> Result<bool, StoreError> {
-        let by = step.effects.iter().find_map(|effect| match effect {
-            Effect::Note(Fact::AllowedAgain { by }) => Some(by),
-            _ => None,
-        });
-        let Some(by) = by else { return Ok(false) };
+        let by = |effect| if let &Effect::Note(Fact::AllowedAgain { ref by }) = effect { Some(by) } else { None };
+        let Some(by) = step.effects.iter().find_map(by) else { return Ok(false) };
         let ask = &step.ask;
         let allow = |question| Allowed { question, at: now, by: by.clone() };
         let allowed: Vec<Allowed> = held(ask).into_iter().map(allow).collect();

@@ -4,6 +4,7 @@
 
 use super::{Broker, Failure, RETRY};
 use crate::host::broker::submit::{Lies, lies_in};
+use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::host::session::Liveness;
 use crate::ipc::files::{Dir, ReadError};
@@ -11,7 +12,10 @@ use crate::ipc::wire::{BriefingFile, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
-use askd_core::{AgentStart, Ask, AskId, Effect, Event, Group, RequestId, Response, Time, Tried, wording};
+use askd_core::{
+    AgentStart, Ask, AskId, DeliveryEffect, DeliveryEvent, Event, FollowUpEvent, Group, RequestId, Response, Taker,
+    Time, Tried, WaiterEvent, wording,
+};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -113,19 +117,19 @@ impl Broker {
         let Ok(looked) = tokio::task::spawn_blocking(look).await else { return };
         for Looked { id, lying, briefing_gone, responses } in looked {
             if let (Some(nth), true) = (lying.briefing, briefing_gone) {
-                self.tell(id, Event::BriefingRead { nth });
+                self.tell(id, Event::FollowUp(FollowUpEvent::BriefingRead { nth }));
             }
             for (LyingResponse { request_id, since, process, judged }, lies) in
                 lying.responses.into_iter().zip(responses)
             {
                 match lies {
-                    Some(Lies::Gone) => self.tell(id, Event::Collected { request_id, since }),
+                    Some(Lies::Gone) => self.tell(id, WaiterEvent::Collected { since }.of(request_id)),
                     Some(Lies::There | Lies::BeingTaken)
                         if judged
                             && self.may_be_dead(group, process.as_deref(), lying.probe)
                             && self.is_dead(id, &request_id).await == Some(true) =>
                     {
-                        self.tell(id, Event::Died(request_id));
+                        self.tell(id, WaiterEvent::Died.of(request_id));
                     }
                     // A file that askd could not look at proves nothing.
                     _ => {}
@@ -150,41 +154,48 @@ impl Broker {
         self.0.ctx.unless_cut(Box::pin(judging)).await?
     }
 
-    pub(super) fn act_after(&self, ask: &Arc<Ask>, effect: Effect) {
-        match effect {
-            Effect::Identify(request_id) => self.identify(ask, request_id),
-            Effect::TakeBack(request_id) => {
+    pub(super) fn act_on_delivery(&self, ask: &Arc<Ask>, to: Taker, effect: DeliveryEffect) {
+        match (to, effect) {
+            (Taker::Waiter(request_id), DeliveryEffect::Write) => {
+                let event = DeliveryEvent::Written.of(request_id.clone());
+                self.deliver(ask, event, move |broker, ask| delivery::write(&broker.0.folders, ask, &request_id));
+            }
+            (Taker::Waiter(request_id), DeliveryEffect::Publish) => {
+                let event = DeliveryEvent::Published.of(request_id.clone());
+                self.deliver(ask, event, move |broker, ask| {
+                    delivery::publish(&broker.0.folders, &ask.group, &request_id)
+                });
+            }
+            (Taker::Waiter(request_id), DeliveryEffect::TakeBack) => {
                 let told = request_id.clone();
                 let work = move |broker: &Self, ask: &Ask| match ask.waiter(&request_id).map(|waiter| waiter.response) {
                     Some(Response::TakingBack) => broker.take_back(ask, &request_id).map(Some),
                     _ => Ok(None),
                 };
-                self.work(ask, work, move |gone| Event::TakenBack { request_id: told.clone(), gone });
+                self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.of(told.clone()));
             }
-            Effect::Brief => {
+            // A briefing is there as soon as it is written.
+            (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
                 let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
                     AgentStart::Briefing => broker.write_briefing(ask).map(Some),
                     _ => Ok(None),
                 };
-                self.work(ask, work, |()| Event::Briefed);
+                self.work(ask, work, |()| DeliveryEvent::Published.to(Taker::Briefing));
             }
-            Effect::Unbrief => {
+            (Taker::Briefing, DeliveryEffect::TakeBack) => {
                 let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
                     AgentStart::Briefing => Ok(None),
                     _ if ask.has_briefing() => Ok(None),
                     _ => broker.take_briefing(ask).map(Some),
                 };
-                self.work(ask, work, |gone| Event::Unbriefed { gone });
+                self.work(ask, work, |taken| DeliveryEvent::TakenBack { taken }.to(Taker::Briefing));
             }
-            Effect::Tidy => {
-                let (broker, ask) = (self.clone(), Arc::clone(ask));
-                self.0.ctx.finish_blocking(move || broker.0.tidy(&ask, false));
-            }
-            Effect::Start => self.start_agent(ask),
-            Effect::Stop => self.stop_session(ask),
-            // The others are done elsewhere.
-            _ => {}
         }
+    }
+
+    pub(super) fn tidy(&self, ask: &Arc<Ask>) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.ctx.finish_blocking(move || broker.0.tidy(&ask, false));
     }
 
     /// Tries until it is done, then says what came of it. One thing at a time for an ask, and by what it is then:
@@ -289,18 +300,18 @@ impl Broker {
     }
 
     /// Which run of its container the agent is now, for later.
-    fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
+    pub(super) fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let settings = broker.settings();
             let Some(group) = settings.group(&ask.group) else { return };
             if let Some(run) = broker.0.sessions.run_of(group).await {
-                broker.tell(ask.id, Event::Identified { request_id, run });
+                broker.tell(ask.id, WaiterEvent::Identified { run }.of(request_id));
             }
         });
     }
 
-    fn start_agent(&self, ask: &Arc<Ask>) {
+    pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
         // After a restart what is owed and what is due can be the same start.
         let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
@@ -309,7 +320,9 @@ impl Broker {
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
             let mut pause = RETRY.0;
-            while let Err(Failure::NotStored) = broker.happen(ask.id, Event::Tried(tried.clone())).await {
+            while let Err(Failure::NotStored) =
+                broker.happen(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
+            {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
@@ -343,7 +356,7 @@ impl Broker {
     }
 
     /// Tries until the session is stopped.
-    fn stop_session(&self, ask: &Arc<Ask>) {
+    pub(super) fn stop_session(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
@@ -361,7 +374,7 @@ impl Broker {
                     return;
                 }
             }
-            broker.tell(ask.id, Event::Stopped);
+            broker.tell(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
         });
     }
 }

@@ -11,7 +11,7 @@ use super::{Broker, Failure, RETRY};
 use crate::clock::Reading;
 use crate::host::store::StoreError;
 use crate::sabotage::{crash_point, on, panic_point};
-use askd_core::{Ask, AskId, Effect, Event, Refusal, Step, Time};
+use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Refusal, Step, Taker, Time};
 use futures_util::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -270,10 +270,7 @@ impl Broker {
     }
 
     fn step(&self, ask: Ask, event: Event, now: Time) -> Applied {
-        let replying = match &event {
-            Event::Replied { person, .. } | Event::Allow { person, .. } => Some(person.clone()),
-            _ => None,
-        };
+        let replying = event.person().cloned();
         match ask.clone().step(event, now) {
             Ok(Some(step)) => match self.save(&step, now) {
                 Ok(()) => Applied::Stepped(Box::new(step)),
@@ -382,12 +379,16 @@ impl Broker {
 
 /// The crash point that follows the save of this step.
 fn point(step: &Step) -> &'static str {
-    let has = |wanted: fn(&Effect) -> bool| step.effects.iter().any(wanted);
-    if has(|effect| matches!(effect, Effect::Respond(_))) {
+    let delivers = |wanted| {
+        let delivers =
+            |effect: &Effect| matches!(effect, Effect::Delivery { to: Taker::Waiter(_), effect } if *effect == wanted);
+        step.effects.iter().any(delivers)
+    };
+    if delivers(DeliveryEffect::Write) {
         "settle.saved"
-    } else if has(|effect| matches!(effect, Effect::Publish(_))) {
+    } else if delivers(DeliveryEffect::Publish) {
         "deliver.ready"
-    } else if has(|effect| matches!(effect, Effect::Retire)) {
+    } else if step.effects.contains(&Effect::Retire) {
         "close.saved"
     } else {
         "saved"

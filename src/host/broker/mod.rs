@@ -173,10 +173,10 @@ impl Broker {
         let now = self.clock().now();
         self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
         for effect in &effects {
-            match effect {
-                Effect::Note(fact) => self.0.audit.fact_once(known, &ask, fact, now),
-                Effect::Retire => self.retire_later(ask.id),
-                _ => {}
+            if let Effect::Note(fact) = effect {
+                self.0.audit.fact_once(known, &ask, fact, now);
+            } else if *effect == Effect::Retire {
+                self.retire_later(ask.id);
             }
         }
         self.act(&Arc::new(ask), effects);

@@ -10,8 +10,8 @@ use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Event, Group, Rejection, RequestId, Response, Rules, ShortId, Step, Time, TimeoutPolicy,
-    Waiter,
+    Accepted, Ask, AskId, Event, Group, Rejection, Relation, RequestId, Response, Rules, ShortId, Step, Time,
+    TimeoutPolicy, Waiter, WaiterEvent,
 };
 use std::io;
 
@@ -96,7 +96,7 @@ impl Broker {
             },
             Response::TakingBack | Response::TakenBack | Response::Taken => {}
         }
-        match self.happen(id, Event::AskAgain(request.request_id.clone())).await {
+        match self.happen(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
             _ => Some(Submitted::Known(id)),
         }
@@ -144,7 +144,7 @@ impl Broker {
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
-                    let collected = Event::Collected { request_id: old.request_id.clone(), since: at };
+                    let collected = WaiterEvent::Collected { since: at }.of(old.request_id.clone());
                     if matches!(self.happen(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
@@ -158,7 +158,7 @@ impl Broker {
             }
         }
         if !reclaim.is_empty() || !ask.is_free() {
-            return match self.happen(id, Event::Reclaim(reclaim)).await {
+            return match self.happen(id, Event::Requested(Relation::Reclaims(reclaim))).await {
                 Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),
             };
@@ -168,7 +168,7 @@ impl Broker {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
-        match self.happen(id, Event::JoinKept(Box::new(waiter))).await {
+        match self.happen(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
@@ -197,7 +197,7 @@ impl Broker {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
-        match self.happen(id, Event::Join(Box::new(waiter))).await {
+        match self.happen(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
@@ -260,7 +260,7 @@ impl Broker {
         let stored = self.store_new(make).await;
         // A late answer would go to a question that is asked anew.
         if let (Ok(_) | Err(Failure::InDoubt), Some(late)) = (&stored, before) {
-            self.tell(late, Event::AskedAgain);
+            self.tell(late, Event::Requested(Relation::Supersedes));
         }
         Submitted::first(stored)
     }
@@ -288,7 +288,7 @@ impl Broker {
             tracing::info!(group = %group, request_id = %request_id, "a withdrawal of something unknown was ignored");
             return Ok(());
         };
-        match self.happen(id, Event::Withdraw(request_id.clone())).await {
+        match self.happen(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }

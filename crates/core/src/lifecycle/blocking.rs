@@ -6,7 +6,10 @@
 //! as the block stands, its card is treated like one of an open ask: posted until it is up, shown on the next
 //! route where it cannot be. It is closed when the block ends.
 
-use super::{Accepted, Effect, Fact, Outcome, Response, Source, Stage, Waiter, WidgetState};
+use super::{
+    Accepted, DeliveryEffect, Effect, Fact, FollowUpEffect, Outcome, Response, Source, Stage, Waiter, WidgetEffect,
+    WidgetState,
+};
 use crate::{Ask, ChannelName, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +52,7 @@ impl Ask {
         let mut effects = vec![Effect::Note(Fact::Asked), Effect::Note(Fact::Settled)];
         for waiter in &mut ask.waiters {
             waiter.response = Response::Owed;
-            effects.push(Effect::Respond(waiter.request_id.clone()));
+            effects.push(DeliveryEffect::Write.of(waiter.request_id.clone()));
         }
         ask.show_next(now, &mut effects);
         super::Step { ask, effects }
@@ -94,7 +97,7 @@ impl Ask {
         }
         waiter.response = Response::Owed;
         effects.push(Effect::Note(Fact::Joined(waiter.request_id.clone())));
-        effects.push(Effect::Respond(waiter.request_id.clone()));
+        effects.push(DeliveryEffect::Write.of(waiter.request_id.clone()));
         self.waiters.push(waiter);
         true
     }
@@ -145,7 +148,7 @@ impl Ask {
         if block.lifted.is_some() {
             let up =
                 self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
-            effects.extend(up.map(|(route, _)| Effect::Close { route }));
+            effects.extend(up.map(|(route, _)| WidgetEffect::Close.on(route)));
         }
         true
     }
@@ -158,7 +161,7 @@ impl Ask {
         match &mut self.block {
             Some(block) if is_blocked && up && !block.telling && block.told < block.times => {
                 block.telling = true;
-                effects.push(Effect::Recount);
+                effects.push(Effect::FollowUp(FollowUpEffect::Recount));
                 true
             }
             _ => false,

@@ -1,7 +1,9 @@
 //! The promises of a blocked ask, held against random lives: its callers are told at once, its card says the
 //! right number, only those who may can end it, and then nothing of it is left.
 
-use super::properties::{START, TICKS_TO_THE_END, accepted, channel, event, request_id, restarted, waiter};
+use super::properties::{
+    START, TICKS_TO_THE_END, accepted, carried_out, channel, event, request_id, restarted, waiter,
+};
 use super::*;
 use crate::{ChannelName, Via};
 use proptest::prelude::*;
@@ -26,13 +28,14 @@ impl Seen {
     fn judge(&mut self, before: Option<&Ask>, event: Option<&Event>, step: &Step) {
         let ask = &step.ask;
         assert_eq!(ask.outcome(), Some(&Outcome::Blocked { limit: LIMIT }), "an outcome never changes");
-        if matches!(event, Some(Event::Allow { .. } | Event::Lift { .. })) && self.rewriting {
-            let closes = |effect: &Effect| matches!(effect, Effect::Close { .. });
+        if matches!(event, Some(Event::Allow { .. } | Event::FollowUp(FollowUpEvent::Lifted { .. }))) && self.rewriting
+        {
+            let closes = |effect: &Effect| matches!(effect, Effect::Widget { effect: WidgetEffect::Close, .. });
             assert!(!step.effects.iter().any(closes), "closed while its number is being rewritten");
         }
         let ended = before.is_some_and(Ask::is_blocked) && !ask.is_blocked();
         match event {
-            Some(Event::Recounted { .. }) => self.rewriting = false,
+            Some(Event::FollowUp(FollowUpEvent::Recounted { .. })) => self.rewriting = false,
             Some(Event::Allow { source, person }) => {
                 self.allowed = true;
                 match source {
@@ -41,28 +44,31 @@ impl Seen {
                 }
                 assert!(step.effects.contains(&Effect::Note(Fact::AllowedAgain { by: person.clone() })));
             }
-            Some(Event::Lift { .. }) => {}
+            Some(Event::FollowUp(FollowUpEvent::Lifted { .. })) => {}
             _ => assert!(!ended, "ended by {event:?}"),
         }
         for effect in &step.effects {
             match effect {
                 // The same request made again is told the same again.
-                Effect::Respond(_) if matches!(event, Some(Event::AskAgain(_))) => {}
-                Effect::Respond(id) => self.told.push(id.clone()),
-                Effect::Send { route, attempt } => {
+                Effect::Delivery { effect: DeliveryEffect::Write, .. }
+                    if matches!(event, Some(Event::Requested(Relation::Replays(_)))) => {}
+                Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => self.told.push(id.clone()),
+                Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                     assert!(ask.is_blocked(), "posted after it had ended");
                     assert!(!self.sends.contains(&(*route, *attempt)), "one try is sent once");
                     self.sends.push((*route, *attempt));
                 }
-                Effect::Recount => {
+                Effect::FollowUp(FollowUpEffect::Recount) => {
                     assert!(!std::mem::replace(&mut self.rewriting, true), "two rewritings of one card at a time");
                     assert!(ask.is_blocked());
                 }
-                Effect::Close { .. } => {
+                Effect::Widget { effect: WidgetEffect::Close, .. } => {
                     assert!(!ask.is_blocked(), "closed while the block stands");
                 }
                 Effect::Retire | Effect::Forget => assert!(!ask.is_blocked(), "it is not done with"),
-                Effect::Status | Effect::Remind { .. } => panic!("nobody waits for an answer: {effect:?}"),
+                Effect::Status | Effect::Widget { effect: WidgetEffect::Remind, .. } => {
+                    panic!("nobody waits for an answer: {effect:?}")
+                }
                 _ => {}
             }
         }
@@ -87,24 +93,10 @@ fn carry(mut ask: Ask, mut owed: Vec<Effect>, mut now: Time) -> Ask {
     for _ in 0..TICKS_TO_THE_END {
         let mut events = Vec::new();
         for effect in owed.drain(..) {
-            events.extend(match effect {
-                Effect::Queue { route, not_before } => {
-                    now = now.max(not_before);
-                    Some(Event::Turn { route })
-                }
-                Effect::Send { route, attempt } => {
-                    Some(Event::Posted { route, attempt, posted: Posted::Shown(format!("m{route}")) })
-                }
-                Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
-                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
-                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
-                Effect::Brief | Effect::Start | Effect::Unbrief | Effect::Stop => panic!("{effect:?}"),
-                Effect::Await { route, .. } => Some(Event::Opened { route }),
-                Effect::Recount => ask.block.as_ref().map(|block| Event::Recounted { times: block.times }),
-                Effect::Respond(id) => Some(Event::ResponseReady(id)),
-                Effect::Publish(id) => Some(Event::ResponsePublished(id)),
-                _ => None,
-            });
+            let follows = matches!(effect, Effect::FollowUp(FollowUpEffect::Start | FollowUpEffect::Stop));
+            let briefs = matches!(effect, Effect::Delivery { to: Taker::Briefing, .. });
+            assert!(!follows && !briefs, "{effect:?}");
+            events.extend(carried_out(&ask, effect, &mut now));
         }
         if events.is_empty() {
             let due = ask.deadline();
@@ -154,7 +146,7 @@ proptest! {
             prop_assert!(!up || (block.told >= block.times && !block.telling), "{:?}", ask);
         }
         // Its end, in this process or seen at the next start.
-        let lifted = ask.clone().step(Event::Lift { by: None }, now).unwrap();
+        let lifted = ask.clone().step(Event::FollowUp(FollowUpEvent::Lifted { by: None }), now).unwrap();
         let (ask, owed) = lifted.map_or_else(|| (ask.clone(), ask.resume()), |step| (step.ask, step.effects));
         let ask = carry(ask, owed, now);
         prop_assert!(ask.owes_nothing(), "{:?}", ask);
@@ -183,27 +175,36 @@ fn up() -> Ask {
 #[test]
 fn the_card_is_rewritten_once_for_all_that_came_meanwhile() {
     let ask = up();
-    let asked = |ask: Ask, n| ask.step(Event::Repeated(Box::new(waiter(n))), START).unwrap().unwrap();
+    let asked =
+        |ask: Ask, n| ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))), START).unwrap().unwrap();
     let first = asked(ask, 1);
-    assert!(first.effects.contains(&Effect::Recount) && first.effects.contains(&Effect::Respond(request_id(1))));
+    assert!(
+        first.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount))
+            && first.effects.contains(&DeliveryEffect::Write.of(request_id(1)))
+    );
     let third = asked(asked(first.ask, 2).ask, 3);
-    assert!(!third.effects.contains(&Effect::Recount), "one at a time");
-    let step = third.ask.step(Event::Recounted { times: 7 }, START).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Recount), "it says 7 by now, and it was 9 times");
-    let step = step.ask.step(Event::Recounted { times: 9 }, START).unwrap().unwrap();
+    assert!(!third.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount)), "one at a time");
+    let step = third.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 7 }), START).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount)), "it says 7 by now, and it was 9 times");
+    let step = step.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 9 }), START).unwrap().unwrap();
     assert_eq!(step.effects, []);
-    assert_eq!(step.ask.step(Event::Repeated(Box::new(waiter(3))), START).unwrap(), None, "the same call");
+    assert_eq!(
+        step.ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(3)))), START).unwrap(),
+        None,
+        "the same call"
+    );
 }
 
 #[test]
 fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
-    let rewriting = up().step(Event::Repeated(Box::new(waiter(1))), START).unwrap().unwrap().ask;
+    let rewriting =
+        up().step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(1)))), START).unwrap().unwrap().ask;
     let allow = Event::Allow { source: Source::Route(0), person: alice() };
     let step = rewriting.step(allow, START).unwrap().unwrap();
-    assert!(!step.effects.contains(&Effect::Close { route: 0 }));
-    assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "after a crash nothing else is under way");
-    let step = step.ask.step(Event::Recounted { times: 7 }, START).unwrap().unwrap();
-    assert_eq!(step.effects, [Effect::Close { route: 0 }]);
+    assert!(!step.effects.contains(&WidgetEffect::Close.on(0)));
+    assert!(step.ask.resume().contains(&WidgetEffect::Close.on(0)), "after a crash nothing else is under way");
+    let step = step.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 7 }), START).unwrap().unwrap();
+    assert_eq!(step.effects, [WidgetEffect::Close.on(0)]);
 }
 
 #[test]
@@ -234,7 +235,7 @@ fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
 fn an_agent_that_asks_in_a_loop_does_not_fill_the_record() {
     let mut ask = begin(&[ChannelName::WEB]).ask;
     for n in 1..=255 {
-        let step = ask.step(Event::Repeated(Box::new(waiter(n))), START).unwrap().unwrap();
+        let step = ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))), START).unwrap().unwrap();
         ask = carry(step.ask, step.effects, START);
     }
     assert!(ask.waiters.len() <= 50 && ask.waiter(&request_id(0)).is_some() && ask.waiter(&request_id(255)).is_some());

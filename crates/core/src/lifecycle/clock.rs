@@ -2,7 +2,7 @@
 //! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
 //! only what still runs moves: people have been told when it was decided.
 
-use super::{AgentStart, Effect, Late, Response, Stage, Step, Stop, WidgetState};
+use super::{AgentStart, Effect, Late, Response, Stage, Step, Stop, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Time};
 
 impl Ask {
@@ -36,7 +36,7 @@ impl Ask {
             let up =
                 self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
             let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != ChannelName::WEB);
-            effects.extend(cards.map(|(route, _)| Effect::Redraw { route }));
+            effects.extend(cards.map(|(route, _)| WidgetEffect::Redraw.on(route)));
         }
         Some(Step { ask: self, effects })
     }
@@ -87,7 +87,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted, channel, event};
     use super::*;
-    use crate::Event;
+    use crate::{Event, WidgetEvent};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn an_open_card_and_those_who_wait_are_told() {
         let ask = Ask::accept(accepted(&[ChannelName::SLACK], 1, 2), START).ask;
-        let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-        let posted = Event::Posted { route: 0, attempt: 1, posted: super::super::Posted::Shown("m".to_owned()) };
+        let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
+        let posted = WidgetEvent::Posted { attempt: 1, posted: super::super::Posted::Shown("m".to_owned()) }.on(0);
         let ask = ask.step(posted, START).unwrap().unwrap().ask;
         let step = ask.clock_set(7_200_000).unwrap();
-        assert_eq!(step.effects, [Effect::Status, Effect::Redraw { route: 0 }]);
+        assert_eq!(step.effects, [Effect::Status, WidgetEffect::Redraw.on(0)]);
         let shown_at = START + Duration::from_secs(7_200);
         assert_eq!(step.ask.stage, Stage::Open { shown_at, answer_by: shown_at + Duration::from_secs(600) });
     }

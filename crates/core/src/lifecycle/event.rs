@@ -1,4 +1,5 @@
-//! What can happen to an ask, and what is then to be done: the words between the core and whoever acts for it.
+//! What can happen to an ask, and what the broker then has to do. Both are nested by machine: a new event or effect
+//! does not compile until the core and the shell have dealt with it.
 
 use super::{Fact, Left, Remark, Tried, Waiter};
 use crate::{Person, Reply, RequestId, Time, Trouble};
@@ -17,96 +18,13 @@ pub enum Source {
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// Another call waits for the same ask.
-    Join(Box<Waiter>),
-    /// Another call asked what is blocked.
-    Repeated(Box<Waiter>),
-    /// A person lets the questions be asked again.
-    Allow {
-        /// On which card, or with the token.
-        source: Source,
-        /// Who.
-        person: Person,
-    },
-    /// The block has ended, and this is whoever allowed it.
-    Lift {
-        /// Nobody, where it was answered elsewhere or forgotten.
-        by: Option<Person>,
-    },
-    /// The cards of a block show how often it was asked.
-    Recounted {
-        /// That often.
-        times: u32,
-    },
-    /// A waiting call was withdrawn by the agent.
-    Withdraw(RequestId),
-    /// An operator withdrew the whole ask.
-    Cancel,
-    /// The queue of the route's channel has reached this widget.
-    Turn {
-        /// The route.
-        route: usize,
-    },
-    /// What came of sending it.
-    Posted {
-        /// The route.
-        route: usize,
-        /// The try it belongs to.
-        attempt: u8,
-        /// What the channel said.
-        posted: Posted,
-    },
-    /// The channel has taken one of the messages of a card that needs several; more follow.
-    Progress {
-        /// The route.
-        route: usize,
-        /// The try it belongs to.
-        attempt: u8,
-    },
     /// The daemon has started again. It has to look for what it was posting when it ended; a post that is not there
     /// does not count as a try.
     Interrupted,
-    /// What a look into the channel's history found.
-    Looked {
-        /// The route.
-        route: usize,
-        /// What it found.
-        found: Found,
-    },
+    /// Another request of the agent concerns this ask.
+    Requested(Relation),
     /// A page that a person is looking at displays the ask, whatever its routes are.
     Viewed,
-    /// Something shows that a person could see it.
-    Proof {
-        /// The route.
-        route: usize,
-    },
-    /// The channel tells later what became of a message it had taken.
-    MessageStatus {
-        /// The route.
-        route: usize,
-        /// The try the message belongs to.
-        attempt: u8,
-        /// The question it asks.
-        part: usize,
-        /// The channel's id of it.
-        message: String,
-        /// What became of it.
-        fate: MessageStatus,
-        /// When, by the platform's clock, if it says.
-        at: Option<Time>,
-    },
-    /// The person has written: what was held can be posted.
-    Opened {
-        /// The route.
-        route: usize,
-    },
-    /// A message of ours turned up, whatever was known of it before: somebody used it.
-    Spotted {
-        /// The route.
-        route: usize,
-        /// The channel's id of the message.
-        message: String,
-    },
     /// A person replied.
     Replied {
         /// On which widget, or with the token.
@@ -116,64 +34,212 @@ pub enum Event {
         /// What.
         reply: Reply,
     },
-    /// A response is synced under our own name.
-    ResponseReady(RequestId),
-    /// A response is where its waiter looks for it.
-    ResponsePublished(RequestId),
-    /// A widget says how the ask ended.
-    WidgetClosed {
+    /// A person lets the questions be asked again.
+    Allow {
+        /// On which card, or with the token.
+        source: Source,
+        /// Who.
+        person: Person,
+    },
+    /// An operator withdrew the whole ask.
+    Cancel,
+    /// Something happened to the widget of a route.
+    Widget {
         /// The route.
         route: usize,
-        /// And this.
-        remark: Remark,
+        /// What.
+        event: WidgetEvent,
     },
-    /// A probe has told which run of the session made a request.
-    Identified {
-        /// Which request.
+    /// Something happened to the outcome on its way to a taker.
+    Delivery {
+        /// The taker.
+        to: Taker,
+        /// What.
+        event: DeliveryEvent,
+    },
+    /// Something happened to a waiting call.
+    Waiter {
+        /// Its request.
         request_id: RequestId,
+        /// What.
+        event: WaiterEvent,
+    },
+    /// Something happened that belongs to what follows the decision.
+    FollowUp(FollowUpEvent),
+}
+
+/// Another request of the agent, by how it relates to the ask.
+#[derive(Debug, Clone)]
+pub enum Relation {
+    /// It asks the same while the ask is open.
+    Joins(Box<Waiter>),
+    /// It asks what is blocked.
+    JoinsBlocked(Box<Waiter>),
+    /// It asks the same after the decision, and is given the outcome that no call has taken.
+    JoinsSettled(Box<Waiter>),
+    /// It will ask the same after the decision. The briefing and the responses of these waiters are taken back for it.
+    Reclaims(Vec<RequestId>),
+    /// It is one that is known already: the agent made it once more.
+    Replays(RequestId),
+    /// It became a new ask with the same key.
+    Supersedes,
+}
+
+/// Something that happened to a widget.
+#[derive(Debug, Clone)]
+pub enum WidgetEvent {
+    /// The queue of the channel has reached it.
+    SlotGranted,
+    /// The call that sends it has returned.
+    Posted {
+        /// The try it belongs to.
+        attempt: u8,
+        /// What the channel said.
+        posted: Posted,
+    },
+    /// The channel has taken one of the messages of a card that needs several; more follow.
+    Progress {
+        /// The try it belongs to.
+        attempt: u8,
+    },
+    /// A look into the channel's history has ended.
+    Looked(Found),
+    /// Something shows that a person could see it.
+    Proof,
+    /// The channel reports the status of a message that it had taken.
+    Status {
+        /// The try the message belongs to.
+        attempt: u8,
+        /// The question it asks.
+        question: usize,
+        /// The channel's id of it.
+        message: String,
+        /// The status.
+        status: MessageStatus,
+        /// When, by the platform's clock, if it says.
+        at: Option<Time>,
+    },
+    /// The person has written: what was held can be posted.
+    Opened,
+    /// Somebody used a message of ours, whatever was known of it before: the channel's id of it.
+    Spotted(String),
+    /// It says how the ask ended, and this beside it.
+    Closed(Remark),
+}
+
+/// Who takes an outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taker {
+    /// The waiting call of this request, by its response.
+    Waiter(RequestId),
+    /// The agent's next start, by the briefing.
+    Briefing,
+}
+
+/// Something that happened to an outcome on its way to a taker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryEvent {
+    /// It is synced under a name of our own. A briefing skips this.
+    Written,
+    /// It is where its taker looks for it.
+    Published,
+    /// It was put out of its taker's reach.
+    TakenBack {
+        /// It was not there any more: the taker has it.
+        taken: bool,
+    },
+}
+
+/// Something that happened to a waiting call.
+#[derive(Debug, Clone)]
+pub enum WaiterEvent {
+    /// The agent withdrew it.
+    Withdrawn,
+    /// A probe has told which run of the session made it.
+    Identified {
         /// The run.
         run: String,
     },
-    /// A response was taken by its waiter.
+    /// It has taken its response.
     Collected {
-        /// Whose.
-        request_id: RequestId,
         /// Since when it had lain there.
         since: Time,
     },
-    /// A response lies there, and the process that waits for it is gone.
-    Died(RequestId),
-    /// A response was put out of its waiter's reach.
-    TakenBack {
-        /// Whose.
-        request_id: RequestId,
-        /// It was not there any more: its waiter has it.
-        gone: bool,
-    },
-    /// The briefing is there.
-    Briefed,
-    /// The briefing was read by the agent.
+    /// Its process is gone, and its response still lies there.
+    Died,
+}
+
+/// Something that happened after the decision.
+#[derive(Debug, Clone)]
+pub enum FollowUpEvent {
+    /// The agent has read the briefing.
     BriefingRead {
         /// Which one, from 1.
         nth: u32,
     },
-    /// The briefing was taken away.
-    Unbriefed {
-        /// It was not there any more: the agent has read it.
-        gone: bool,
-    },
-    /// What came of starting the agent.
+    /// A start of the agent was tried.
     Tried(Tried),
-    /// A call asks the same: what nobody took is to be taken back for it, the responses of these waiters too.
-    Reclaim(Vec<RequestId>),
-    /// That call is given what nobody took.
-    JoinKept(Box<Waiter>),
-    /// The same request came once more.
-    AskAgain(RequestId),
-    /// A new ask has the same key.
-    AskedAgain,
     /// The session was stopped.
     Stopped,
+    /// The block has ended, and this person allowed it.
+    Lifted {
+        /// `None`: the question was answered elsewhere, or its attempts were forgotten.
+        by: Option<Person>,
+    },
+    /// The cards of a block show how often it was asked.
+    Recounted {
+        /// That often.
+        times: u32,
+    },
+}
+
+impl Event {
+    /// The person who replied or allowed, and who is told why if the ask refuses that.
+    #[must_use]
+    pub fn person(&self) -> Option<&Person> {
+        match self {
+            Self::Replied { person, .. } | Self::Allow { person, .. } => Some(person),
+            Self::Tick
+            | Self::Interrupted
+            | Self::Requested(_)
+            | Self::Viewed
+            | Self::Cancel
+            | Self::Widget { .. }
+            | Self::Delivery { .. }
+            | Self::Waiter { .. }
+            | Self::FollowUp(_) => None,
+        }
+    }
+}
+
+impl WidgetEvent {
+    /// The event of the widget of this route.
+    #[must_use]
+    pub fn on(self, route: usize) -> Event {
+        Event::Widget { route, event: self }
+    }
+}
+
+impl DeliveryEvent {
+    /// The event of the delivery to this taker.
+    #[must_use]
+    pub fn to(self, to: Taker) -> Event {
+        Event::Delivery { to, event: self }
+    }
+
+    /// The event of the response to this request.
+    #[must_use]
+    pub fn of(self, request_id: RequestId) -> Event {
+        self.to(Taker::Waiter(request_id))
+    }
+}
+
+impl WaiterEvent {
+    /// The event of the waiter of this request.
+    #[must_use]
+    pub fn of(self, request_id: RequestId) -> Event {
+        Event::Waiter { request_id, event: self }
+    }
 }
 
 /// What came of a post.
@@ -235,73 +301,105 @@ pub enum Found {
 /// Something that has to be done now that the ask is saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Line up for the route's channel; comes back as [`Event::Turn`].
-    Queue {
+    /// Do something about the widget of a route.
+    Widget {
         /// The route.
         route: usize,
-        /// Not sooner than this.
-        not_before: Time,
+        /// What to do.
+        effect: WidgetEffect,
     },
-    /// Post it now; comes back as [`Event::Posted`].
-    Send {
-        /// The route.
-        route: usize,
-        /// The try.
-        attempt: u8,
+    /// Do something about the outcome on its way to a taker.
+    Delivery {
+        /// The taker.
+        to: Taker,
+        /// What to do.
+        effect: DeliveryEffect,
     },
-    /// Look whether it was posted; comes back as [`Event::Looked`].
-    Look {
-        /// The route.
-        route: usize,
-    },
-    /// Wait until the person has written; comes back as [`Event::Opened`].
-    Await {
-        /// The route.
-        route: usize,
-        /// Not longer than this.
-        until: Time,
-    },
-    /// Make the widget say how the ask ended; comes back as [`Event::WidgetClosed`].
-    Close {
-        /// The route.
-        route: usize,
-    },
-    /// Redraw the open card, because its deadline has moved. Not owed after a crash.
-    Redraw {
-        /// The route.
-        route: usize,
-    },
-    /// Make every card say how often it was asked; comes back as [`Event::Recounted`].
-    Recount,
-    /// Bring the open widget to people's minds. Not owed after a crash: the next one comes.
-    Remind {
-        /// The route.
-        route: usize,
-    },
+    /// Do something that follows the decision.
+    FollowUp(FollowUpEffect),
     /// Tell every waiter where the ask is (`.status`).
     Status,
-    /// Write and sync a waiter's response; comes back as [`Event::ResponseReady`].
-    Respond(RequestId),
-    /// Publish it; comes back as [`Event::ResponsePublished`].
-    Publish(RequestId),
-    /// Find out which run of the session made a request; may come back as [`Event::Identified`].
+    /// Find out which run of the session made a request; may come back as [`WaiterEvent::Identified`].
     Identify(RequestId),
-    /// Put a response out of its waiter's reach; comes back as [`Event::TakenBack`].
-    TakeBack(RequestId),
-    /// Write the briefing for the agent's next start; comes back as [`Event::Briefed`].
-    Brief,
-    /// Take the briefing away; comes back as [`Event::Unbriefed`].
-    Unbrief,
-    /// Remove what was put out of its waiters' reach: it is recorded what became of it.
-    Tidy,
-    /// Start the agent; comes back as [`Event::Tried`].
-    Start,
-    /// Stop the session; comes back as [`Event::Stopped`].
-    Stop,
     /// For the audit log, the log and the metrics.
     Note(Fact),
     /// Nothing is owed any more: keep it as an outcome only.
     Retire,
     /// The outcome has been kept long enough.
     Forget,
+}
+
+/// Something to do about a widget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WidgetEffect {
+    /// Line up for the route's channel; comes back as [`WidgetEvent::SlotGranted`].
+    Queue {
+        /// Not sooner than this.
+        not_before: Time,
+    },
+    /// Post it now; comes back as [`WidgetEvent::Posted`].
+    Send {
+        /// The try.
+        attempt: u8,
+    },
+    /// Look whether it was posted; comes back as [`WidgetEvent::Looked`].
+    Look,
+    /// Wait until the person has written; comes back as [`WidgetEvent::Opened`].
+    Await {
+        /// Not longer than this.
+        until: Time,
+    },
+    /// Make it say how the ask ended; comes back as [`WidgetEvent::Closed`].
+    Close,
+    /// Redraw the open card, because its deadline has moved. Not owed after a crash.
+    Redraw,
+    /// Bring it to people's minds. Not owed after a crash: the next one comes.
+    Remind,
+}
+
+/// Something to do about an outcome on its way to a taker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryEffect {
+    /// Write and sync it. A response comes back as [`DeliveryEvent::Written`], a briefing, which is there at once, as
+    /// [`DeliveryEvent::Published`].
+    Write,
+    /// Put it where its taker looks for it; comes back as [`DeliveryEvent::Published`].
+    Publish,
+    /// Put it out of its taker's reach; comes back as [`DeliveryEvent::TakenBack`].
+    TakeBack,
+}
+
+/// Something to do after the decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowUpEffect {
+    /// Start the agent; comes back as [`FollowUpEvent::Tried`].
+    Start,
+    /// Stop the session; comes back as [`FollowUpEvent::Stopped`].
+    Stop,
+    /// Remove what was put out of its takers' reach: it is recorded what became of it.
+    Tidy,
+    /// Make every card say how often it was asked; comes back as [`FollowUpEvent::Recounted`].
+    Recount,
+}
+
+impl WidgetEffect {
+    /// The effect on the widget of this route.
+    #[must_use]
+    pub const fn on(self, route: usize) -> Effect {
+        Effect::Widget { route, effect: self }
+    }
+}
+
+impl DeliveryEffect {
+    /// The effect on the delivery to this taker.
+    #[must_use]
+    pub const fn to(self, to: Taker) -> Effect {
+        Effect::Delivery { to, effect: self }
+    }
+
+    /// The effect on the response to this request.
+    #[must_use]
+    pub const fn of(self, request_id: RequestId) -> Effect {
+        self.to(Taker::Waiter(request_id))
+    }
 }

@@ -1,6 +1,9 @@
 //! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::after`].
 
-use super::{AgentStart, Effect, Fact, Late, Outcome, Response, Stage, Stop, Tried, Waiter, WidgetState};
+use super::{
+    AgentStart, DeliveryEffect, Effect, Fact, FollowUpEffect, Late, Outcome, Response, Stage, Stop, Taker, Tried,
+    Waiter, WidgetEffect, WidgetState,
+};
 use crate::{Answers, Ask, ChannelName, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
 
@@ -82,7 +85,7 @@ impl Ask {
                 // Until it is known what came of it, the next try waits.
                 let next = now + START_AGAIN.1;
                 self.follow_up.start = AgentStart::Starting { since, tries, next, running };
-                effects.push(Effect::Start);
+                effects.push(Effect::FollowUp(FollowUpEffect::Start));
                 changed = true;
             }
             AgentStart::Reclaimed { until } if until <= now => {
@@ -102,7 +105,7 @@ impl Ask {
         {
             // A channel that is away must not keep a session running that nobody will answer.
             self.follow_up.stop = Stop::Stopping;
-            effects.push(Effect::Stop);
+            effects.push(Effect::FollowUp(FollowUpEffect::Stop));
             changed = true;
         }
         if changed {
@@ -115,28 +118,28 @@ impl Ask {
     pub(super) fn resume_after(&self, effects: &mut Vec<Effect>) {
         for waiter in &self.waiters {
             if waiter.response == Response::TakingBack {
-                effects.push(Effect::TakeBack(waiter.request_id.clone()));
+                effects.push(DeliveryEffect::TakeBack.of(waiter.request_id.clone()));
             }
         }
         match self.follow_up.start {
-            AgentStart::Briefing => effects.push(Effect::Brief),
-            AgentStart::Reclaiming => effects.push(Effect::Unbrief),
-            AgentStart::Starting { .. } => effects.push(Effect::Start),
+            AgentStart::Briefing => effects.push(DeliveryEffect::Write.to(Taker::Briefing)),
+            AgentStart::Reclaiming => effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing)),
+            AgentStart::Starting { .. } => effects.push(Effect::FollowUp(FollowUpEffect::Start)),
             _ => {}
         }
         if self.follow_up.stop == Stop::Stopping {
-            effects.push(Effect::Stop);
+            effects.push(Effect::FollowUp(FollowUpEffect::Stop));
         }
         for route in 0..self.widgets.len() {
             if self.widgets[route].state == WidgetState::Closed && self.owes_remark(route) {
-                effects.push(Effect::Close { route });
+                effects.push(WidgetEffect::Close.on(route));
             }
         }
     }
 
     fn take_back(&mut self, index: usize, effects: &mut Vec<Effect>) {
         self.waiters[index].response = Response::TakingBack;
-        effects.push(Effect::TakeBack(self.waiters[index].request_id.clone()));
+        effects.push(DeliveryEffect::TakeBack.of(self.waiters[index].request_id.clone()));
     }
 
     fn index_of(&self, request_id: &RequestId) -> Option<usize> {
@@ -167,7 +170,7 @@ impl Ask {
     fn unbrief(&mut self, effects: &mut Vec<Effect>) {
         let reclaimed = matches!(self.follow_up.start, AgentStart::Reclaimed { .. });
         if self.has_briefing() || matches!(self.follow_up.start, AgentStart::Briefing | AgentStart::Reclaiming) {
-            effects.push(Effect::Unbrief);
+            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
         } else if !reclaimed {
             return;
         }
@@ -218,7 +221,7 @@ impl Ask {
     fn brief(&mut self, effects: &mut Vec<Effect>) {
         self.follow_up.start = AgentStart::Briefing;
         self.follow_up.briefings = self.follow_up.briefings.saturating_add(1);
-        effects.push(Effect::Brief);
+        effects.push(DeliveryEffect::Write.to(Taker::Briefing));
     }
 
     pub(super) fn briefed(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
@@ -227,7 +230,7 @@ impl Ask {
         }
         effects.push(Effect::Note(Fact::Briefed));
         self.follow_up.start = if self.is_worth_a_start() && self.rules.session.start {
-            effects.push(Effect::Start);
+            effects.push(Effect::FollowUp(FollowUpEffect::Start));
             AgentStart::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false }
         } else {
             AgentStart::Kept
@@ -241,7 +244,7 @@ impl Ask {
     fn tidy(&self, effects: &mut Vec<Effect>) {
         let under_way = self.follow_up.start.is_under_way();
         if !under_way && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
-            effects.push(Effect::Tidy);
+            effects.push(Effect::FollowUp(FollowUpEffect::Tidy));
         }
     }
 
@@ -312,12 +315,12 @@ impl Ask {
         let reclaimed = AgentStart::Reclaimed { until: now + RECLAIMED };
         if self.has_briefing() {
             self.follow_up.start = AgentStart::Reclaiming;
-            effects.push(Effect::Unbrief);
+            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
         } else if self.follow_up.start == AgentStart::Briefing {
             // If it is not there yet, that does not mean that somebody has read it.
             self.follow_up.start = reclaimed;
-            effects.push(Effect::Unbrief);
+            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
         } else if changed && self.follow_up.start == AgentStart::Idle && !self.waiters.iter().any(waits) {
             self.follow_up.start = reclaimed;
@@ -338,7 +341,7 @@ impl Ask {
     }
 
     /// One more call is given the outcome that nobody took.
-    pub(super) fn join_kept(&mut self, mut waiter: Waiter, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn join_settled(&mut self, mut waiter: Waiter, now: Time, effects: &mut Vec<Effect>) -> bool {
         if !self.keeps_outcome(now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
@@ -357,7 +360,7 @@ impl Ask {
     }
 
     /// The same request was made again: its outcome is written again.
-    pub(super) fn ask_again(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn replay(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
         let told = matches!(
@@ -379,7 +382,7 @@ impl Ask {
     }
 
     /// The agent has asked the same again, so that a late answer would go to a question of the past.
-    pub(super) fn asked_again(&mut self, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn supersede(&mut self, effects: &mut Vec<Effect>) -> bool {
         if !self.is_late_open() {
             return false;
         }
@@ -410,7 +413,7 @@ impl Ask {
     pub(super) fn stop_if_done(&mut self, effects: &mut Vec<Effect>) {
         if self.follow_up.stop == Stop::Owed && self.has_responded() && self.has_closed() {
             self.follow_up.stop = Stop::Stopping;
-            effects.push(Effect::Stop);
+            effects.push(Effect::FollowUp(FollowUpEffect::Stop));
         }
     }
 
@@ -436,7 +439,7 @@ impl Ask {
         for route in 0..self.widgets.len() {
             if self.widgets[route].said.is_some() && self.owes_remark(route) {
                 self.widgets[route].said = None;
-                effects.push(Effect::Close { route });
+                effects.push(WidgetEffect::Close.on(route));
             }
         }
     }

@@ -39,38 +39,41 @@ fn answer() -> Event {
 }
 
 fn published(ask: Ask, number: u8, now: Time) -> Ask {
-    let ask = then(ask, Event::ResponseReady(request_id(number)), now);
-    then(ask, Event::ResponsePublished(request_id(number)), now)
+    let ask = then(ask, DeliveryEvent::Written.of(request_id(number)), now);
+    then(ask, DeliveryEvent::Published.of(request_id(number)), now)
 }
 
 fn collected(ask: Ask, number: u8, since: Time, now: Time) -> Ask {
-    then(ask, Event::Collected { request_id: request_id(number), since }, now)
+    then(ask, WaiterEvent::Collected { since }.of(request_id(number)), now)
 }
 
 fn back(number: u8, gone: bool) -> Event {
-    Event::TakenBack { request_id: request_id(number), gone }
+    DeliveryEvent::TakenBack { taken: gone }.of(request_id(number))
 }
 
 /// Timed out, which its waiter knows, and answered after that; the briefing lies there.
 fn answered_late() -> Ask {
     let ask = collected(published(then(asked(), Event::Tick, at(600)), 0, at(600)), 0, at(600), at(610));
-    let ask = then(then(ask, answer(), at(700)), Event::Briefed, at(700));
+    let ask = then(then(ask, answer(), at(700)), DeliveryEvent::Published.to(Taker::Briefing), at(700));
     assert!(matches!(ask.follow_up.start, AgentStart::Starting { .. }));
     ask
 }
 
 /// The same, given to a call that asks the same.
 fn late_for_another() -> Ask {
-    let ask = then(answered_late(), Event::Reclaim(Vec::new()), at(710));
-    let ask = then(ask, Event::Unbriefed { gone: false }, at(710));
-    published(then(ask, Event::JoinKept(Box::new(waiter(1))), at(711)), 1, at(711))
+    let ask = then(answered_late(), Event::Requested(Relation::Reclaims(Vec::new())), at(710));
+    let ask = then(ask, DeliveryEvent::TakenBack { taken: false }.to(Taker::Briefing), at(710));
+    published(then(ask, Event::Requested(Relation::JoinsSettled(Box::new(waiter(1)))), at(711)), 1, at(711))
 }
 
 #[test]
 fn a_late_answer_whose_new_waiter_dies_is_briefed_again() {
-    let ask = then(late_for_another(), Event::Died(request_id(1)), at(730));
+    let ask = then(late_for_another(), WaiterEvent::Died.of(request_id(1)), at(730));
     let step = next(ask, back(1, false), at(730));
-    assert!(step.effects.contains(&Effect::Brief), "who took the timeout has not taken the answer: {step:?}");
+    assert!(
+        step.effects.contains(&DeliveryEffect::Write.to(Taker::Briefing)),
+        "who took the timeout has not taken the answer: {step:?}"
+    );
 }
 
 #[test]
@@ -82,14 +85,14 @@ fn a_late_answer_that_was_taken_is_not_given_once_more() {
 
 #[test]
 fn the_same_request_after_a_late_answer_is_told_that_answer() {
-    let ask = then(answered_late(), Event::AskAgain(request_id(0)), at(720));
+    let ask = then(answered_late(), Event::Requested(Relation::Replays(request_id(0))), at(720));
     assert!(ask.has_briefing() || ask.waiters[0].late, "its briefing is gone, and nobody is told: {ask:?}");
 }
 
 #[test]
 fn what_was_taken_while_it_was_to_be_taken_back_starts_nobody() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
-    let ask = then(ask, Event::Reclaim(vec![request_id(0)]), at(6));
+    let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));
     let ask = then(ask, back(0, true), at(6));
     let ask = perhaps(ask, Event::Tick, at(60));
     assert_eq!((&ask.follow_up.start, ask.is_pending()), (&AgentStart::Idle, false));
@@ -98,12 +101,16 @@ fn what_was_taken_while_it_was_to_be_taken_back_starts_nobody() {
 #[test]
 fn the_same_request_takes_over_what_was_about_to_be_briefed() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
-    let reclaimed = then(then(ask.clone(), Event::Reclaim(vec![request_id(0)]), at(6)), back(0, false), at(6));
-    let briefing = then(then(ask, Event::Died(request_id(0)), at(6)), back(0, false), at(6));
+    let reclaimed = then(
+        then(ask.clone(), Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6)),
+        back(0, false),
+        at(6),
+    );
+    let briefing = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
     assert_eq!(briefing.follow_up.start, AgentStart::Briefing);
     for ask in [reclaimed, briefing] {
-        let ask = published(then(ask, Event::AskAgain(request_id(0)), at(7)), 0, at(7));
-        let ask = perhaps(perhaps(ask, Event::Briefed, at(8)), Event::Tick, at(60));
+        let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(7)), 0, at(7));
+        let ask = perhaps(perhaps(ask, DeliveryEvent::Published.to(Taker::Briefing), at(8)), Event::Tick, at(60));
         assert_eq!(ask.follow_up.start, AgentStart::Idle, "told by its response, and by a start: {ask:?}");
     }
 }
@@ -111,18 +118,18 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
 #[test]
 fn a_briefing_that_was_never_written_was_not_read() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
-    let ask = then(then(ask, Event::Died(request_id(0)), at(6)), back(0, false), at(6));
+    let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
     assert_eq!(ask.follow_up.start, AgentStart::Briefing, "and the disk is full");
-    let ask = perhaps(ask, Event::Reclaim(Vec::new()), at(7));
-    let ask = perhaps(ask, Event::Unbriefed { gone: true }, at(7));
+    let ask = perhaps(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(7));
+    let ask = perhaps(ask, DeliveryEvent::TakenBack { taken: true }.to(Taker::Briefing), at(7));
     assert!(ask.is_untaken(), "the call that asks the same would be a new question: {ask:?}");
 }
 
 #[test]
 fn what_a_living_process_has_not_collected_yet_is_not_taken_from_it() {
-    let ask = then(asked(), Event::Join(Box::new(waiter(1))), at(1));
+    let ask = then(asked(), Event::Requested(Relation::Joins(Box::new(waiter(1)))), at(1));
     let ask = published(published(then(ask, answer(), at(5)), 0, at(5)), 1, at(5));
-    let ask = then(ask, Event::Reclaim(vec![request_id(0)]), at(6));
+    let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));
     let ask = then(ask, back(0, false), at(6));
     assert_eq!(ask.waiters[1].response, Response::Published { at: at(5) });
     assert_eq!(ask.follow_up.start, AgentStart::Idle, "somebody waits for it: {ask:?}");
@@ -137,12 +144,15 @@ fn what_was_read_is_not_called_uncollected() {
     let ask = alive(published(then(asked(), answer(), at(5)), 0, at(5)));
     let ask = then(ask, Event::Tick, at(606));
     assert_eq!(ask.remark(), Remark::Overdue);
-    let ask = then(then(ask, Event::Died(request_id(0)), at(620)), back(0, false), at(620));
-    let ask = then(ask, Event::Briefed, at(620));
-    let read = then(ask.clone(), Event::Tried(Tried::Read), at(621));
+    let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(620)), back(0, false), at(620));
+    let ask = then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(620));
+    let read = then(ask.clone(), Event::FollowUp(FollowUpEvent::Tried(Tried::Read)), at(621));
     assert_eq!(read.remark(), Remark::Plain);
-    let ask = then(ask, Event::Reclaim(Vec::new()), at(621));
-    assert_eq!(then(ask, Event::Unbriefed { gone: true }, at(621)).remark(), Remark::Plain);
+    let ask = then(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(621));
+    assert_eq!(
+        then(ask, DeliveryEvent::TakenBack { taken: true }.to(Taker::Briefing), at(621)).remark(),
+        Remark::Plain
+    );
 }
 
 #[test]
@@ -151,21 +161,25 @@ fn an_answer_that_is_briefed_late_is_not_forgotten_at_once() {
     ask.rules.keep = Duration::from_secs(60);
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
     let ask = then(then(ask, Event::Tick, at(65)), back(0, false), at(65));
-    let ask = then(then(ask, Event::Briefed, at(66)), Event::Tried(Tried::Started { accepted: false }), at(67));
+    let ask = then(
+        then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(66)),
+        Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: false })),
+        at(67),
+    );
     assert!(ask.deadline() > at(68), "the agent that was just started has not read it: {ask:?}");
-    let ask = then(ask, Event::BriefingRead { nth: 1 }, at(80));
+    let ask = then(ask, Event::FollowUp(FollowUpEvent::BriefingRead { nth: 1 }), at(80));
     assert!(next(ask, Event::Tick, at(80)).effects.contains(&Effect::Forget));
 }
 
 #[test]
 fn who_withdrew_takes_nobodys_answer_along() {
-    let ask = then(asked(), Event::Join(Box::new(waiter(1))), at(1));
-    let ask = published(then(ask, Event::Withdraw(request_id(1)), at(2)), 1, at(2));
+    let ask = then(asked(), Event::Requested(Relation::Joins(Box::new(waiter(1)))), at(1));
+    let ask = published(then(ask, WaiterEvent::Withdrawn.of(request_id(1)), at(2)), 1, at(2));
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
-    let ask = then(then(ask, Event::Died(request_id(0)), at(6)), back(0, false), at(6));
-    let ask = then(ask, Event::Briefed, at(6));
+    let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
+    let ask = then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(6));
     let taken = collected(ask.clone(), 1, at(2), at(7));
     assert!(taken.has_briefing() && taken.is_untaken(), "{taken:?}");
-    let again = then(ask, Event::AskAgain(request_id(1)), at(7));
+    let again = then(ask, Event::Requested(Relation::Replays(request_id(1))), at(7));
     assert!(again.has_briefing() && again.is_untaken(), "{again:?}");
 }

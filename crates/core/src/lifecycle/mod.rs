@@ -26,7 +26,10 @@ mod properties;
 mod viewing_tests;
 
 pub use blocking::{Block, Lifted};
-pub use event::{Effect, Event, Found, MessageStatus, Posted, Source};
+pub use event::{
+    DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
+    Relation, Source, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
+};
 pub use fact::Fact;
 pub use follow_up::{AgentStart, FollowUp, Late, Remark, SessionRules, Stop, Tried};
 pub use sending::{Left, Sending};
@@ -322,35 +325,20 @@ impl Ask {
         let mut effects = Vec::new();
         let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
-            Event::Join(waiter) => self.join(*waiter, &mut effects),
-            Event::Repeated(waiter) => self.repeated(*waiter, &mut effects),
+            Event::Interrupted => self.interrupted(now, &mut effects),
+            Event::Requested(relation) => self.step_request(relation, now, &mut effects),
+            Event::Viewed => self.view(now, &mut effects),
+            Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
             Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
-            Event::Lift { by } => self.lift(by, now, &mut effects),
-            Event::Recounted { times } => self.recounted(times, &mut effects),
-            Event::Withdraw(request_id) => self.withdraw(&request_id, now, &mut effects),
             Event::Cancel => {
                 self.still_open()?;
                 self.settle(Outcome::Withdrawn, now, &mut effects);
                 true
             }
-            Event::Turn { route } => self.turn(route, now, &mut effects),
-            Event::Posted { route, attempt, posted } => self.posted(route, attempt, posted, now, &mut effects),
-            Event::Progress { route, attempt } => self.progress(route, attempt, now),
-            Event::Interrupted => self.interrupted(now, &mut effects),
-            Event::Looked { route, found } => self.looked(route, found, now, &mut effects),
-            Event::Viewed => self.view(now, &mut effects),
-            Event::Proof { route } => self.prove(route, now, &mut effects),
-            Event::Spotted { route, message } => self.spotted(route, message, now, &mut effects),
-            Event::MessageStatus { route, attempt, part, message, fate, at } => {
-                self.when(route, attempt, &message, fate, at)
-                    | self.fate(route, attempt, (part, message), fate, now, &mut effects)
-            }
-            Event::Opened { route } => self.opened(route, now, &mut effects),
-            Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
-            Event::ResponseReady(request_id) => self.response_ready(&request_id, &mut effects),
-            Event::ResponsePublished(request_id) => self.response_published(&request_id, now, &mut effects),
-            Event::WidgetClosed { route, remark } => self.widget_closed(route, remark, &mut effects),
-            event => self.step_after(event, now, &mut effects),
+            Event::Widget { route, event } => self.step_widget(route, event, now, &mut effects),
+            Event::Delivery { to, event } => self.step_delivery(&to, event, now, &mut effects),
+            Event::Waiter { request_id, event } => self.step_waiter(&request_id, event, now, &mut effects),
+            Event::FollowUp(event) => self.step_follow_up(event, now, &mut effects),
         };
         changed |= self.next_in_line(now, &mut effects);
         changed |= self.keep_count(&mut effects);
@@ -361,23 +349,69 @@ impl Ask {
         Ok(changed.then_some(Step { ask: self, effects }))
     }
 
-    /// The events that belong to what comes after the decision, or to the session.
-    fn step_after(&mut self, event: Event, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn step_request(&mut self, relation: Relation, now: Time, effects: &mut Vec<Effect>) -> bool {
+        match relation {
+            Relation::Joins(waiter) => self.join(*waiter, effects),
+            Relation::JoinsBlocked(waiter) => self.repeated(*waiter, effects),
+            Relation::JoinsSettled(waiter) => self.join_settled(*waiter, now, effects),
+            Relation::Reclaims(whose) => self.reclaim(&whose, now, effects),
+            Relation::Replays(request_id) => self.replay(&request_id, effects),
+            Relation::Supersedes => self.supersede(effects),
+        }
+    }
+
+    fn step_widget(&mut self, route: usize, event: WidgetEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
         match event {
-            Event::Identified { request_id, run } => self.identified(&request_id, run),
-            Event::Collected { request_id, since } => self.collected(&request_id, since, effects),
-            Event::Died(request_id) => self.died(&request_id, effects),
-            Event::TakenBack { request_id, gone } => self.taken_back(&request_id, gone, effects),
-            Event::Briefed => self.briefed(now, effects),
-            Event::BriefingRead { nth } => self.briefing_read(nth, effects),
-            Event::Unbriefed { gone } => self.unbriefed(gone, now, effects),
-            Event::Tried(tried) => self.tried(tried, now, effects),
-            Event::Reclaim(whose) => self.reclaim(&whose, now, effects),
-            Event::JoinKept(waiter) => self.join_kept(*waiter, now, effects),
-            Event::AskAgain(request_id) => self.ask_again(&request_id, effects),
-            Event::AskedAgain => self.asked_again(effects),
-            Event::Stopped => self.stopped(effects),
-            _ => false,
+            WidgetEvent::SlotGranted => self.slot_granted(route, now, effects),
+            WidgetEvent::Posted { attempt, posted } => self.posted(route, attempt, posted, now, effects),
+            WidgetEvent::Progress { attempt } => self.progress(route, attempt, now),
+            WidgetEvent::Looked(found) => self.looked(route, found, now, effects),
+            WidgetEvent::Proof => self.prove(route, now, effects),
+            WidgetEvent::Status { attempt, question, message, status, at } => {
+                self.note_time(route, attempt, &message, status, at)
+                    | self.status(route, attempt, (question, message), status, now, effects)
+            }
+            WidgetEvent::Opened => self.opened(route, now, effects),
+            WidgetEvent::Spotted(message) => self.spotted(route, message, now, effects),
+            WidgetEvent::Closed(remark) => self.widget_closed(route, remark, effects),
+        }
+    }
+
+    fn step_delivery(&mut self, to: &Taker, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+        match (to, event) {
+            (Taker::Waiter(request_id), DeliveryEvent::Written) => self.response_ready(request_id, effects),
+            (Taker::Waiter(request_id), DeliveryEvent::Published) => self.response_published(request_id, now, effects),
+            (Taker::Waiter(request_id), DeliveryEvent::TakenBack { taken }) => {
+                self.taken_back(request_id, taken, effects)
+            }
+            (Taker::Briefing, DeliveryEvent::Written) => false,
+            (Taker::Briefing, DeliveryEvent::Published) => self.briefed(now, effects),
+            (Taker::Briefing, DeliveryEvent::TakenBack { taken }) => self.unbriefed(taken, now, effects),
+        }
+    }
+
+    fn step_waiter(
+        &mut self,
+        request_id: &RequestId,
+        event: WaiterEvent,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        match event {
+            WaiterEvent::Withdrawn => self.withdraw(request_id, now, effects),
+            WaiterEvent::Identified { run } => self.identified(request_id, run),
+            WaiterEvent::Collected { since } => self.collected(request_id, since, effects),
+            WaiterEvent::Died => self.died(request_id, effects),
+        }
+    }
+
+    fn step_follow_up(&mut self, event: FollowUpEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+        match event {
+            FollowUpEvent::BriefingRead { nth } => self.briefing_read(nth, effects),
+            FollowUpEvent::Tried(tried) => self.tried(tried, now, effects),
+            FollowUpEvent::Stopped => self.stopped(effects),
+            FollowUpEvent::Lifted { by } => self.lift(by, now, effects),
+            FollowUpEvent::Recounted { times } => self.recounted(times, effects),
         }
     }
 
@@ -407,10 +441,10 @@ impl Ask {
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
             match widget.state {
-                WidgetState::Queued { not_before, .. } => effects.push(Effect::Queue { route, not_before }),
-                WidgetState::Unknown { .. } => effects.push(Effect::Look { route }),
-                WidgetState::Held { until, .. } => effects.push(Effect::Await { route, until }),
-                WidgetState::Up { .. } if over => effects.push(Effect::Close { route }),
+                WidgetState::Queued { not_before, .. } => effects.push(WidgetEffect::Queue { not_before }.on(route)),
+                WidgetState::Unknown { .. } => effects.push(WidgetEffect::Look.on(route)),
+                WidgetState::Held { until, .. } => effects.push(WidgetEffect::Await { until }.on(route)),
+                WidgetState::Up { .. } if over => effects.push(WidgetEffect::Close.on(route)),
                 // `Event::Interrupted` deals with what was being sent.
                 WidgetState::Sent { .. }
                 | WidgetState::Up { .. }
@@ -419,12 +453,12 @@ impl Ask {
             }
         }
         if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
-            effects.push(Effect::Recount);
+            effects.push(Effect::FollowUp(FollowUpEffect::Recount));
         }
         for waiter in &self.waiters {
             match waiter.response {
-                Response::Owed => effects.push(Effect::Respond(waiter.request_id.clone())),
-                Response::Ready => effects.push(Effect::Publish(waiter.request_id.clone())),
+                Response::Owed => effects.push(DeliveryEffect::Write.of(waiter.request_id.clone())),
+                Response::Ready => effects.push(DeliveryEffect::Publish.of(waiter.request_id.clone())),
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 //! An open ask that nobody answers: brought to mind, and shown on further routes. Section 9, "All", of the
 //! specification.
 
-use super::{Effect, Fact, Stage, WidgetState};
+use super::{Effect, Fact, Stage, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Time};
 
 /// How often an ask is brought to mind at most.
@@ -42,7 +42,7 @@ impl Ask {
             if !shown.is_empty() {
                 effects.push(Effect::Note(Fact::Reminded));
             }
-            effects.extend(shown.into_iter().map(|route| Effect::Remind { route }));
+            effects.extend(shown.into_iter().map(|route| WidgetEffect::Remind.on(route)));
         }
         let escalated = self.escalate_at().is_some_and(|due| due <= now);
         if escalated {

@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Effect, Fact, MessageStatus, Posted, Remark, Source, Widget, WidgetState};
+use super::{Effect, Fact, MessageStatus, Posted, Remark, Source, Widget, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Person, Time, Trouble};
 
 impl Widget {
@@ -46,7 +46,7 @@ impl Widget {
     /// Nothing is up at the moment, but people know of it: they are told how it ended.
     pub(super) fn close_too(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
         self.state = WidgetState::Up { at: now, proven: true, fall_back_at: None };
-        effects.push(Effect::Close { route });
+        effects.push(WidgetEffect::Close.on(route));
     }
 }
 
@@ -105,7 +105,7 @@ impl Ask {
         widget.one_by_one.index = index;
         widget.one_by_one.to = elsewhere.then(|| person.to_owned());
         widget.line_up(until, now);
-        effects.push(Effect::Queue { route, not_before: now });
+        effects.push(WidgetEffect::Queue { not_before: now }.on(route));
         true
     }
 
@@ -142,16 +142,16 @@ impl Ask {
     }
 
     /// When that was, as the channel says. For a question in several messages, only the last one counts.
-    pub(super) fn when(
+    pub(super) fn note_time(
         &mut self,
         route: usize,
         attempt: u8,
         message: &str,
-        fate: MessageStatus,
+        status: MessageStatus,
         at: Option<Time>,
     ) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        match fate {
+        match status {
             MessageStatus::Known => false,
             MessageStatus::Taken => widget.told(attempt, message, false, at),
             MessageStatus::Displayed => widget.told(attempt, message, true, at),
@@ -160,12 +160,12 @@ impl Ask {
     }
 
     /// The channel tells what became of a message.
-    pub(super) fn fate(
+    pub(super) fn status(
         &mut self,
         route: usize,
         attempt: u8,
         (part, message): (usize, String),
-        fate: MessageStatus,
+        status: MessageStatus,
         now: Time,
         effects: &mut Vec<Effect>,
     ) -> bool {
@@ -175,7 +175,7 @@ impl Ask {
         let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
         let mut changed = widget.remember(message, part);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
-        match fate {
+        match status {
             MessageStatus::Taken | MessageStatus::Displayed if this_part => {
                 let since = match widget.state {
                     WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => Some(at),
@@ -193,10 +193,10 @@ impl Ask {
                     effects.push(Effect::Note(Fact::Posted { route, attempt }));
                     changed = true;
                     if settled {
-                        effects.push(Effect::Close { route });
+                        effects.push(WidgetEffect::Close.on(route));
                     }
                 }
-                if fate == MessageStatus::Displayed {
+                if status == MessageStatus::Displayed {
                     changed = self.prove(route, now, effects) || changed;
                 }
             }
@@ -222,7 +222,7 @@ impl Ask {
             widget.one_by_one.lapsed = true;
             effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
             widget.line_up(until, now);
-            effects.push(Effect::Queue { route, not_before: now });
+            effects.push(WidgetEffect::Queue { not_before: now }.on(route));
         } else {
             self.give_up(route, trouble, true, now, effects);
         }
@@ -241,7 +241,7 @@ impl Ask {
             widget.close_too(route, now, effects);
         } else {
             widget.state = WidgetState::Held { at: now, until, fall_back_at: Some(fall_back) };
-            effects.push(Effect::Await { route, until });
+            effects.push(WidgetEffect::Await { until }.on(route));
         }
     }
 
@@ -253,7 +253,7 @@ impl Ask {
             return false;
         }
         widget.line_up(until, now);
-        effects.push(Effect::Queue { route, not_before: now });
+        effects.push(WidgetEffect::Queue { not_before: now }.on(route));
         true
     }
 

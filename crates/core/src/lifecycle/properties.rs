@@ -187,22 +187,19 @@ fn tried() -> impl Strategy<Value = Tried> {
 fn after_event() -> impl Strategy<Value = Event> {
     let whose = || (0..4_u8).prop_map(request_id);
     prop_oneof![
-        1 => whose().prop_map(|request_id| Event::Identified { request_id, run: "c@1".to_owned() }),
-        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| Event::Collected {
-            request_id,
-            since: START + Duration::from_secs(seconds)
-        }),
-        3 => whose().prop_map(Event::Died),
-        3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| Event::TakenBack { request_id, gone }),
-        3 => Just(Event::Briefed),
-        1 => (1..3_u32).prop_map(|nth| Event::BriefingRead { nth }),
-        1 => any::<bool>().prop_map(|gone| Event::Unbriefed { gone }),
-        3 => tried().prop_map(Event::Tried),
-        1 => proptest::collection::vec(whose(), 0..3).prop_map(Event::Reclaim),
-        1 => (0..6_u8).prop_map(|n| Event::JoinKept(Box::new(waiter(n)))),
-        1 => whose().prop_map(Event::AskAgain),
-        1 => Just(Event::AskedAgain),
-        1 => Just(Event::Stopped),
+        1 => whose().prop_map(|request_id| WaiterEvent::Identified { run: "c@1".to_owned() }.of(request_id)),
+        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| WaiterEvent::Collected { since: START + Duration::from_secs(seconds) }.of(request_id)),
+        3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
+        3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
+        3 => Just(DeliveryEvent::Published.to(Taker::Briefing)),
+        1 => (1..3_u32).prop_map(|nth| Event::FollowUp(FollowUpEvent::BriefingRead { nth })),
+        1 => any::<bool>().prop_map(|gone| DeliveryEvent::TakenBack { taken: gone }.to(Taker::Briefing)),
+        3 => tried().prop_map(|tried| Event::FollowUp(FollowUpEvent::Tried(tried))),
+        1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
+        1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::JoinsSettled(Box::new(waiter(n))))),
+        1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id))),
+        1 => Just(Event::Requested(Relation::Supersedes)),
+        1 => Just(Event::FollowUp(FollowUpEvent::Stopped)),
     ]
 }
 
@@ -222,36 +219,36 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
     let event = prop_oneof![
         3 => Just(None),
         2 => Just(Some(Event::Tick)),
-        1 => (0..4_u8).prop_map(|n| Some(Event::Join(Box::new(waiter(n))))),
-        1 => (0..4_u8).prop_map(|n| Some(Event::Withdraw(request_id(n)))),
+        1 => (0..4_u8).prop_map(|n| Some(Event::Requested(Relation::Joins(Box::new(waiter(n)))))),
+        1 => (0..4_u8).prop_map(|n| Some(WaiterEvent::Withdrawn.of(request_id(n)))),
         1 => Just(Some(Event::Cancel)),
-        3 => route.clone().prop_map(|route| Some(Event::Turn { route })),
+        3 => route.clone().prop_map(|route| Some(WidgetEvent::SlotGranted.on(route))),
         4 => (route.clone(), 1..4_u8, posted())
-            .prop_map(|(route, attempt, posted)| Some(Event::Posted { route, attempt, posted })),
-        2 => (route.clone(), found()).prop_map(|(route, found)| Some(Event::Looked { route, found })),
-        1 => route.clone().prop_map(|route| Some(Event::Proof { route })),
+            .prop_map(|(route, attempt, posted)| Some(WidgetEvent::Posted { attempt, posted }.on(route))),
+        2 => (route.clone(), found()).prop_map(|(route, found)| Some(WidgetEvent::Looked(found).on(route))),
+        1 => route.clone().prop_map(|route| Some(WidgetEvent::Proof.on(route))),
         1 => Just(Some(Event::Viewed)),
-        1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(Event::Progress { route, attempt })),
+        1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(WidgetEvent::Progress { attempt }.on(route))),
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
             |(route, attempt, part, message, fate, at)| {
                 let at = (at % 5 > 0).then(|| START + Duration::from_secs(at));
-                Some(Event::MessageStatus { route, attempt, part, message, fate, at })
+                Some(WidgetEvent::Status { attempt, question: part, message, status: fate, at }.on(route))
             },
         ),
-        1 => route.clone().prop_map(|route| Some(Event::Opened { route })),
-        1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(Event::Spotted { route, message })),
+        1 => route.clone().prop_map(|route| Some(WidgetEvent::Opened.on(route))),
+        1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(WidgetEvent::Spotted(message).on(route))),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
             Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
         }),
-        2 => (0..4_u8).prop_map(|n| Some(Event::ResponseReady(request_id(n)))),
-        2 => (0..4_u8).prop_map(|n| Some(Event::ResponsePublished(request_id(n)))),
-        2 => (0..8_u8).prop_map(|n| Some(Event::Repeated(Box::new(waiter(n))))),
+        2 => (0..4_u8).prop_map(|n| Some(DeliveryEvent::Written.of(request_id(n)))),
+        2 => (0..4_u8).prop_map(|n| Some(DeliveryEvent::Published.of(request_id(n)))),
+        2 => (0..8_u8).prop_map(|n| Some(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))))),
         1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
             Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
         }),
-        1 => proptest::option::of(person()).prop_map(|by| Some(Event::Lift { by })),
-        2 => (0..9_u32).prop_map(|times| Some(Event::Recounted { times })),
-        1 => (route, remark()).prop_map(|(route, remark)| Some(Event::WidgetClosed { route, remark })),
+        1 => proptest::option::of(person()).prop_map(|by| Some(Event::FollowUp(FollowUpEvent::Lifted { by }))),
+        2 => (0..9_u32).prop_map(|times| Some(Event::FollowUp(FollowUpEvent::Recounted { times }))),
+        1 => (route, remark()).prop_map(|(route, remark)| Some(WidgetEvent::Closed(remark).on(route))),
         6 => after_event().prop_map(Some),
     ];
     (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
@@ -311,19 +308,22 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
         match effect {
-            Effect::Remind { route } => {
+            Effect::Widget { route, effect: WidgetEffect::Remind } => {
                 assert!(ask.outcome().is_none(), "brought to mind after it was decided");
                 assert!(matches!(ask.widgets[*route].state, WidgetState::Up { .. }));
             }
             // The same request made once more is told once more.
-            Effect::Respond(id) if matches!(event, Some(Event::AskAgain(again)) if again == id) => {}
-            Effect::Respond(id) => seen.responds.push(id.clone()),
-            Effect::Start => assert!(ask.is_worth_a_start(), "started without a person having said anything"),
-            Effect::Stop => {
+            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } if matches!(event, Some(Event::Requested(Relation::Replays(again))) if again == id) =>
+                {}
+            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => seen.responds.push(id.clone()),
+            Effect::FollowUp(FollowUpEffect::Start) => {
+                assert!(ask.is_worth_a_start(), "started without a person having said anything")
+            }
+            Effect::FollowUp(FollowUpEffect::Stop) => {
                 assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));
                 assert!(ask.has_responded(), "the response comes first");
             }
-            Effect::Send { route, attempt } => {
+            Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
                 if !ask.counts(*route) {
                     assert!(ask.viewed, "only a viewed ask is tried on");
@@ -340,11 +340,13 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
         for (route, widget) in before.widgets.iter().enumerate() {
             // What it was told was not so any more when that was done: then it is told once more.
-            let old = matches!(event, Event::WidgetClosed { remark, .. } if *remark != before.remark());
-            let closing =
-                matches!(widget.state, WidgetState::Up { .. }) && !matches!(event, Event::Spotted { .. }) && !old;
+            let old =
+                matches!(event, Event::Widget { event: WidgetEvent::Closed(remark), .. } if *remark != before.remark());
+            let closing = matches!(widget.state, WidgetState::Up { .. })
+                && !matches!(event, Event::Widget { event: WidgetEvent::Spotted(_), .. })
+                && !old;
             let message = before.rules.routes[route].channel == ChannelName::WHATSAPP;
-            let again = step.effects.contains(&Effect::Close { route });
+            let again = step.effects.contains(&WidgetEffect::Close.on(route));
             assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
         }
     }
@@ -356,10 +358,10 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         messages.dedup();
         assert_eq!(messages.len(), widget.messages.len(), "a message is known once");
     }
-    if let Some(Event::Spotted { route, message }) = event {
+    if let Some(Event::Widget { route, event: WidgetEvent::Spotted(message) }) = event {
         let widget = &ask.widgets[*route];
         assert!(widget.messages.contains(message), "what was spotted is known, so that it is closed");
-        let close = Effect::Close { route: *route };
+        let close = WidgetEffect::Close.on(*route);
         assert!(ask.outcome().is_none() || step.effects.contains(&close), "spotted too late: closed at once");
     }
     if let Stage::Open { shown_at, answer_by } = ask.stage {
@@ -379,6 +381,44 @@ pub(super) fn restarted(ask: &mut Ask, now: Time) -> Vec<Effect> {
         owed.extend(step.effects);
     }
     owed
+}
+
+/// What comes back from a host to which nothing bad happens.
+pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<Event> {
+    match effect {
+        Effect::Widget { route, effect } => {
+            let event = match effect {
+                WidgetEffect::Queue { not_before } => {
+                    *now = (*now).max(not_before);
+                    WidgetEvent::SlotGranted
+                }
+                WidgetEffect::Send { attempt } => {
+                    WidgetEvent::Posted { attempt, posted: Posted::Shown(format!("m{route}")) }
+                }
+                WidgetEffect::Look => WidgetEvent::Looked(Found::Absent),
+                WidgetEffect::Await { .. } => WidgetEvent::Opened,
+                WidgetEffect::Close => WidgetEvent::Closed(ask.remark()),
+                WidgetEffect::Redraw | WidgetEffect::Remind => return None,
+            };
+            Some(event.on(route))
+        }
+        Effect::Delivery { to, effect } => {
+            let event = match (&to, effect) {
+                (Taker::Waiter(_), DeliveryEffect::Write) => DeliveryEvent::Written,
+                (Taker::Briefing, DeliveryEffect::Write) | (_, DeliveryEffect::Publish) => DeliveryEvent::Published,
+                (_, DeliveryEffect::TakeBack) => DeliveryEvent::TakenBack { taken: false },
+            };
+            Some(event.to(to))
+        }
+        Effect::FollowUp(effect) => match effect {
+            FollowUpEffect::Start => Some(FollowUpEvent::Tried(Tried::Started { accepted: true })),
+            FollowUpEffect::Stop => Some(FollowUpEvent::Stopped),
+            FollowUpEffect::Recount => ask.block.as_ref().map(|block| FollowUpEvent::Recounted { times: block.times }),
+            FollowUpEffect::Tidy => None,
+        }
+        .map(Event::FollowUp),
+        Effect::Status | Effect::Identify(_) | Effect::Note(_) | Effect::Retire | Effect::Forget => None,
+    }
 }
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
@@ -468,28 +508,11 @@ proptest! {
         let mut owed = restarted(&mut ask, now);
         for _ in 0..2 * TICKS_TO_THE_END {
             let mut next = Vec::new();
-            let events = owed.drain(..).filter_map(|effect| match effect {
-                Effect::Queue { route, not_before } => {
-                    now = now.max(not_before);
-                    Some(Event::Turn { route })
-                }
-                Effect::Send { route, attempt } => {
-                    Some(Event::Posted { route, attempt, posted: Posted::Shown("m".to_owned()) })
-                }
-                Effect::Look { route } => Some(Event::Looked { route, found: Found::Absent }),
-                Effect::Close { route } => Some(Event::WidgetClosed { route, remark: ask.remark() }),
-                Effect::Recount => panic!("there is no block"),
-                Effect::TakeBack(request_id) => Some(Event::TakenBack { request_id, gone: false }),
-                Effect::Brief => Some(Event::Briefed),
-                Effect::Unbrief => Some(Event::Unbriefed { gone: false }),
-                Effect::Start => Some(Event::Tried(Tried::Started { accepted: true })),
-                Effect::Stop => Some(Event::Stopped),
-                Effect::Await { route, .. } => Some(Event::Opened { route }),
-                Effect::Respond(id) => Some(Event::ResponseReady(id)),
-                Effect::Publish(id) => Some(Event::ResponsePublished(id)),
-                _ => None,
-            });
-            let mut events: Vec<Event> = events.collect();
+            let mut events = Vec::new();
+            for effect in owed.drain(..) {
+                assert_ne!(effect, Effect::FollowUp(FollowUpEffect::Recount), "there is no block");
+                events.extend(carried_out(&ask, effect, &mut now));
+            }
             if events.is_empty() {
                 if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() && !ask.is_pending() {
                     break;
@@ -517,21 +540,21 @@ fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
     let ask = begin(&[ChannelName::WEB], 1, 3).ask;
     assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by: START + Duration::from_secs(600) });
     assert!(!ask.confirmed);
-    let seen = ask.step(Event::Proof { route: 0 }, START + Duration::from_secs(5)).unwrap().unwrap().ask;
+    let seen = ask.step(WidgetEvent::Proof.on(0), START + Duration::from_secs(5)).unwrap().unwrap().ask;
     assert!(seen.confirmed);
     assert_eq!(seen.shown_at(), Some(START), "a proof never restarts a clock");
-    assert_eq!(seen.clone().step(Event::Proof { route: 0 }, START).unwrap(), None, "a second one changes nothing");
+    assert_eq!(seen.clone().step(WidgetEvent::Proof.on(0), START).unwrap(), None, "a second one changes nothing");
 }
 
 #[test]
 fn a_card_of_several_messages_is_given_up_only_when_none_was_taken_for_so_long() {
     let (sent, attempt) = (START + Duration::from_secs(1), 1);
     let step = |ask: Ask, event, now| ask.step(event, now).unwrap().map(|step| step.ask);
-    let ask = step(begin(&[ChannelName::SLACK], 1, 3).ask, Event::Turn { route: 0 }, sent).unwrap();
+    let ask = step(begin(&[ChannelName::SLACK], 1, 3).ask, WidgetEvent::SlotGranted.on(0), sent).unwrap();
     let patience = ask.rules.render_timeout;
     let taken = sent + patience - Duration::from_secs(1);
-    assert_eq!(step(ask.clone(), Event::Progress { route: 0, attempt: 2 }, taken), None, "of another try");
-    let ask = step(ask, Event::Progress { route: 0, attempt }, taken).unwrap();
+    assert_eq!(step(ask.clone(), WidgetEvent::Progress { attempt: 2 }.on(0), taken), None, "of another try");
+    let ask = step(ask, WidgetEvent::Progress { attempt }.on(0), taken).unwrap();
     assert_eq!(ask.deadline(), taken + patience);
     assert_eq!(step(ask.clone(), Event::Tick, sent + patience), None, "it would have been looked for by now");
     assert!(step(ask, Event::Tick, taken + patience).is_some());
@@ -543,9 +566,9 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
     let mut now = START;
     let mut waits = Vec::new();
     for attempt in 1..=4 {
-        ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+        ask = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
         let posted = not_posted(None);
-        let step = ask.step(Event::Posted { route: 0, attempt, posted }, now).unwrap().unwrap();
+        let step = ask.step(WidgetEvent::Posted { attempt, posted }.on(0), now).unwrap().unwrap();
         ask = step.ask;
         if let WidgetState::Queued { not_before, .. } = ask.widgets[0].state {
             waits.push(not_before.since(now).as_secs());
@@ -560,20 +583,20 @@ fn a_definite_failure_is_tried_again_after_1_4_16_seconds_and_then_reported() {
 #[test]
 fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     let after = |seconds| START + Duration::from_secs(seconds);
-    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let unknown = Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) };
+    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
+    let unknown = WidgetEvent::Posted { attempt: 1, posted: Posted::Unknown(None) }.on(0);
     let step = ask.step(unknown, after(10)).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Look { route: 0 }));
-    let absent = || Event::Looked { route: 0, found: Found::Absent };
+    assert!(step.effects.contains(&WidgetEffect::Look.on(0)));
+    let absent = || WidgetEvent::Looked(Found::Absent).on(0);
     let once = step.ask.clone().step(absent(), after(11)).unwrap().unwrap().ask;
     assert_eq!(once.clone().step(absent(), after(12)).unwrap(), None, "the second look is not due yet");
     let again = once.step(Event::Tick, after(21)).unwrap().unwrap();
-    assert!(again.effects.contains(&Effect::Look { route: 0 }));
+    assert!(again.effects.contains(&WidgetEffect::Look.on(0)));
     let posted = again.ask.clone().step(absent(), after(22)).unwrap().unwrap().ask;
     assert!(matches!(posted.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
     // A history that cannot be read does not lead to a second card for a minute.
     assert_eq!(step.ask.deadline(), after(70));
-    let found = again.ask.step(Event::Looked { route: 0, found: Found::Widget("m1".to_owned()) }, after(23));
+    let found = again.ask.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(23));
     let found = found.unwrap().unwrap().ask;
     assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
 }
@@ -592,27 +615,27 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
         let mut now = START;
         // However often it happens, and however long after its time the daemon starts again.
         for _ in 0..3 {
-            ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
+            ask = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
             assert!(ask.was_interrupted());
             now = now + Duration::from_secs(40);
             let step = ask.step(Event::Interrupted, now).unwrap().unwrap();
-            assert_eq!(step.effects, [Effect::Look { route: 0 }]);
-            let looked = Event::Looked { route: 0, found: found.clone() };
+            assert_eq!(step.effects, [WidgetEffect::Look.on(0)]);
+            let looked = WidgetEvent::Looked(found.clone()).on(0);
             let mut step = step.ask.step(looked.clone(), now).unwrap().unwrap();
             if matches!(step.ask.widgets[0].state, WidgetState::Unknown { .. }) {
                 now = now + Duration::from_secs(10);
                 let second = step.ask.step(Event::Tick, now).unwrap().unwrap();
-                assert!(second.effects.contains(&Effect::Look { route: 0 }));
+                assert!(second.effects.contains(&WidgetEffect::Look.on(0)));
                 step = second.ask.step(looked, now).unwrap().unwrap();
             }
-            assert_eq!(step.effects, [Effect::Queue { route: 0, not_before: now }], "{channel:?} {found:?}");
+            assert_eq!(step.effects, [WidgetEffect::Queue { not_before: now }.on(0)], "{channel:?} {found:?}");
             assert_eq!(step.ask.widgets[0].attempt, 1);
             ask = step.ask;
         }
         // It had left after all: a status says so before it is sent again.
         if channel == ChannelName::WHATSAPP && found == Found::CannotKnow {
             let (message, fate) = ("q".to_owned(), MessageStatus::Taken);
-            let fate = Event::MessageStatus { route: 0, attempt: 1, part: 0, message, fate, at: None };
+            let fate = WidgetEvent::Status { attempt: 1, question: 0, message, status: fate, at: None }.on(0);
             let up = ask.step(fate, now).unwrap().unwrap().ask;
             assert!(matches!(up.widgets[0].state, WidgetState::Up { .. }));
         }
@@ -621,19 +644,19 @@ fn a_post_that_the_end_of_the_daemon_cut_off_was_no_try() {
 
 #[test]
 fn a_card_that_turns_up_late_is_closed_too() {
-    let spotted = |message: &str| Event::Spotted { route: 0, message: message.to_owned() };
-    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
-    let lost = Event::Posted { route: 0, attempt: 1, posted: not_posted(None) };
+    let spotted = |message: &str| WidgetEvent::Spotted(message.to_owned()).on(0);
+    let ask = begin(&[ChannelName::SLACK], 1, 3).ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
+    let lost = WidgetEvent::Posted { attempt: 1, posted: not_posted(None) }.on(0);
     let queued = ask.step(lost, START).unwrap().unwrap().ask;
     let up = queued.step(spotted("m1"), START).unwrap().unwrap().ask;
     assert!(up.confirmed && up.shown_at() == Some(START));
-    assert_eq!(up.clone().step(Event::Turn { route: 0 }, START).unwrap(), None, "no second card");
+    assert_eq!(up.clone().step(WidgetEvent::SlotGranted.on(0), START).unwrap(), None, "no second card");
     assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
     let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
-    let closed = settled.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, START).unwrap().unwrap().ask;
+    let closed = settled.step(WidgetEvent::Closed(Remark::Plain).on(0), START).unwrap().unwrap().ask;
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Close { route: 0 }));
-    assert!(step.ask.resume().contains(&Effect::Close { route: 0 }), "also after a restart");
+    assert!(step.effects.contains(&WidgetEffect::Close.on(0)));
+    assert!(step.ask.resume().contains(&WidgetEffect::Close.on(0)), "also after a restart");
 }
 
 #[test]
@@ -643,17 +666,21 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     ask.waiters[0].process = Some("p".to_owned());
     let step = |ask: Ask, event: Event, now: Time| ask.step(event, now).unwrap().unwrap().ask;
     let published = |ask: Ask, now: Time| {
-        let ready = step(ask, Event::ResponseReady(request_id(0)), now);
-        step(ready, Event::ResponsePublished(request_id(0)), now)
+        let ready = step(ask, DeliveryEvent::Written.of(request_id(0)), now);
+        step(ready, DeliveryEvent::Published.of(request_id(0)), now)
     };
     let later = START + Duration::from_secs(700);
     let overdue = step(published(step(up(ask, 1, "q1"), told("alice", 0, "m1"), START), START), Event::Tick, later);
     assert_eq!(overdue.remark(), Remark::Overdue);
-    let anew = step(overdue.clone(), Event::AskAgain(request_id(0)), later);
+    let anew = step(overdue.clone(), Event::Requested(Relation::Replays(request_id(0))), later);
     assert_eq!(anew.remark(), Remark::Plain, "it is written again");
-    let dead = step(overdue, Event::Died(request_id(0)), later);
-    let back = step(dead, Event::TakenBack { request_id: request_id(0), gone: false }, later);
-    let read = step(step(back, Event::Briefed, later), Event::Tried(Tried::Read), later);
+    let dead = step(overdue, WaiterEvent::Died.of(request_id(0)), later);
+    let back = step(dead, DeliveryEvent::TakenBack { taken: false }.of(request_id(0)), later);
+    let read = step(
+        step(back, DeliveryEvent::Published.to(Taker::Briefing), later),
+        Event::FollowUp(FollowUpEvent::Tried(Tried::Read)),
+        later,
+    );
     assert_eq!((&read.follow_up.start, read.remark()), (&AgentStart::Read, Remark::Plain));
 }
 
@@ -661,17 +688,17 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
 fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
     let ask = begin(&[ChannelName::SLACK, ChannelName::WEB], 2, 3)
         .ask
-        .step(Event::Turn { route: 0 }, START)
+        .step(WidgetEvent::SlotGranted.on(0), START)
         .unwrap()
         .unwrap()
         .ask;
-    let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("m1".to_owned()) };
+    let posted = WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("m1".to_owned()) }.on(0);
     let mut ask = ask.step(posted, START).unwrap().unwrap().ask;
     let (mut reminded, mut shown) = (Vec::new(), Vec::new());
     while ask.outcome().is_none() {
         let now = ask.deadline();
         let step = ask.step(Event::Tick, now).unwrap().unwrap();
-        if step.effects.contains(&Effect::Remind { route: 0 }) {
+        if step.effects.contains(&WidgetEffect::Remind.on(0)) {
             reminded.push(now.since(START).as_secs());
         }
         if step.effects.contains(&Effect::Note(Fact::Escalated { route: 1 })) {
@@ -686,9 +713,9 @@ fn an_open_ask_is_brought_to_mind_three_times_and_shown_on_the_next_route() {
 #[test]
 fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
     let never = |ask: Ask, route| {
-        let ask = ask.step(Event::Turn { route }, START).unwrap().unwrap().ask;
+        let ask = ask.step(WidgetEvent::SlotGranted.on(route), START).unwrap().unwrap().ask;
         let posted = never();
-        ask.step(Event::Posted { route, attempt: 1, posted }, START).unwrap().unwrap().ask
+        ask.step(WidgetEvent::Posted { attempt: 1, posted }.on(route), START).unwrap().unwrap().ask
     };
     let alone = never(begin(&[ChannelName::SLACK], 1, 3).ask, 0);
     let reason = Some(Reason { channel: ChannelName::SLACK, trouble: Trouble::ChatNotFound });
@@ -701,10 +728,10 @@ fn what_no_retry_mends_is_reported_at_once_or_goes_to_the_next_route() {
 #[test]
 fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance() {
     let ask = begin(&[ChannelName::WHATSAPP], 1, 3).ask;
-    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let posted = Posted::Accepted(vec!["wamid.1".to_owned()], None);
     let later = START + Duration::from_secs(2);
-    let ask = ask.step(Event::Posted { route: 0, attempt: 1, posted }, later).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Posted { attempt: 1, posted }.on(0), later).unwrap().unwrap().ask;
     assert_eq!(ask.stage, Stage::Posting);
     let ask = ask.step(Event::Tick, START + Duration::from_secs(30)).unwrap().unwrap().ask;
     assert_eq!(ask.shown_at(), Some(START));
@@ -732,11 +759,11 @@ fn two_people_answering_in_parts_do_not_mix() {
 #[test]
 fn a_withdrawn_call_leaves_the_others_waiting() {
     let ask = begin(&[ChannelName::WEB], 1, 0).ask;
-    let ask = ask.step(Event::Join(Box::new(waiter(1))), START).unwrap().unwrap().ask;
-    let step = ask.step(Event::Withdraw(request_id(0)), START).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Respond(request_id(0))));
+    let ask = ask.step(Event::Requested(Relation::Joins(Box::new(waiter(1)))), START).unwrap().unwrap().ask;
+    let step = ask.step(WaiterEvent::Withdrawn.of(request_id(0)), START).unwrap().unwrap();
+    assert!(step.effects.contains(&DeliveryEffect::Write.of(request_id(0))));
     assert_eq!(step.ask.outcome(), None);
-    let step = step.ask.step(Event::Withdraw(request_id(1)), START).unwrap().unwrap();
+    let step = step.ask.step(WaiterEvent::Withdrawn.of(request_id(1)), START).unwrap().unwrap();
     assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
 }
 
@@ -753,45 +780,45 @@ fn told(who: &str, index: usize, message: &str) -> Event {
 }
 
 fn up(ask: Ask, attempt: u8, message: &str) -> Ask {
-    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let posted = Posted::Accepted(vec![message.to_owned()], None);
-    ask.step(Event::Posted { route: 0, attempt, posted }, START).unwrap().unwrap().ask
+    ask.step(WidgetEvent::Posted { attempt, posted }.on(0), START).unwrap().unwrap().ask
 }
 
 #[test]
 fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
     let ask = begin(&[ChannelName::WHATSAPP], 1, 1).ask;
-    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     assert!(ask.outcome().is_some());
-    let close = Effect::Close { route: 0 };
-    let fate = Event::MessageStatus {
-        route: 0,
+    let close = WidgetEffect::Close.on(0);
+    let fate = WidgetEvent::Status {
         attempt: 1,
-        part: 0,
+        question: 0,
         message: "q1".to_owned(),
-        fate: MessageStatus::Taken,
+        status: MessageStatus::Taken,
         at: None,
-    };
+    }
+    .on(0);
     let step = ask.step(fate, START).unwrap().unwrap();
     assert!(step.effects.contains(&close));
     let posted = Posted::Accepted(vec!["p1".to_owned(), "q1".to_owned()], None);
-    let step = step.ask.step(Event::Posted { route: 0, attempt: 1, posted }, START).unwrap().unwrap();
+    let step = step.ask.step(WidgetEvent::Posted { attempt: 1, posted }.on(0), START).unwrap().unwrap();
     assert!(!step.effects.contains(&close), "its status came before the answer to its call: {step:?}");
 }
 
 #[test]
 fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
-    let queue = Effect::Queue { route: 0, not_before: START };
+    let queue = WidgetEffect::Queue { not_before: START }.on(0);
     let asked = |ask: &Ask| (ask.widgets[0].one_by_one.to.clone(), ask.widgets[0].one_by_one.index);
     let ask = up(begin(&[ChannelName::WHATSAPP], 3, 1).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     let step = ask.step(told("bob", 0, "m2"), START).unwrap().unwrap();
     assert!(!step.effects.contains(&queue));
     assert_eq!(asked(&step.ask), (Some("alice".to_owned()), 1));
-    let ask = step.ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = step.ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let posted = Posted::Accepted(vec!["q2".to_owned()], None);
-    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    let step = ask.step(WidgetEvent::Posted { attempt: 2, posted }.on(0), START).unwrap().unwrap();
     assert!(step.effects.contains(&queue));
     assert_eq!(asked(&step.ask), (Some("bob".to_owned()), 1));
     assert!(step.ask.widgets[0].one_by_one.waiting.is_empty());
@@ -801,9 +828,9 @@ fn who_answers_while_anothers_question_is_on_its_way_is_asked_next() {
 fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = up(begin(&[ChannelName::WHATSAPP], 3, 1).ask, 1, "q1");
     let step = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Queue { route: 0, not_before: START }));
+    assert!(step.effects.contains(&WidgetEffect::Queue { not_before: START }.on(0)));
     assert_eq!(step.ask.next_question(0, "alice"), Some(1));
-    assert_eq!(step.ask.resume()[0], Effect::Queue { route: 0, not_before: START }, "a restart asks it too");
+    assert_eq!(step.ask.resume()[0], WidgetEffect::Queue { not_before: START }.on(0), "a restart asks it too");
     let again = step.ask.clone().step(told("alice", 1, "m1"), START).unwrap();
     assert_eq!(again, None, "the same message does not answer the next question");
     assert_eq!(step.ask.clone().step(told("alice", 0, "m2"), START).unwrap(), None, "an answer is not edited");
@@ -812,7 +839,7 @@ fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = ask.step(told("alice", 1, "m2"), START).unwrap().unwrap().ask;
     let step = up(ask, 3, "q3").step(told("alice", 2, "m3"), START).unwrap().unwrap();
     assert!(matches!(step.ask.outcome(), Some(Outcome::Answered { .. })));
-    assert!(step.effects.contains(&Effect::Close { route: 0 }));
+    assert!(step.effects.contains(&WidgetEffect::Close.on(0)));
     assert_eq!(step.ask.step(told("alice", 0, "m1"), START).unwrap(), None, "nor after it was decided");
 }
 
@@ -820,12 +847,12 @@ fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
 fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
     let ask = up(begin(&[ChannelName::WHATSAPP, ChannelName::WEB], 2, 0).ask, 1, "q1");
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
-    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let posted = never();
-    let ask = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Posted { attempt: 2, posted }.on(0), START).unwrap().unwrap().ask;
     assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
     let done = ask.step(Event::Cancel, START).unwrap().unwrap();
-    assert!(done.effects.contains(&Effect::Close { route: 0 }), "whoever saw the first question is told");
+    assert!(done.effects.contains(&WidgetEffect::Close.on(0)), "whoever saw the first question is told");
 }
 
 #[test]
@@ -833,18 +860,18 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
     let lapse = |ask: Ask, attempt| {
         let fate = MessageStatus::Failed { window: true, trouble: Trouble::WindowClosed };
         let message = "q".to_owned();
-        ask.step(Event::MessageStatus { route: 0, attempt, part: 0, message, fate, at: None }, START)
+        ask.step(WidgetEvent::Status { attempt, question: 0, message, status: fate, at: None }.on(0), START)
             .unwrap()
             .unwrap()
             .ask
     };
     let ask = lapse(up(begin(&[ChannelName::WHATSAPP], 1, 0).ask, 1, "q"), 1);
-    let ask = ask.step(Event::Turn { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let posted = Posted::Held("template".to_owned());
-    let step = ask.step(Event::Posted { route: 0, attempt: 2, posted }, START).unwrap().unwrap();
+    let step = ask.step(WidgetEvent::Posted { attempt: 2, posted }.on(0), START).unwrap().unwrap();
     let until = START + Duration::from_secs(600);
-    assert!(step.effects.contains(&Effect::Await { route: 0, until }));
-    let open = step.ask.clone().step(Event::Opened { route: 0 }, START).unwrap().unwrap().ask;
+    assert!(step.effects.contains(&WidgetEffect::Await { until }.on(0)));
+    let open = step.ask.clone().step(WidgetEvent::Opened.on(0), START).unwrap().unwrap().ask;
     let twice = lapse(up(open, 3, "q"), 3);
     let reason = Some(Reason { channel: ChannelName::WHATSAPP, trouble: Trouble::WindowClosed });
     assert_eq!(twice.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: None, reason } }));
@@ -857,7 +884,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
 #[test]
 fn an_unanswered_ask_escalates_to_the_next_route() {
     let ask = begin(&[ChannelName::WEB, ChannelName::WHATSAPP, ChannelName::SLACK], 2, 1).ask;
-    let ask = ask.step(Event::Proof { route: 0 }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Proof.on(0), START).unwrap().unwrap().ask;
     assert_eq!(ask.deadline(), START + Duration::from_secs(45));
     let ask = ask.step(Event::Tick, START + Duration::from_secs(45)).unwrap().unwrap().ask;
     assert_eq!(ask.widgets.len(), 2);
@@ -868,42 +895,43 @@ fn an_unanswered_ask_escalates_to_the_next_route() {
 #[test]
 fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
     let lose = |ask: Ask, attempt, now| {
-        let ask = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
-        ask.step(Event::Posted { route: 0, attempt, posted: Posted::Unknown(None) }, now).unwrap().unwrap().ask
+        let ask = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
+        ask.step(WidgetEvent::Posted { attempt, posted: Posted::Unknown(None) }.on(0), now).unwrap().unwrap().ask
     };
     let ask = lose(begin(&[ChannelName::WHATSAPP], 1, 3).ask, 1, START);
-    let fate = Event::MessageStatus {
-        route: 0,
+    let fate = WidgetEvent::Status {
         attempt: 1,
-        part: 0,
+        question: 0,
         message: "q".to_owned(),
-        fate: MessageStatus::Taken,
+        status: MessageStatus::Taken,
         at: None,
-    };
+    }
+    .on(0);
     let told = ask.clone().step(fate, START).unwrap().unwrap().ask;
     assert!(matches!(told.widgets[0].state, WidgetState::Up { proven: false, .. }));
-    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, START).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Looked(Found::CannotKnow).on(0), START).unwrap().unwrap().ask;
     assert!(ask.widgets[0].one_by_one.repeated);
     let later = START + Duration::from_secs(1);
     let ask = lose(ask, 2, later);
-    let ask = ask.step(Event::Looked { route: 0, found: Found::CannotKnow }, later).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Looked(Found::CannotKnow).on(0), later).unwrap().unwrap().ask;
     let reason = Some(Reason { channel: ChannelName::WHATSAPP, trouble: Trouble::Unknown });
     assert_eq!(ask.outcome(), Some(&Outcome::Undelivered { cause: Cause { retries: Some(3), reason } }));
-    let fate =
-        |fate| Event::MessageStatus { route: 0, attempt: 2, part: 0, message: "late".to_owned(), fate, at: None };
-    let step = ask.step(fate(MessageStatus::Displayed), later).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Close { route: 0 }), "it came up after all, and is closed");
-    let ask = step.ask.step(Event::ResponseReady(request_id(0)), later).unwrap().unwrap().ask;
-    let ask = ask.step(Event::ResponsePublished(request_id(0)), later).unwrap().unwrap().ask;
-    let ask = ask.step(Event::WidgetClosed { route: 0, remark: Remark::Plain }, later).unwrap().unwrap().ask;
-    let more = Event::MessageStatus {
-        route: 0,
-        attempt: 1,
-        part: 0,
-        message: "later".to_owned(),
-        fate: MessageStatus::Known,
-        at: None,
+    let fate = |fate| {
+        WidgetEvent::Status { attempt: 2, question: 0, message: "late".to_owned(), status: fate, at: None }.on(0)
     };
+    let step = ask.step(fate(MessageStatus::Displayed), later).unwrap().unwrap();
+    assert!(step.effects.contains(&WidgetEffect::Close.on(0)), "it came up after all, and is closed");
+    let ask = step.ask.step(DeliveryEvent::Written.of(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(DeliveryEvent::Published.of(request_id(0)), later).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Closed(Remark::Plain).on(0), later).unwrap().unwrap().ask;
+    let more = WidgetEvent::Status {
+        attempt: 1,
+        question: 0,
+        message: "later".to_owned(),
+        status: MessageStatus::Known,
+        at: None,
+    }
+    .on(0);
     let step = ask.step(more, later).unwrap().unwrap();
     assert_eq!(step.effects, [Effect::Retire], "what comes later still is kept with the outcome");
 }

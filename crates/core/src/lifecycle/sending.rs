@@ -137,7 +137,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted};
     use super::*;
-    use crate::{ChannelName, Event, Given, MessageStatus, Reply, Trouble, Via};
+    use crate::{ChannelName, Event, Given, MessageStatus, Reply, Trouble, Via, WidgetEvent};
     use std::time::Duration;
 
     fn at(seconds: u64) -> Time {
@@ -149,12 +149,12 @@ mod tests {
     }
 
     fn posted(ask: Ask, attempt: u8, posted: Posted) -> Ask {
-        let ask = step(ask, Event::Turn { route: 0 });
-        step(ask, Event::Posted { route: 0, attempt, posted })
+        let ask = step(ask, WidgetEvent::SlotGranted.on(0));
+        step(ask, WidgetEvent::Posted { attempt, posted }.on(0))
     }
 
     fn fate(ask: Ask, attempt: u8, message: &str, fate: MessageStatus, at: Option<Time>) -> Ask {
-        step(ask, Event::MessageStatus { route: 0, attempt, part: 0, message: message.to_owned(), fate, at })
+        step(ask, WidgetEvent::Status { attempt, question: 0, message: message.to_owned(), status: fate, at }.on(0))
     }
 
     fn since(ask: &Ask) -> Option<Time> {
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn of_a_text_in_parts_the_last_part_counts_and_of_copies_the_first_that_did_not_fail() {
         let left = |seconds| Some(Left { called: at(seconds), by: at(seconds) });
-        let ask = step(begin(), Event::Turn { route: 0 });
+        let ask = step(begin(), WidgetEvent::SlotGranted.on(0));
         let ask = fate(ask, 1, "piece", MessageStatus::Known, Some(at(1)));
         assert_eq!(since(&ask), None, "one part of it");
-        let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted: Posted::Unknown(None) });
-        let ask = step(ask, Event::Looked { route: 0, found: crate::Found::CannotKnow });
-        let again = ask.clone().step(Event::Turn { route: 0 }, at(60)).unwrap().unwrap().ask;
+        let ask = step(ask, WidgetEvent::Posted { attempt: 1, posted: Posted::Unknown(None) }.on(0));
+        let ask = step(ask, WidgetEvent::Looked(crate::Found::CannotKnow).on(0));
+        let again = ask.clone().step(WidgetEvent::SlotGranted.on(0), at(60)).unwrap().unwrap().ask;
         let accepted = Posted::Accepted(vec!["p".to_owned(), "q2".to_owned()], left(62));
-        let ask = step(again, Event::Posted { route: 0, attempt: 2, posted: accepted });
+        let ask = step(again, WidgetEvent::Posted { attempt: 2, posted: accepted }.on(0));
         assert_eq!(since(&ask), Some(at(62)));
         let first = fate(ask, 1, "q1", MessageStatus::Taken, Some(at(3)));
         assert_eq!(since(&first), Some(at(3)), "the first one was there after all");

@@ -1,7 +1,9 @@
 //! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{Effect, Fact, Outcome, Remark, Response, SoFar, Source, Stage, Waiter, WidgetState};
+use super::{
+    DeliveryEffect, Effect, Fact, Outcome, Remark, Response, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState,
+};
 use crate::{Ask, ChannelName, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
@@ -70,7 +72,7 @@ impl Ask {
     pub(super) fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
             waiter.response = Response::Owed;
-            effects.push(Effect::Respond(request_id));
+            effects.push(DeliveryEffect::Write.of(request_id));
         }
     }
 
@@ -250,7 +252,7 @@ impl Ask {
             match widget.state {
                 // The inbox shows the stored ask itself: it is closed by being settled.
                 WidgetState::Up { .. } if self.rules.routes[route].channel == ChannelName::WEB => widget.end(),
-                WidgetState::Up { .. } => effects.push(Effect::Close { route }),
+                WidgetState::Up { .. } => effects.push(WidgetEffect::Close.on(route)),
                 // People know of it: a question that went before, or a message that asked them to write.
                 WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {
                     widget.close_too(route, now, effects);
@@ -270,7 +272,7 @@ impl Ask {
         let owed = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Owed;
         let Some(waiter) = self.waiters.iter_mut().find(owed) else { return false };
         waiter.response = Response::Ready;
-        effects.push(Effect::Publish(request_id.clone()));
+        effects.push(DeliveryEffect::Publish.of(request_id.clone()));
         true
     }
 

@@ -1,7 +1,7 @@
 //! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
-use super::{Effect, Fact, Found, OneByOne, Outcome, Posted, Stage, Widget, WidgetState};
+use super::{Effect, Fact, Found, OneByOne, Outcome, Posted, Stage, Widget, WidgetEffect, WidgetState};
 use crate::{Ask, Cause, ChannelName, Reason, Time, Trouble};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Ask {
         } else {
             let state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
             self.widgets.push(Widget::new(state));
-            effects.push(Effect::Queue { route, not_before: now });
+            effects.push(WidgetEffect::Queue { not_before: now }.on(route));
         }
         true
     }
@@ -59,20 +59,20 @@ impl Ask {
     }
 
     /// The channel's queue has reached the widget. It counts as sent from the moment this is saved.
-    pub(super) fn turn(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn slot_granted(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
         let render_timeout = self.rules.render_timeout;
         let names_nothing = self.rules.routes.get(route).is_some_and(|route| route.channel == ChannelName::WHATSAPP);
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let WidgetState::Queued { not_before, .. } = widget.state else { return false };
         if now < not_before {
-            effects.push(Effect::Queue { route, not_before });
+            effects.push(WidgetEffect::Queue { not_before }.on(route));
             return true;
         }
         widget.state = WidgetState::Sent { at: now, render_by: now + render_timeout };
         if names_nothing {
             widget.sends();
         }
-        effects.push(Effect::Send { route, attempt: widget.attempt });
+        effects.push(WidgetEffect::Send { attempt: widget.attempt }.on(route));
         true
     }
 
@@ -148,14 +148,14 @@ impl Ask {
         }
         // What is up already is being closed; only a card that nobody knew of has to be closed besides.
         if settled && (!was_up || (new && can_be_changed)) {
-            effects.push(Effect::Close { route });
+            effects.push(WidgetEffect::Close.on(route));
         }
     }
 
     fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
         self.widgets[route].trouble = Some(Trouble::Unknown);
         self.widgets[route].state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
-        effects.push(Effect::Look { route });
+        effects.push(WidgetEffect::Look.on(route));
     }
 
     /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
@@ -168,7 +168,7 @@ impl Ask {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             if let WidgetState::Sent { at, .. } = widget.state {
                 widget.state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: true };
-                effects.push(Effect::Look { route });
+                effects.push(WidgetEffect::Look.on(route));
             }
         }
         !effects.is_empty()
@@ -180,7 +180,7 @@ impl Ask {
             return self.over(route, now, effects);
         }
         self.widgets[route].state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
-        effects.push(Effect::Queue { route, not_before: now });
+        effects.push(WidgetEffect::Queue { not_before: now }.on(route));
     }
 
     pub(super) fn looked(&mut self, route: usize, found: Found, now: Time, effects: &mut Vec<Effect>) -> bool {
@@ -222,7 +222,7 @@ impl Ask {
             widget.state = WidgetState::Up { at: now, proven: false, fall_back_at: None };
         }
         if settled {
-            effects.push(Effect::Close { route });
+            effects.push(WidgetEffect::Close.on(route));
         } else {
             self.prove(route, now, effects);
         }
@@ -276,7 +276,7 @@ impl Ask {
             let not_before = now + backoff.max(retry_after.unwrap_or_default());
             widget.attempt = widget.attempt.saturating_add(1);
             widget.state = WidgetState::Queued { not_before, until: (now + timeout).max(not_before) };
-            effects.push(Effect::Queue { route, not_before });
+            effects.push(WidgetEffect::Queue { not_before }.on(route));
         }
     }
 
@@ -307,7 +307,7 @@ impl Ask {
         widget.trouble = Some(trouble);
         widget.attempt = widget.one_by_one.first_attempt.max(1).saturating_add(last);
         widget.state = WidgetState::Queued { not_before, until: not_before + timeout };
-        effects.push(Effect::Queue { route, not_before });
+        effects.push(WidgetEffect::Queue { not_before }.on(route));
         if counted {
             self.show_next(now, effects);
         }
@@ -419,7 +419,7 @@ impl Ask {
                 WidgetState::Unknown { at, looks: 1, look_at, interrupted } if look_at <= now => {
                     self.widgets[route].state =
                         WidgetState::Unknown { at, looks: 2, look_at: now + LOOK_FOR, interrupted };
-                    effects.push(Effect::Look { route });
+                    effects.push(WidgetEffect::Look.on(route));
                 }
                 WidgetState::Unknown { look_at, interrupted, .. } if look_at <= now => {
                     self.lost(route, interrupted, now, effects);

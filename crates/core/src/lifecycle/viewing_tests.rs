@@ -15,10 +15,10 @@ fn fail(ask: Ask, route: usize, mut now: Time) -> (Ask, Time) {
     if let WidgetState::Queued { not_before, .. } = ask.widgets[route].state {
         now = now.max(not_before);
     }
-    let ask = step(ask, Event::Turn { route }, now).ask;
+    let ask = step(ask, WidgetEvent::SlotGranted.on(route), now).ask;
     let posted = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection };
     let attempt = ask.widgets[route].attempt;
-    (step(ask, Event::Posted { route, attempt, posted }, now).ask, now)
+    (step(ask, WidgetEvent::Posted { attempt, posted }.on(route), now).ask, now)
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn a_viewed_ask_goes_on_and_its_route_is_tried_once_a_minute_without_counting() 
         (ask, now) = fail(ask, 0, now);
         assert_eq!((now.since(before).as_secs(), ask.widgets[0].attempt), (60, 3));
     }
-    let posted = Event::Posted { route: 0, attempt: 3, posted: Posted::Shown("m".to_owned()) };
-    let sent = step(ask.clone(), Event::Turn { route: 0 }, now + Duration::from_secs(60)).ask;
+    let posted = WidgetEvent::Posted { attempt: 3, posted: Posted::Shown("m".to_owned()) }.on(0);
+    let sent = step(ask.clone(), WidgetEvent::SlotGranted.on(0), now + Duration::from_secs(60)).ask;
     let up = step(sent, posted, now + Duration::from_secs(60)).ask;
     assert!(up.confirmed && up.trouble().is_none() && up.shown_at() == Some(after(2)));
     let over = step(ask, Event::Tick, after(602)).ask;
@@ -46,9 +46,9 @@ fn a_viewed_ask_goes_on_and_its_route_is_tried_once_a_minute_without_counting() 
 #[test]
 fn what_no_retry_mends_does_not_end_a_viewed_ask() {
     let ask = step(begin(&[ChannelName::SLACK], 1, 3).ask, Event::Viewed, START).ask;
-    let ask = step(ask, Event::Turn { route: 0 }, START).ask;
+    let ask = step(ask, WidgetEvent::SlotGranted.on(0), START).ask;
     let posted = Posted::Never { trouble: Trouble::ChatNotFound, why: "is_archived: unarchive it".to_owned() };
-    let ask = step(ask, Event::Posted { route: 0, attempt: 1, posted }, START).ask;
+    let ask = step(ask, WidgetEvent::Posted { attempt: 1, posted }.on(0), START).ask;
     assert_eq!(ask.outcome(), None);
     assert_eq!(ask.trouble().map(|reason| reason.to_string()).as_deref(), Some("slack: chat not found"));
     assert_eq!(ask.widgets[0].state, WidgetState::Failed { for_good: true }, "nothing is tried again");

@@ -5,7 +5,8 @@ use super::payload::{Callback, Container, Event as Said, Interaction, Part, User
 use super::{Slack, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{
-    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via, wording,
+    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
+    WidgetEvent, wording,
 };
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
@@ -245,7 +246,7 @@ impl Desk {
     fn spot(&self, ask: &Ask, route: usize, message: &str) {
         let known = ask.widgets.get(route).is_some_and(|widget| widget.messages.iter().any(|known| known == message));
         if !known && !message.is_empty() {
-            self.broker.tell(ask.id, Event::Spotted { route, message: message.to_owned() });
+            self.broker.tell(ask.id, WidgetEvent::Spotted(message.to_owned()).on(route));
         }
     }
 

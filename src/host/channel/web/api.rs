@@ -6,7 +6,7 @@ use super::{Inbox, Problem, listing, problem};
 use crate::host::broker::{Failure, Named};
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
-use askd_core::{Ask, AskId, ChannelName, Event, Given, Person, Refusal, Reply, Source, Via};
+use askd_core::{Ask, AskId, ChannelName, Event, Given, Person, Refusal, Reply, Source, Via, WidgetEvent};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -255,7 +255,7 @@ async fn shown(
     let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == ChannelName::WEB);
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
-        let event = route.map_or(Event::Viewed, |route| Event::Proof { route });
+        let event = route.map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
         let Json(_view) = inbox.happen(&ask.id.to_string(), event).await?;
     }
     Ok(StatusCode::NO_CONTENT)

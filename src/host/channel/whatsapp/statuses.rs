@@ -6,7 +6,7 @@ use super::errors::trouble;
 use super::inbound::NotStored;
 use super::payload::{Progress, Status};
 use crate::host::broker::{Broker, Failure};
-use askd_core::{AskId, Event, MessageStatus, Posted, Trouble};
+use askd_core::{AskId, Event, MessageStatus, Posted, Trouble, WidgetEvent};
 use std::time::Duration;
 
 /// Failed, because the person has to write first.
@@ -29,27 +29,29 @@ impl Whatsapp {
         let Some(tag) = status.tag.as_deref().and_then(CallbackData::read) else { return Ok(()) };
         self.recognise(broker, &tag, &status).await?;
         let window = matches!(status.progress, Progress::Failed { code: WINDOW, .. });
-        let fate = |fate| Event::MessageStatus {
-            route: tag.route,
-            attempt: tag.attempt,
-            part: tag.part,
-            message: status.id.clone(),
-            fate,
-            at: status.at,
+        let report = |message_status| {
+            WidgetEvent::Status {
+                attempt: tag.attempt,
+                question: tag.part,
+                message: status.id.clone(),
+                status: message_status,
+                at: status.at,
+            }
+            .on(tag.route)
         };
         match (tag.kind, failed) {
             (Kind::Question | Kind::Part, Some(trouble)) => {
-                happen(broker, tag.ask, fate(MessageStatus::Failed { window, trouble })).await
+                happen(broker, tag.ask, report(MessageStatus::Failed { window, trouble })).await
             }
             (Kind::Question, None) if status.progress == Progress::Delivered => {
-                happen(broker, tag.ask, fate(MessageStatus::Displayed)).await
+                happen(broker, tag.ask, report(MessageStatus::Displayed)).await
             }
-            (Kind::Question, None) => happen(broker, tag.ask, fate(MessageStatus::Taken)).await,
-            (Kind::Part, None) => happen(broker, tag.ask, fate(MessageStatus::Known)).await,
+            (Kind::Question, None) => happen(broker, tag.ask, report(MessageStatus::Taken)).await,
+            (Kind::Part, None) => happen(broker, tag.ask, report(MessageStatus::Known)).await,
             (Kind::Template, Some(trouble)) => self.uninvited(broker, &tag, &status, trouble).await,
             (Kind::Template, None) => {
                 let posted = Posted::Held(status.id.clone());
-                happen(broker, tag.ask, Event::Posted { route: tag.route, attempt: tag.attempt, posted }).await
+                happen(broker, tag.ask, WidgetEvent::Posted { attempt: tag.attempt, posted }.on(tag.route)).await
             }
             (Kind::Closing, None) => {
                 self.0.contacts.about(&status.id, tag.ask, self.now());
@@ -126,7 +128,13 @@ impl Whatsapp {
                 if ours {
                     let fate = MessageStatus::Failed { window: false, trouble };
                     let (attempt, part, message) = (widget.attempt, widget.one_by_one.index, status.id.clone());
-                    happen(broker, id, Event::MessageStatus { route, attempt, part, message, fate, at: None }).await?;
+                    happen(
+                        broker,
+                        id,
+                        WidgetEvent::Status { attempt, question: part, message, status: message_status, at: None }
+                            .on(route),
+                    )
+                    .await?;
                 }
             }
         }

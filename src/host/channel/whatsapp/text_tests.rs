@@ -2,8 +2,8 @@
 
 use super::text::{Audience, How, blocked, closing, question, tame, update};
 use askd_core::{
-    Accepted, Ask, AskId, Block, Choice, Content, Digest, Draft, Event, Given, Heard, Lifted, Names, Outcome, Person,
-    Questions, Reply, Response, Stage,
+    Accepted, Ask, AskId, Block, Choice, Content, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
+    Lifted, Names, Outcome, Person, Questions, Relation, Reply, Response, Stage, Taker, WidgetEvent,
 };
 use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
@@ -197,14 +197,14 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
 fn after_the_timeout(ask: Ask, now: Time) {
     let over = now + Duration::from_secs(60);
     let step = |ask: Ask, event: Event| ask.step(event, over).unwrap().unwrap().ask;
-    let posted = ask.step(Event::Turn { route: 0 }, now).unwrap().unwrap().ask;
-    let shown = posted.step(Event::Proof { route: 0 }, now).unwrap().unwrap().ask;
+    let posted = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
+    let shown = posted.step(WidgetEvent::Proof.on(0), now).unwrap().unwrap().ask;
     let late = step(shown, Event::Tick);
     let how = "Timed out at 14:14 UTC. You can still answer: the agent will be started with it. \
                Quote the question, or begin your reply with k7.";
     assert_eq!(closing(&late, Audience::Others, over), [how]);
     assert_eq!(update(&late, Audience::Others), Vec::<String>::new(), "it was said when it was closed");
-    let again = step(late.clone(), Event::AskedAgain);
+    let again = step(late.clone(), Event::Requested(Relation::Supersedes));
     assert_eq!(
         (closing(&again, Audience::Others, over), update(&again, Audience::Others)),
         (vec!["Timed out\nAsked again.".to_owned()], vec!["Asked again.".to_owned()],)
@@ -215,7 +215,10 @@ fn after_the_timeout(ask: Ask, now: Time) {
     let line = "Answered after the timeout: JWT tokens by operator";
     assert_eq!(closing(&answered, Audience::Others, over), [line]);
     assert_eq!(update(&answered, Audience::Others), Vec::<String>::new(), "until it is known what becomes of it");
-    let started = step(step(answered, Event::Briefed), Event::Tried(Tried::Started { accepted: true }));
+    let started = step(
+        step(answered, DeliveryEvent::Published.to(Taker::Briefing)),
+        Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: true })),
+    );
     let remark = "The agent was started with the answer.";
     assert_eq!(closing(&started, Audience::Others, over), [format!("{line}\n{remark}")]);
     assert_eq!(update(&started, Audience::Others), [format!("{line}\n{remark}")]);

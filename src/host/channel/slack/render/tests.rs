@@ -4,7 +4,7 @@
 use super::*;
 use askd_core::{
     Accepted, ChannelName, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
-    Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter,
+    Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter, WidgetEvent,
 };
 use askd_sim::slack::blocks::{Surface, check};
 use serde_json::json;
@@ -83,8 +83,8 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
         session: None,
         waiter,
     };
-    let ask = Ask::accept(new, NOW).ask.step(Event::Turn { route: 0 }, NOW).unwrap().unwrap().ask;
-    let posted = Event::Posted { route: 0, attempt: 1, posted: Posted::Shown("1.1".to_owned()) };
+    let ask = Ask::accept(new, NOW).ask.step(WidgetEvent::SlotGranted.on(0), NOW).unwrap().unwrap().ask;
+    let posted = WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("1.1".to_owned()) }.on(0);
     ask.step(posted, NOW).unwrap().unwrap().ask
 }
 

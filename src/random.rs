@@ -1,6 +1,6 @@
 //! The one place where randomness is made: ids and secrets.
 
-use askd_core::{AskId, ShortId};
+use askd_core::{AskId, RequestId, ShortId};
 use std::io;
 
 /// What short codes are made of: nothing that looks like something else.
@@ -12,6 +12,13 @@ const DIGITS: &[u8] = b"23456789";
 #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
 pub fn ask_id() -> AskId {
     AskId::from_bits(uuid::Uuid::new_v4().as_u128())
+}
+
+/// An id for a waiting call or a process.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+pub fn request_id() -> RequestId {
+    RequestId::from_bits(uuid::Uuid::new_v4().as_u128())
 }
 
 /// A part of a name that nobody else uses.

@@ -6,13 +6,14 @@
 //! back. What a dead run has left under such a name is found again. One process takes at a time. `askd
 //! briefing` calls it.
 
-use super::{AgentError, Folder};
+use super::{AgentError, Folder, trouble};
 use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::BriefingFile;
 use crate::ipc::{BRIEFINGS, is_json_file};
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::io;
+use std::path::PathBuf;
 
 /// The largest briefing that is read: as large as the largest response.
 const MAX_BRIEFING_BYTES: usize = 4 * 1024 * 1024;
@@ -22,7 +23,7 @@ const TAKEN: &str = ".taken-";
 /// The briefings of a group.
 #[derive(Debug)]
 pub struct Briefings {
-    place: String,
+    path: PathBuf,
     /// None if the daemon has never made the folder.
     dir: Option<Dir>,
 }
@@ -67,11 +68,10 @@ impl Briefings {
     /// Those of this group.
     pub fn of(folder: &Folder) -> Result<Self, AgentError> {
         let path = folder.path().join(BRIEFINGS);
-        let place = path.display().to_string();
         match Dir::open(&path) {
-            Ok(dir) => Ok(Self { place, dir: Some(dir) }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { place, dir: None }),
-            Err(error) => Err(Self { place, dir: None }.error(error)),
+            Ok(dir) => Ok(Self { path, dir: Some(dir) }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { path, dir: None }),
+            Err(error) => Err(Self { path, dir: None }.error(error)),
         }
     }
 
@@ -167,11 +167,7 @@ impl Briefings {
     }
 
     fn error(&self, error: io::Error) -> AgentError {
-        AgentError::Folder {
-            path: self.place.clone(),
-            error,
-            mend: "The folder has to be readable for this user, and writable for --take".to_owned(),
-        }
+        trouble(&self.path, "The folder has to be readable for this user, and writable for --take", error)
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! It touches nothing but its own files, and trusts nothing but the folder: a watch only makes it
 //! look sooner. The daemon owns the deadline; the waiter follows `.status`. Rooms: the folder (here),
-//! one waiting call (`waiter`), the watch and the sign of life of a process (`process`), the MCP server
-//! that holds many calls (`mcp`), and what was answered while nobody waited (`briefing`). `askd ask`,
-//! `askd mcp` and `askd briefing` call it, and the demo's agent.
+//! one waiting call (`waiter`, with the daemon's `deadline`), the watch and the signs of life of a process (`process`),
+//! the MCP server that holds many calls (`mcp`), and the answers that came while no agent waited (`briefing`).
+//! `askd ask`, `askd mcp` and `askd briefing` call it, and the demo's agent.
 
 mod briefing;
+mod deadline;
 pub mod mcp;
 mod process;
 mod waiter;
@@ -17,39 +18,56 @@ pub use process::Process;
 pub use waiter::{Asking, Look, Taken, Waited, Waiter};
 
 use crate::ipc::files::{Access, Dir, Stamp};
-use crate::ipc::wire::Draft;
-use crate::ipc::{HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
+use crate::ipc::wire::{Draft, RequestFile};
+use crate::ipc::{ALIVE, HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
 use crate::random;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where a container's folder is.
 const CONTAINER_IPC: &str = "/workspace/ipc";
 /// For the host's own folder: what the daemon would have made.
 const OWN_FOLDER: Access = Access { dir_mode: 0o770, gid: None };
-/// For request files: the daemon may be another user without a group in common. Who gets at them
-/// is for the folder's mode to say.
+/// For what the daemon reads: it may run as another user, without a group in common. The mode of the folder around it
+/// decides who gets that far.
 const SHARED: Access = Access { dir_mode: 0o777, gid: None };
 
 /// What is wrong with the agent's folder, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no folder.
-    #[error("no folder to ask through: {0}")]
-    NoFolder(String),
+    #[error("no folder to ask through: {source}")]
+    NoFolder {
+        /// Why not.
+        #[from]
+        source: crate::ipc::NoDataDir,
+    },
     /// The folder cannot be used.
-    #[error("{path}: {error}. {mend}")]
+    #[error("{path}: {source}. {mend}")]
     Folder {
         /// Which.
         path: String,
-        /// What came of it.
-        error: io::Error,
+        /// Why not.
+        source: io::Error,
         /// What to do.
-        mend: String,
+        mend: &'static str,
     },
     /// The request is larger than the daemon reads.
     #[error("the request has {0} bytes; at most {MAX_REQUEST_BYTES} are possible")]
     TooLarge(usize),
+    /// The request cannot be written as JSON.
+    #[error("the request cannot be written as JSON: {source}")]
+    NotJson {
+        /// Why not.
+        #[from]
+        source: serde_json::Error,
+    },
+}
+
+/// What is wrong with the file or folder at `path`.
+fn trouble(path: &Path, mend: &'static str, source: io::Error) -> AgentError {
+    AgentError::Folder { path: path.display().to_string(), source, mend }
 }
 
 /// The folder of one group, as an agent sees it.
@@ -58,9 +76,11 @@ pub struct Folder {
     path: PathBuf,
     tasks: Dir,
     responses: Dir,
+    /// `tasks/.alive`; `None` if it can be neither made nor opened.
+    alive: OnceLock<Option<Dir>>,
 }
 
-/// Finds the folder: named, else `ASKD_IPC_DIR`, else the container's, else this host's own.
+/// Finds the folder: `named`, else `ASKD_IPC_DIR`, else the container's, else this host's own.
 pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> Result<Folder, AgentError> {
     let set = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = named.map(Path::to_owned).or_else(|| set("ASKD_IPC_DIR"));
@@ -72,18 +92,17 @@ pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> 
     }
     let data = match set("ASKD__DATA_DIR") {
         Some(path) => path,
-        None => default_data_dir(&variable).map_err(|error| AgentError::NoFolder(error.to_string()))?,
+        None => default_data_dir(&variable)?,
     };
     let ipc = data.join("ipc");
     let path = ipc.join(HOST_GROUP);
-    let at = |error: io::Error| AgentError::Folder {
-        path: path.display().to_string(),
-        error,
-        mend: "Start the daemon with `askd serve`, or name another folder with --ipc or ASKD_IPC_DIR".to_owned(),
+    let mend = "Start the daemon with `askd serve`, or name another folder with --ipc or ASKD_IPC_DIR";
+    let make = || {
+        std::fs::create_dir_all(&ipc)?;
+        let group = Dir::open(&ipc)?.ensure(HOST_GROUP, OWN_FOLDER)?;
+        [TASKS, RESPONSES].iter().try_for_each(|name| group.ensure(name, OWN_FOLDER).map(drop))
     };
-    std::fs::create_dir_all(&ipc).map_err(at)?;
-    let group = Dir::open(&ipc).and_then(|ipc| ipc.ensure(HOST_GROUP, OWN_FOLDER)).map_err(at)?;
-    [TASKS, RESPONSES].iter().try_for_each(|name| group.ensure(name, OWN_FOLDER).map(drop)).map_err(at)?;
+    make().map_err(|error| trouble(&path, mend, error))?;
     Folder::open(&path)
 }
 
@@ -91,24 +110,20 @@ impl Folder {
     /// Opens a group's folder: the one that holds `tasks/` and `responses/`.
     pub fn open(path: &Path) -> Result<Self, AgentError> {
         let sub = |name: &str| {
-            Dir::open(&path.join(name)).map_err(|error| AgentError::Folder {
-                path: path.join(name).display().to_string(),
-                mend: match error.kind() {
+            Dir::open(&path.join(name)).map_err(|error| {
+                let mend = match error.kind() {
                     io::ErrorKind::NotFound => {
-                        "It has to be a group's folder that askd shares: mount it, or name it with --ipc or \
-                         ASKD_IPC_DIR"
-                            .to_owned()
+                        "It has to be a group's folder that askd shares: mount it, or name it with --ipc or ASKD_IPC_DIR"
                     }
-                    _ => "Its owner, group or mode keeps this user out; see `gid` and `dir_mode` in askd's settings"
-                        .to_owned(),
-                },
-                error,
+                    _ => "Its owner, group or mode keeps this user out; see `gid` and `dir_mode` in askd's settings",
+                };
+                trouble(&path.join(name), mend, error)
             })
         };
-        Ok(Self { path: path.to_owned(), tasks: sub(TASKS)?, responses: sub(RESPONSES)? })
+        Ok(Self { path: path.to_owned(), tasks: sub(TASKS)?, responses: sub(RESPONSES)?, alive: OnceLock::new() })
     }
 
-    /// Whether it is still what its path leads to. Nothing is opened: that would wake whoever watches it.
+    /// Whether it is still the folder that its path leads to. Nothing is opened: the daemon's watch would hear of it.
     fn is_current(&self) -> bool {
         let same = |name: &str, dir: &Dir| {
             let now = Stamp::at(&self.path.join(name));
@@ -123,17 +138,22 @@ impl Folder {
         &self.path
     }
 
-    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), AgentError> {
+    /// `tasks/.alive`, made if it was not there.
+    fn alive(&self) -> Option<&Dir> {
+        let make =
+            || self.tasks.ensure(ALIVE, SHARED).inspect_err(|error| tracing::debug!(%error, "no {ALIVE} folder"));
+        self.alive.get_or_init(|| make().ok()).as_ref()
+    }
+
+    fn put(&self, name: &str, request: &RequestFile) -> Result<(), AgentError> {
+        let bytes = serde_json::to_vec_pretty(request)?;
         if bytes.len() > MAX_REQUEST_BYTES {
             return Err(AgentError::TooLarge(bytes.len()));
         }
         let temporary = format!(".tmp-{}", random::unique());
-        // Not synced: a crash of the machine takes whoever waits for it with it. It is claimed, or it is not.
-        self.tasks.place(&temporary, name, bytes, SHARED).map_err(|error| AgentError::Folder {
-            path: self.path.join(TASKS).display().to_string(),
-            error,
-            mend: "The folder has to be writable for this user".to_owned(),
-        })
+        // Not synced: if the machine crashes, the process that waits is gone, too.
+        let placed = self.tasks.place(&temporary, name, &bytes, SHARED);
+        placed.map_err(|error| trouble(&self.path.join(TASKS), "The folder has to be writable for this user", error))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What all waiting calls of one process share: its name, its one file watch, and its sign of life
-//! (`tasks/.alive-<process>`), by which the daemon knows that somebody still waits.
+//! What all waiting calls of one process share: its id, its one file watch, and the signs of life by which the daemon
+//! knows that the process still waits.
 //!
-//! It reads no responses and decides nothing. Made once by `askd ask` and `askd mcp`, before the
-//! first request is written, so that no answer comes before the watch.
+//! It reads no responses and decides nothing. `askd ask` and `askd mcp` make it once. The watch and the first sign of
+//! life start before the first request is written, so that no answer is missed.
 
-use super::{AgentError, Folder, SHARED};
+use super::{Folder, SHARED};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::Stamp;
 use crate::ipc::watch::{Hint, Watch};
@@ -13,78 +13,71 @@ use crate::random;
 use askd_core::RequestId;
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often the folder is looked at without any event: for file systems that have none. About 2 s, and a
-/// power of two in milliseconds, because that costs `askd mcp` one wake-up instead of two.
-const LOOK_EVERY: Duration = Duration::from_millis(2048);
-/// The same where no watch is to be had, as long as a person may just be there.
-const LOOK_OFTEN: Duration = Duration::from_millis(256);
-/// How long that is, from the last question on: whoever has not answered by then will not mind a second.
+/// How often to look into the folder without any event: some file systems have none.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The same without a watch, while a person may just be reading the question.
+const LOOK_OFTEN: Duration = Duration::from_millis(250);
+/// How long after the last question that is. A person who takes longer does not notice another second.
 const EAGER_FOR: Duration = Duration::from_secs(60);
-/// How old the sign of life may be when it is given again. It is given at a look, so that it costs
-/// no wake-up of its own, and at the latest every 5 s.
-const BEAT_EVERY: Duration = Duration::from_millis(3500);
+/// How old a sign of life may get. The process renews it at a look, which costs no wake-up, and so at least every 5 s.
+const RENEW_AFTER: Duration = Duration::from_millis(3500);
 
 /// A process that waits for answers.
 #[derive(Debug)]
 pub struct Process {
     clock: Clock,
-    name: RequestId,
+    id: RequestId,
     wake: Arc<Notify>,
     awaited: Arc<Mutex<HashSet<String>>>,
     watching: Mutex<Watching>,
     life: Mutex<Liveness>,
 }
 
-/// The one watch, and which folder it is on.
-#[derive(Debug)]
+/// The one watch, and the folder it is on.
+#[derive(Debug, Default)]
 struct Watching {
     watch: Option<Watch>,
     on: Option<Stamp>,
 }
 
-/// Who waits, and when that was last told.
+/// How many calls wait, and when the process last showed that it lives.
 #[derive(Debug, Default)]
 struct Liveness {
     waiting: usize,
-    told: Option<Moment>,
+    shown: Option<Moment>,
     /// When the last request was written.
     asked: Option<Moment>,
     left: bool,
 }
 
-/// A lock that a panic elsewhere does not take away.
 impl Process {
-    /// A process of a random name. The watch is made with the first request.
-    pub fn new(clock: &Clock) -> Result<Arc<Self>, AgentError> {
-        let name = random::unique().parse().map_err(|error| AgentError::NoFolder(format!("{error}")))?;
-        Ok(Arc::new(Self {
+    /// A process with a random id. The first request starts the watch.
+    #[must_use]
+    pub fn new(clock: &Clock) -> Arc<Self> {
+        Arc::new(Self {
             clock: clock.clone(),
-            name,
+            id: random::request_id(),
             wake: Arc::default(),
             awaited: Arc::default(),
-            watching: Mutex::new(Watching { watch: None, on: None }),
+            watching: Mutex::default(),
             life: Mutex::default(),
-        }))
+        })
     }
 
-    /// Its name, as requests carry it.
+    /// Its id, as requests carry it.
     #[must_use]
-    pub fn name(&self) -> &str {
-        self.name.as_str()
+    pub fn id(&self) -> &str {
+        self.id.as_str()
     }
 
-    /// Until something that is waited for may be new.
+    /// Waits until a response or a status may be new.
     pub async fn woken(&self) {
         self.wake.notified().await;
-    }
-
-    /// Makes whoever waits look at once.
-    pub fn wake(&self) {
-        self.wake.notify_one();
     }
 
     /// How often to look without being woken.
@@ -94,47 +87,56 @@ impl Process {
         if self.watching.lock().on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
     }
 
-    /// A request is about to be written: watch and sign of life come first.
+    /// Prepares for a request that is written next: the watch and the sign of life come first.
     pub(super) fn begin(&self, folder: &Folder, request_id: &RequestId) {
         self.awaited.lock().insert(response_name(request_id));
         self.watch(folder);
         let mut life = self.life.lock();
         life.waiting += 1;
         life.asked = Some(self.clock.monotonic());
+        life.shown = None;
         drop(life);
-        self.tell(folder, true);
+        self.show_life(folder);
     }
 
-    /// One waits no more. With the last one the sign of life goes.
+    /// One call waits no more. After the last one, the signs of life are removed.
     pub(super) fn end(&self, folder: &Folder, request_id: &RequestId) {
         self.awaited.lock().remove(&response_name(request_id));
         let mut life = self.life.lock();
         life.waiting = life.waiting.saturating_sub(1);
         if life.waiting == 0 && !life.left {
-            life.told = None;
+            life.shown = None;
             // The daemon may have tidied up already.
-            let _gone = folder.tasks.remove(&alive_name(self.name()));
+            let _gone = folder.tasks.remove(&alive_name(self.id()));
+            let _gone = folder.alive().map(|alive| alive.remove(self.id()));
         }
     }
 
-    /// The process goes and leaves questions open: its sign of life stays behind and grows old.
+    /// The process ends and leaves questions open: its signs of life stay behind and grow old.
     pub fn leave(&self) {
         self.life.lock().left = true;
     }
 
-    /// Gives the sign of life, unless it was given just now.
-    pub(super) fn beat(&self, folder: &Folder) {
-        self.tell(folder, false);
-    }
-
-    fn tell(&self, folder: &Folder, at_once: bool) {
+    /// Shows the daemon that this process lives, unless it has just done so.
+    pub(super) fn show_life(&self, folder: &Folder) {
         let mut life = self.life.lock();
-        if !at_once && life.told.is_some_and(|told| self.clock.monotonic().since(told) < BEAT_EVERY) {
+        if life.shown.is_some_and(|shown| self.clock.monotonic().since(shown) < RENEW_AFTER) {
             return;
         }
-        match folder.tasks.touch(&alive_name(self.name()), SHARED) {
-            Ok(()) => life.told = Some(self.clock.monotonic()),
-            Err(error) => tracing::debug!(%error, "no sign of life could be given"),
+        match self.touch(folder) {
+            Ok(()) => life.shown = Some(self.clock.monotonic()),
+            Err(error) => tracing::debug!(%error, "cannot show the daemon that this process lives"),
+        }
+    }
+
+    /// Touches both places. Earlier daemons know only the file in `tasks/`, and `.alive` may belong to a user who keeps
+    /// this one out of it: either sign alone keeps the process alive.
+    fn touch(&self, folder: &Folder) -> io::Result<()> {
+        let inside = folder.alive().map(|alive| alive.touch(self.id(), SHARED));
+        let beside = folder.tasks.touch(&alive_name(self.id()), SHARED);
+        match inside {
+            Some(Ok(())) => Ok(()),
+            _ => beside,
         }
     }
 
@@ -143,7 +145,7 @@ impl Process {
         let mut watching = self.watching.lock();
         let Watching { watch, on } = &mut *watching;
         let now = folder.responses.stamp().ok();
-        // A folder that was made anew is another folder, whatever it is called.
+        // A folder that was removed and made again is another folder with the same name.
         if now.is_some_and(|now| on.is_some_and(|on| on.same_file(&now))) {
             return;
         }

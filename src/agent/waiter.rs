@@ -1,14 +1,15 @@
 //! One waiting call: its request in `tasks/`, its response in `responses/`, and how long to be
 //! patient. [`Waiter::look`] is all it does; who looks, and when, is decided by the caller.
 
+use super::deadline::Deadline;
 use super::process::Process;
-use super::{AgentError, Folder};
+use super::{AgentError, Folder, trouble};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
-use crate::ipc::wire::{Kinds, RequestFile, ResponseFile, StatusFile, time_from};
-use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
+use crate::ipc::wire::{Kinds, RequestFile, ResponseFile};
+use crate::ipc::{RESPONSES, TASKS, response_name, taken_name};
 use crate::random;
-use askd_core::{RequestId, Time};
+use askd_core::RequestId;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -96,30 +97,11 @@ pub struct Waiter {
 #[derive(Debug, Default)]
 struct Seen {
     claimed: Option<Moment>,
-    /// What `.status` said, and how it was left.
-    status: Option<(Stamp, Option<Deadline>)>,
-    /// The daemon's deadline, and when it passes.
-    deadline: Option<(Time, Moment)>,
+    deadline: Deadline,
     /// The response that was read last, and how its file was left.
     response: Option<(Stamp, ResponseFile)>,
     /// Since when something else than a file lies where the response belongs.
     odd: Option<Moment>,
-}
-
-/// The daemon's deadline, by its own clock.
-#[derive(Debug, Clone, Copy)]
-struct Deadline {
-    at: Time,
-    /// How long a person has in all, if it is known.
-    whole: Option<Duration>,
-}
-
-impl Deadline {
-    fn of(status: &StatusFile) -> Option<Self> {
-        let time = |text: &Option<String>| text.as_deref().and_then(time_from);
-        let at = time(&status.answer_by)?;
-        Some(Self { at, whole: time(&status.shown_at).map(|shown| at.since(shown)) })
-    }
 }
 
 impl Drop for Waiter {
@@ -136,11 +118,10 @@ impl Waiter {
         clock: Clock,
         process: &Arc<Process>,
     ) -> Result<Self, AgentError> {
-        let request_id: RequestId =
-            random::unique().parse().map_err(|error| AgentError::NoFolder(format!("{error}")))?;
+        let request_id = random::request_id();
         Kinds::ASK.clone_into(&mut asking.file.kind);
         asking.file.request_id = request_id.to_string();
-        asking.file.process = Some(process.name().to_owned());
+        asking.file.process = Some(process.id().to_owned());
         process.begin(&folder, &request_id);
         let asked = clock.monotonic();
         let waiter = Self {
@@ -153,8 +134,7 @@ impl Waiter {
             asked,
             seen: Mutex::default(),
         };
-        let bytes = serde_json::to_vec_pretty(&asking.file).unwrap_or_default();
-        waiter.folder().put(&waiter.request_name(), &bytes)?;
+        waiter.folder().put(&waiter.request_name(), &asking.file)?;
         Ok(waiter)
     }
 
@@ -176,28 +156,10 @@ impl Waiter {
         self.seen.lock().claimed.is_some()
     }
 
-    /// As `.status` says. The file is opened only when it has changed: an opened file wakes whoever watches
-    /// the folder.
-    fn deadline(&self) -> Option<Deadline> {
-        let folder = self.folder();
-        let stamp = folder.responses.look(&status_name(&self.request_id)).ok()??;
-        let mut seen = self.seen.lock();
-        if let Some((known, deadline)) = seen.status
-            && known == stamp
-        {
-            return deadline;
-        }
-        let (bytes, stamp) = folder.responses.read(&status_name(&self.request_id), MAX_RESPONSE_BYTES).ok()?;
-        let status: Option<StatusFile> = serde_json::from_slice(&bytes).ok();
-        let deadline = status.as_ref().and_then(Deadline::of);
-        seen.status = Some((stamp, deadline));
-        deadline
-    }
-
     /// Waits for the outcome and takes it.
     pub async fn wait(&self) -> Result<Waited, AgentError> {
         loop {
-            self.beat();
+            self.show_life();
             let give_up = match self.look()? {
                 Look::Waiting(give_up) => give_up,
                 Look::Ready => match self.take()? {
@@ -214,9 +176,9 @@ impl Waiter {
         }
     }
 
-    /// Says that the process that waits for this lives.
-    pub fn beat(&self) {
-        self.process.beat(&self.folder());
+    /// Shows the daemon that this process lives.
+    pub fn show_life(&self) {
+        self.process.show_life(&self.folder());
     }
 
     fn folder(&self) -> Arc<Folder> {
@@ -284,28 +246,16 @@ impl Waiter {
         }
     }
 
+    /// When the daemon's deadline passes.
+    fn passes(&self) -> Option<Moment> {
+        let folder = self.folder();
+        self.seen.lock().deadline.passes(&folder, &self.request_id, self.timeout, &self.clock)
+    }
+
     /// How long a person still has, if the daemon has said so.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         self.passes().map(|passes| passes.since(self.clock.monotonic()))
-    }
-
-    /// When the daemon's deadline passes, by the clock that nobody sets. The waiter counts what is left when it first
-    /// reads the deadline; the daemon rewrites it when the time of day was set. If the deadline has already passed
-    /// then, or leaves more time than there was, the two clocks differ, and the whole time counts from here.
-    fn passes(&self) -> Option<Moment> {
-        let Deadline { at, whole } = self.deadline()?;
-        let mut seen = self.seen.lock();
-        if let Some((known, passes)) = seen.deadline
-            && known == at
-        {
-            return Some(passes);
-        }
-        let (left, whole) = (at.since(self.clock.now()), whole.unwrap_or(self.timeout));
-        let left = if left.is_zero() || left > whole { whole } else { left };
-        let passes = self.clock.monotonic() + left;
-        seen.deadline = Some((at, passes));
-        Some(passes)
     }
 
     fn request_name(&self) -> String {
@@ -313,11 +263,7 @@ impl Waiter {
     }
 
     fn error(&self, folder: &str, error: io::Error) -> AgentError {
-        AgentError::Folder {
-            path: self.folder().path.join(folder).display().to_string(),
-            error,
-            mend: "The folder has to be there, readable and writable".to_owned(),
-        }
+        trouble(&self.folder().path.join(folder), "The folder has to be there, readable and writable", error)
     }
 
     fn is_waiting_to_be_claimed(&self) -> Result<bool, AgentError> {
@@ -350,11 +296,8 @@ impl Waiter {
             }
             Err(error) => {
                 drop(seen);
-                Err(AgentError::Folder {
-                    path: self.folder().path.join(RESPONSES).join(name).display().to_string(),
-                    error: io::Error::other(error),
-                    mend: "Only the daemon may write there; remove it and ask again".to_owned(),
-                })
+                let path = self.folder().path.join(RESPONSES).join(name);
+                Err(trouble(&path, "Only the daemon may write there; remove it and ask again", io::Error::other(error)))
             }
         }
     }
@@ -394,8 +337,7 @@ impl Waiter {
             request_id: self.request_id.to_string(),
             ..RequestFile::default()
         };
-        let bytes = serde_json::to_vec_pretty(&cancel).unwrap_or_default();
-        self.folder().put(&format!("cancel-{}.json", self.request_id), &bytes)?;
+        self.folder().put(&format!("cancel-{}.json", self.request_id), &cancel)?;
         Ok(false)
     }
 
@@ -409,7 +351,9 @@ impl Waiter {
 mod tests {
     use super::*;
     use crate::clock::Hand;
+    use crate::ipc::status_name;
     use crate::ipc::wire::time_text;
+    use askd_core::Time;
     use std::path::PathBuf;
 
     const START: Time = Time::from_millis(1_790_000_000_000);
@@ -435,7 +379,7 @@ mod tests {
             let (clock, hand) = Clock::by_hand(START);
             let folder = Arc::new(Folder::open(temp.path()).unwrap());
             let asking = Asking { file: RequestFile::default(), render_timeout: MINUTE, timeout: MINUTE };
-            let waiter = Waiter::ask(folder, asking, clock.clone(), &Process::new(&clock).unwrap()).unwrap();
+            let waiter = Waiter::ask(folder, asking, clock.clone(), &Process::new(&clock)).unwrap();
             std::fs::remove_file(tasks.join(waiter.request_name())).unwrap();
             Self { _temp: temp, responses, waiter, hand }
         }

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
 use anyhow::Context as _;
-use askd_core::{RequestId, TimeoutPolicy, wording};
+use askd_core::{TimeoutPolicy, wording};
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ impl AskCommand {
         runtime.block_on(async {
             let place = folder.path().display().to_string();
             let clock = Clock::system();
-            let process = Process::new(&clock).map_err(|error| Exit::new(FAILED, error))?;
+            let process = Process::new(&clock);
             // Before the request is written: whoever is killed early must not leave a question behind.
             let signals = Signals::listen()?;
             let waiter = Waiter::ask(Arc::new(folder), asking, clock.clone(), &process);
@@ -163,8 +163,7 @@ impl AskCommand {
             session_id: Some(std::env::var("ASKD_SESSION_ID").unwrap_or_else(|_| random::unique())),
             ..RequestFile::default()
         };
-        let request_id: RequestId = random::unique().parse().context("a request id").map_err(Exit::from)?;
-        Request::new(request_id, file.clone()).map_err(|rejection| Exit::new(USAGE, rejection))?;
+        Request::new(random::request_id(), file.clone()).map_err(|rejection| Exit::new(USAGE, rejection))?;
         Ok(Asking {
             file,
             render_timeout: self.render_timeout.unwrap_or(RENDER_TIMEOUT),

@@ -7,7 +7,6 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
 
 /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
 ///
@@ -30,8 +29,6 @@ impl Mcp {
         super::log("warn,askd=info,rmcp=error", false)?;
         let settings =
             Settings::read(self.ipc, |name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
-        #[expect(clippy::disallowed_methods, reason = "where the runtime's timer begins")]
-        let origin = Instant::now();
         let runtime = super::small_runtime()?;
         let served = runtime.block_on(async {
             let mut terminate = signal(SignalKind::terminate()).map_err(|error| Exit::new(FAILED, error))?;
@@ -42,9 +39,9 @@ impl Mcp {
                     _ = interrupt.recv() => {}
                 }
             };
-            serve(settings, Clock::system(), origin, stop).await.map_err(|error| Exit::new(FAILED, error))
+            serve(settings, Clock::system(), stop).await.map_err(|error| Exit::new(FAILED, error))
         });
-        // A read of standard input may hang in a thread of its own, and nobody waits for it.
+        // A read of standard input may hang in a thread of its own; the process ends without it.
         runtime.shutdown_background();
         served.map(|()| ExitCode::SUCCESS)
     }

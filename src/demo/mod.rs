@@ -222,9 +222,6 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(
     let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
     let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
     say(&format!("The agent asks{place}: {}", asked.join(" / ")));
-    let asking = Asking { file: scene.file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let clock = Clock::system();
-    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
     let answering = async {
         match auto {
             Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,
@@ -232,13 +229,7 @@ async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(
             None => Ok(()),
         }
     };
-    let (answered, end) = tokio::join!(answering, waiter.wait());
-    answered?;
-    match end? {
-        Waited::Taken(taken) => tell(*taken, say),
-        Waited::NotClaimed => bail!("nobody took the question"),
-        Waited::HostSilent => bail!("the daemon fell silent"),
-    }
+    ask(ipc, scene.file, answering, say).await
 }
 
 /// The same on the phone, one question after the other.
@@ -257,9 +248,6 @@ async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &i
     let asked: Vec<String> = questions.iter().map(|draft| draft.question.clone()).collect();
     say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
     let file = RequestFile { questions, ..RequestFile::default() };
-    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
-    let clock = Clock::system();
-    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), asking, clock.clone(), &Process::new(&clock)?)?;
     let answering = async {
         if auto {
             for (question, reply) in asked.iter().zip(["2", "yes"]) {
@@ -268,6 +256,20 @@ async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &i
         }
         anyhow::Ok(())
     };
+    ask(&ipc, file, answering, say).await
+}
+
+/// Asks as an agent would, while `answering` does what a person would.
+async fn ask(
+    ipc: &Path,
+    file: RequestFile,
+    answering: impl Future<Output = anyhow::Result<()>>,
+    say: &impl Fn(&str),
+) -> anyhow::Result<()> {
+    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
+    let clock = Clock::system();
+    let process = Process::new(&clock);
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, clock, &process)?;
     let (answered, end) = tokio::join!(answering, waiter.wait());
     answered?;
     match end? {

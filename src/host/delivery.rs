@@ -4,7 +4,7 @@
 //! Every call blocks on the disk and may be repeated. When and how often is the broker's to say.
 
 use super::folders::Folders;
-use crate::ipc::wire::{ResponseFile, StatusFile, of};
+use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, of};
 use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
@@ -15,16 +15,15 @@ use std::io;
 pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
     let Some(response) = ask.waiter(request_id).and_then(|waiter| of(ask, waiter)) else { return Ok(()) };
     let dir = folders.ensure(&ask.group, RESPONSES)?;
-    let name = unpublished_name(request_id);
+    let (name, bytes) = (unpublished_name(request_id), file_bytes(&response)?);
     if on("torn") {
-        let bytes = response.to_bytes();
         dir.remove(&response_name(request_id))?;
         return dir.create(&response_name(request_id), &bytes[..bytes.len() / 2], folders.access());
     }
     dir.remove(&name)?;
     // Of an earlier time: it would look as if this one had been withdrawn.
     dir.remove(&withdrawn_name(request_id))?;
-    dir.create(&name, &response.to_bytes(), folders.access())?;
+    dir.create(&name, &bytes, folders.access())?;
     dir.sync()?;
     crash_point("deliver.written");
     Ok(())
@@ -71,5 +70,6 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
 pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &ResponseFile) -> io::Result<()> {
     let dir = folders.ensure(group, RESPONSES)?;
     let temporary = format!(".tmp-{}", random::unique());
-    dir.replace(&temporary, &format!("{}.json", response.result.request_id), &response.to_bytes(), folders.access())
+    let name = format!("{}.json", response.result.request_id);
+    dir.replace(&temporary, &name, &file_bytes(response)?, folders.access())
 }

@@ -54,10 +54,10 @@ pub fn status_name(request_id: &RequestId) -> String {
     format!("{request_id}.status")
 }
 
-/// The folder in `tasks/` where waiting processes give signs of life.
+/// The folder in `tasks/` in which each waiting process keeps touching a file of its own, named by its id.
 pub const ALIVE: &str = ".alive";
 
-/// The name of the file whose changes say that a waiting process lives.
+/// Where a waiting process touches a file in `tasks/` itself: the only place that earlier clients and daemons know.
 #[must_use]
 pub fn alive_name(process: &str) -> String {
     format!(".alive-{process}")

@@ -387,9 +387,11 @@ pub(crate) fn holds(folder: &Path, expected: &[&str]) {
     }
 }
 
+/// The names in a folder, without that of the folder for signs of life: it stays when the last process has gone.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != ".alive");
     names.sort();
     names
 }

@@ -86,8 +86,13 @@ fn whats(world: &World) -> Vec<String> {
 struct Alive(Arc<AtomicBool>);
 
 impl Alive {
+    /// As clients of the version before do.
     fn new(agent: &Agent, process: &str) -> Self {
-        let (path, over) = (agent.tasks().join(format!(".alive-{process}")), Arc::new(AtomicBool::new(false)));
+        Self::at(agent.tasks().join(format!(".alive-{process}")))
+    }
+
+    fn at(path: PathBuf) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
         fs::write(&path, "").unwrap();
         let told = Arc::clone(&over);
         std::thread::spawn(move || {
@@ -161,6 +166,21 @@ fn a_dead_process_is_told_apart_from_one_that_lives() {
     let agent = world.group("g");
     let _alive = Alive::new(&agent, "lives");
     agent.ask("alive", &and(question(), &json!({"process": "lives"})));
+    let inside = agent.tasks().join(".alive");
+    fs::create_dir(&inside).unwrap();
+    let _alive_inside = Alive::at(inside.join("inside"));
+    agent.ask("inside", &and(json!({"questions": [{"question": "In the folder?"}]}), &json!({"process": "inside"})));
+    // The folder for signs is in nobody's reach: a file lies in its place, or a link that the daemon does not follow.
+    let in_the_way = world.group("in-the-way");
+    fs::write(in_the_way.tasks().join(".alive"), "").unwrap();
+    let _alive_beside = Alive::new(&in_the_way, "beside");
+    in_the_way.ask("beside", &and(json!({"questions": [{"question": "Beside it?"}]}), &json!({"process": "beside"})));
+    let hidden = world.group("hidden");
+    std::os::unix::fs::symlink(dir.path(), hidden.tasks().join(".alive")).unwrap();
+    hidden.ask("hidden", &and(json!({"questions": [{"question": "Where?"}]}), &json!({"process": "hidden"})));
+    for (id, question) in [("inside", "In the folder?"), ("beside", "Beside it?"), ("hidden", "Where?")] {
+        assert_eq!(world.answer(&world.open_of(id), &json!({question: "here"})).0, 200);
+    }
     fs::write(agent.tasks().join(".alive-died"), "").unwrap();
     agent.ask("dead", &and(json!({"questions": [{"question": "And now?"}]}), &json!({"process": "died"})));
     assert_eq!(world.answer(&world.open_of("alive"), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
@@ -171,7 +191,10 @@ fn a_dead_process_is_told_apart_from_one_that_lives() {
         "You previously asked the user: \"And now?\"\nThe user answered: \"go on\"\nContinue from where you left off."
     );
     assert_eq!(program.runs().len(), 1);
-    assert!(agent.response("alive").is_some(), "whoever lives may take it whenever they like");
+    assert!(agent.response("alive").is_some(), "a process that lives may take it at any time");
+    assert!(agent.response("inside").is_some() && in_the_way.response("beside").is_some());
+    assert!(hidden.response("hidden").is_some(), "askd cannot see whether it lives");
+    assert!(world.log().contains("tasks/.alive cannot be read"), "{}", world.log());
     assert!(agent.response("dead").is_none());
 }
 

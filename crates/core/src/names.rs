@@ -85,6 +85,14 @@ checked_name!(
     word
 );
 
+impl RequestId {
+    /// From 128 random bits, written as 32 hex digits.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Self {
+        Self(format!("{bits:032x}"))
+    }
+}
+
 checked_name!(
     /// One agent's folder and its settings.
     Group,

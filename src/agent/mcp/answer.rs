@@ -36,7 +36,7 @@ pub(super) enum Outcome {
 
 /// An outcome, and what else the agent should know.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct Report {
     /// What came of it.
     pub(super) outcome: Outcome,
     /// What was done otherwise than asked for.
@@ -94,17 +94,17 @@ impl Outcome {
 }
 
 /// The result of a call that asks or waits.
-pub(super) fn result(said: &Said, question_id: Option<&str>) -> CallToolResult {
-    let response = said.outcome.response(question_id.unwrap_or_default());
-    let pending = matches!(said.outcome, Outcome::Pending);
+pub(super) fn result(report: &Report, question_id: Option<&str>) -> CallToolResult {
+    let response = report.outcome.response(question_id.unwrap_or_default());
+    let pending = matches!(report.outcome, Outcome::Pending);
     let answered = response.result.answered && response.error.is_none();
     let error = (!pending && !answered).then(|| error(&response));
-    let told = Told { result: &response.result, note: said.note.as_deref() };
+    let told = Told { result: &response.result, note: report.note.as_deref() };
     let text = match &error {
         Some(error) if response.result.should_retry => {
             format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW)
         }
-        Some(error) if says_error(&said.outcome, &response) => wording::error_text(error),
+        Some(error) if says_error(&report.outcome, &response) => wording::error_text(error),
         Some(error) => error.clone(),
         None if pending => wording::STILL_PENDING.to_owned(),
         None => serde_json::to_string_pretty(&told).unwrap_or_default(),
@@ -123,8 +123,8 @@ fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
 }
 
 /// The result of a call that withdraws: that it is withdrawn is what was wanted, and no error.
-pub(super) fn withdrawal(said: &Said, question_id: &str) -> CallToolResult {
-    let mut told = result(said, Some(question_id));
+pub(super) fn withdrawal(report: &Report, question_id: &str) -> CallToolResult {
+    let mut told = result(report, Some(question_id));
     let status = told.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
     if status == Some("cancelled") {
         told.is_error = Some(false);

@@ -6,7 +6,7 @@ use super::settings::Settings;
 use crate::agent::Asking;
 use crate::ipc::wire::{Draft, Request, RequestFile, objects};
 use crate::random;
-use askd_core::{Digest, Rejection, RequestId, wording};
+use askd_core::{Digest, Rejection, wording};
 use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -143,9 +143,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// The request as the daemon will read it; a mistake is told at once.
 fn checked(file: &RequestFile) -> Result<Request, Rejection> {
-    let bad = |error: askd_core::BadName| Rejection::Malformed { why: error.to_string() };
-    let request_id: RequestId = random::unique().parse().map_err(bad)?;
-    Request::new(request_id, file.clone())
+    Request::new(random::request_id(), file.clone())
 }
 
 impl WaitArguments {

@@ -8,7 +8,7 @@ use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::host::session::Liveness;
 use crate::ipc::files::{Dir, ReadError};
-use crate::ipc::wire::{BriefingFile, outcome_of};
+use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
@@ -278,7 +278,7 @@ impl Broker {
         };
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let temporary = format!(".tmp-{}", random::unique());
-        briefings.replace(&temporary, &briefing_name(ask.id), &briefing.to_bytes(), self.0.folders.access())?;
+        briefings.replace(&temporary, &briefing_name(ask.id), &file_bytes(&briefing)?, self.0.folders.access())?;
         briefings.remove(&put_away(ask.id))?;
         crash_point("wake.briefed");
         Ok(())

@@ -200,7 +200,19 @@ impl GroupScanner {
     /// Hands on the signs of life, and removes those that are long past. The processes that are asked about are
     /// looked up by name: what a listing of a part does not meet may be there all the same.
     fn note_heartbeats(&self, tasks: &Dir, met: Vec<String>) -> io::Result<()> {
-        let folder = tasks.sub(ALIVE).ok();
+        let (folder, mut blind) = match tasks.sub(ALIVE) {
+            Ok(folder) => (Some(folder), false),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                (None, false)
+            }
+            Err(error) => {
+                let what = "tasks/.alive cannot be read, so that askd takes no waiting process of this group for dead";
+                if self.warnings.is_first(Some(&self.group), what) {
+                    tracing::warn!(group = %self.group, why = %error, "{what}");
+                }
+                (None, true)
+            }
+        };
         let mut processes: HashSet<String> = self.broker.heartbeats().expected(&self.group).into_iter().collect();
         processes.extend(met);
         if let Some(folder) = &folder {
@@ -212,10 +224,14 @@ impl GroupScanner {
         let mut signs = Vec::new();
         // A name that no request can have says nothing, and others can make up any number of them.
         for process in processes.into_iter().filter(|process| process.parse::<RequestId>().is_ok()) {
-            let inside = folder.as_ref().map(|folder| folder.look(&process)).transpose()?.flatten();
-            let stamp = if inside.is_some() { inside } else { tasks.look(&alive_name(&process))? };
-            signs.extend(stamp.map(|stamp| (process, stamp)));
+            let inside = folder.as_ref().map(|folder| folder.look(&process)).transpose();
+            blind |= inside.is_err();
+            let seen = [inside.ok().flatten().flatten(), tasks.look(&alive_name(&process))?];
+            if seen != [None; 2] {
+                signs.push((process, seen));
+            }
         }
+        self.broker.heartbeats().set_blind(&self.group, blind);
         for process in self.broker.heartbeats().note(&self.group, signs, self.ctx.clock().now()) {
             // A folder of that name, say: it is in nobody's way.
             let _untidy = tasks.remove(&alive_name(&process));

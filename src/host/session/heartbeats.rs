@@ -20,6 +20,9 @@ const TIDY_AFTER: Duration = Duration::from_secs(3600);
 /// More processes than ever wait in one group: beyond it, processes that no ask names are forgotten sooner.
 const CROWD: usize = 5_000;
 
+/// How the two signs of a process were last seen: in `tasks/.alive/`, and in `tasks/` itself.
+pub(crate) type Seen = [Option<Stamp>; 2];
+
 /// What is known of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
@@ -42,13 +45,15 @@ struct Signs {
     since: Time,
     /// When askd last looked at it.
     looked: Time,
+    /// `tasks/.alive` cannot be read, so that a process without a sign may live all the same.
+    blind: bool,
     processes: HashMap<String, Sign>,
 }
 
 #[derive(Debug)]
 struct Sign {
-    /// The file as it was last seen; `None`: askd has looked for it and never found it.
-    stamp: Option<Stamp>,
+    /// Both places as they were last seen; without any, askd has looked for it and never found it.
+    seen: Seen,
     /// When that was last different from before.
     changed: Time,
     /// A caller asked about this process, or an ask names it: each look looks it up by name.
@@ -57,7 +62,7 @@ struct Sign {
 
 impl Sign {
     fn missing(now: Time, expected: bool) -> Self {
-        Self { stamp: None, changed: now, expected }
+        Self { seen: [None; 2], changed: now, expected }
     }
 }
 
@@ -79,9 +84,9 @@ impl Heartbeats {
 
     /// Records all signs of life that a look found in a group's folder. Returns the processes whose files can be
     /// removed.
-    pub(crate) fn note(&self, group: &Group, found: Vec<(String, Stamp)>, now: Time) -> Vec<String> {
+    pub(crate) fn note(&self, group: &Group, found: Vec<(String, Seen)>, now: Time) -> Vec<String> {
         let mut groups = self.lock();
-        let new = || Signs { since: now, looked: now, processes: HashMap::new() };
+        let new = || Signs { since: now, looked: now, blind: false, processes: HashMap::new() };
         let signs = groups.entry(group.clone()).or_insert_with(new);
         // A pause, or a clock that was set: a change in the meantime may have been missed.
         if now.since(signs.looked) > DEAD_AFTER || now < signs.looked {
@@ -90,10 +95,10 @@ impl Heartbeats {
         }
         signs.looked = now;
         let mut old = Vec::new();
-        for (process, stamp) in found {
+        for (process, seen) in found {
             let sign = signs.processes.entry(process.clone()).or_insert(Sign::missing(now, false));
-            if sign.stamp != Some(stamp) {
-                *sign = Sign { stamp: Some(stamp), changed: now, ..*sign };
+            if sign.seen != seen {
+                *sign = Sign { seen, changed: now, ..*sign };
             } else if now.since(sign.changed) > TIDY_AFTER {
                 old.push(process);
             }
@@ -113,8 +118,15 @@ impl Heartbeats {
     /// A process waits. From now on every look looks up its sign of life by name.
     pub(crate) fn expect(&self, group: &Group, process: &str, now: Time) {
         let mut groups = self.lock();
-        let new = || Signs { since: now, looked: now, processes: HashMap::new() };
+        let new = || Signs { since: now, looked: now, blind: false, processes: HashMap::new() };
         groups.entry(group.clone()).or_insert_with(new).expect(process, now);
+    }
+
+    /// Whether the look that is noted next could not read all the signs of this group.
+    pub(crate) fn set_blind(&self, group: &Group, blind: bool) {
+        if let Some(signs) = self.lock().get_mut(group) {
+            signs.blind = blind;
+        }
     }
 
     /// The processes whose signs of life have to be looked up by name.
@@ -128,13 +140,15 @@ impl Heartbeats {
     pub(crate) fn of(&self, group: &Group, process: &str, now: Time) -> Liveness {
         let mut groups = self.lock();
         let Some(signs) = groups.get_mut(group) else { return Liveness::TooEarly };
-        let (looked, since) = (signs.looked, signs.since);
+        let (looked, since, blind) = (signs.looked, signs.since, signs.blind);
         let sign = signs.expect(process, now);
         let stale = now.since(looked) > DEAD_AFTER || now < looked;
         if stale || now.since(since) < DEAD_AFTER {
             Liveness::TooEarly
         } else if now.since(sign.changed) < DEAD_AFTER {
-            if sign.stamp.is_some() { Liveness::Alive } else { Liveness::TooEarly }
+            if sign.seen == [None; 2] { Liveness::TooEarly } else { Liveness::Alive }
+        } else if blind {
+            Liveness::TooEarly
         } else {
             Liveness::Dead
         }
@@ -151,11 +165,11 @@ mod tests {
         START + Duration::from_secs(seconds)
     }
 
-    fn stamp(folder: &std::path::Path, text: &str) -> Stamp {
+    fn stamp(folder: &std::path::Path, text: &str) -> Seen {
         let file = folder.join("x");
         #[expect(clippy::disallowed_methods, reason = "a file of the test's own")]
         std::fs::write(&file, text).unwrap();
-        Stamp::at(&file).unwrap()
+        [Some(Stamp::at(&file).unwrap()), None]
     }
 
     #[test]
@@ -225,6 +239,27 @@ mod tests {
         assert_eq!(lives.of(&group, "p", at(215)), Liveness::Dead);
         lives.note(&group, sign.clone(), at(100));
         assert_eq!(lives.of(&group, "p", at(100)), Liveness::TooEarly, "the clock was set back");
+    }
+
+    #[test]
+    fn either_sign_keeps_a_process_alive_and_one_that_cannot_be_read_keeps_it_from_being_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
+        let old = stamp(folder.path(), "1")[0];
+        for seconds in [0, 5, 10, 15, 20] {
+            // The one in `.alive` stays as it is; the process can touch only the other one.
+            let beside = stamp(folder.path(), &"2".repeat(usize::try_from(seconds).unwrap() + 2))[0];
+            lives.note(&group, vec![("p".to_owned(), [old, beside])], at(seconds));
+        }
+        assert_eq!(lives.of(&group, "p", at(20)), Liveness::Alive);
+        assert_eq!(lives.of(&group, "hidden", at(20)), Liveness::TooEarly);
+        for seconds in [25, 30, 35, 40] {
+            lives.set_blind(&group, true);
+            lives.note(&group, Vec::new(), at(seconds));
+        }
+        assert_eq!(lives.of(&group, "hidden", at(40)), Liveness::TooEarly);
+        lives.set_blind(&group, false);
+        assert_eq!(lives.of(&group, "hidden", at(40)), Liveness::Dead);
     }
 
     #[test]

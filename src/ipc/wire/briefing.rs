@@ -16,13 +16,3 @@ pub struct BriefingFile {
     #[serde(default)]
     pub result: Value,
 }
-
-impl BriefingFile {
-    /// As it is written: readable, one line end at the end.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
-        bytes.push(b'\n');
-        bytes
-    }
-}

@@ -15,6 +15,7 @@ pub use response::{
 };
 
 use askd_core::{Digest, Time};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// RFC 3339 in UTC, milliseconds.
@@ -27,6 +28,13 @@ pub fn time_text(time: Time) -> String {
 #[must_use]
 pub fn time_from(text: &str) -> Option<Time> {
     text.parse::<jiff::Timestamp>().ok().map(|stamp| Time::from_millis(stamp.as_millisecond()))
+}
+
+/// What a response or a briefing file holds: readable JSON and one line end.
+pub fn file_bytes(content: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(content)?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 /// One digest over several parts, each set off by its length.

@@ -353,10 +353,9 @@ fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
 impl Request {
     /// Checks everything that a request can get wrong by itself.
     pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
-        let json = |value: &dyn erased::Json| value.bytes();
-        let digest = digest([json(&file).as_slice()]);
+        let digest = digest([json(&file)?.as_slice()]);
         let file = file.without_empty();
-        let asked = json(&file.questions);
+        let asked = json(&file.questions)?;
         for (field, token) in
             [("session_id", &file.session_id), ("idempotency_key", &file.idempotency_key), ("opCode", &file.op_code)]
         {
@@ -422,16 +421,8 @@ fn policy(name: &str) -> Result<TimeoutPolicy, Rejection> {
         .ok_or_else(|| wrong("timeoutPolicy", format!("{name:?} is neither return_cancel nor abort_task")))
 }
 
-/// Serialising plain structs of strings and numbers to memory cannot fail; this says so once.
-mod erased {
-    pub(super) trait Json {
-        fn bytes(&self) -> Vec<u8>;
-    }
-    impl<T: serde::Serialize> Json for T {
-        fn bytes(&self) -> Vec<u8> {
-            serde_json::to_vec(self).unwrap_or_default()
-        }
-    }
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Rejection> {
+    serde_json::to_vec(value).map_err(|why| Rejection::Malformed { why: why.to_string() })
 }
 
 #[cfg(test)]

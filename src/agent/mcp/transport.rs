@@ -1,8 +1,9 @@
-//! Stands between the protocol and the pipe and tells [`Calls`] what passes: which calls came, which
-//! replies were written, and when the client says its next word. Only so can be known whether an
-//! answer has reached anybody. It changes no message.
+//! Stands between the protocol and the pipe and tells [`Calls`] what passes: which calls came, which replies were
+//! written, and when the client sends its next message. That is how `askd mcp` knows whether an answer has reached the
+//! client. It changes no message.
 
 use super::calls::Calls;
+use super::questions::Questions;
 use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -12,20 +13,20 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// A transport that is listened to.
+/// A transport that notes which replies the client has.
 #[derive(Debug)]
-pub(super) struct Witness<T> {
+pub(super) struct AckTransport<T> {
     inner: T,
     calls: Arc<Calls>,
 }
 
-impl<T> Witness<T> {
+impl<T> AckTransport<T> {
     pub(super) fn new(inner: T, calls: Arc<Calls>) -> Self {
         Self { inner, calls }
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Witness<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for AckTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -42,7 +43,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Witness<T> {
         async move {
             let sent = sent.await;
             if let Some(call) = replied {
-                calls.replied(&call, sent.is_ok());
+                let written = sent.is_ok();
+                calls.queue(move |questions| questions.replied(&call, written));
             }
             sent
         }
@@ -50,22 +52,27 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Witness<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let message = self.inner.receive().await;
+        let (mut began, mut cancelled) = (None, None);
         match &message {
-            None => self.calls.close(),
+            None => {
+                self.calls.queue(Questions::close);
+                return None;
+            }
             Some(JsonRpcMessage::Request(request)) => {
-                self.calls.heard(None);
-                if matches!(request.request, ClientRequest::CallToolRequest(_)) {
-                    self.calls.began(request.id.clone());
+                let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
+                began = is_call.then(|| request.id.clone());
+            }
+            Some(JsonRpcMessage::Notification(told)) => {
+                if let ClientNotification::CancelledNotification(told) = &told.notification {
+                    cancelled.clone_from(&told.params.request_id);
                 }
             }
-            Some(JsonRpcMessage::Notification(told)) => match &told.notification {
-                ClientNotification::CancelledNotification(cancelled) => {
-                    self.calls.heard(cancelled.params.request_id.as_ref());
-                }
-                _ => self.calls.heard(None),
-            },
-            Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) => self.calls.heard(None),
+            Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) => {}
         }
+        self.calls.queue(move |questions| {
+            questions.heard(cancelled.as_ref());
+            began.into_iter().for_each(|call| questions.began(call));
+        });
         message
     }
 
@@ -74,18 +81,18 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Witness<T> {
     }
 }
 
-/// Whether the client has read all that was written, as far as the kernel can tell: asked when it has
-/// closed its end within the 10 s in which its next word would have told.
-pub(super) fn has_been_read() -> bool {
+/// Whether the client has read all that was written to standard output, as far as the kernel can tell. `askd mcp` asks
+/// when the client closes its end within the 10 s in which its next message would have told.
+pub(super) fn stdout_was_read() -> bool {
     let Ok(output) = std::io::stdout().as_fd().try_clone_to_owned() else { return false };
     let output = File::from(output);
     let Ok(kind) = output.metadata().map(|metadata| metadata.file_type()) else { return false };
     if kind.is_fifo() {
-        // What is unread stays in the pipe, also when nobody reads any more.
+        // Unread bytes stay in the pipe, even after the reader has closed it.
         return rustix::io::ioctl_fionread(&output).is_ok_and(|unread| unread == 0);
     }
     if kind.is_socket() {
-        // A socket that is closed with something unread in it leaves an error at the other end.
+        // A socket that is closed with unread bytes leaves an error at the other end.
         return UnixStream::from(OwnedFd::from(output)).take_error().is_ok_and(|error| error.is_none());
     }
     true

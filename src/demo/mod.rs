@@ -84,7 +84,7 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
     let script = async {
         let whole = async {
-            script.await?;
+            Box::pin(script).await?;
             if !auto && !stop.is_cancelled() {
                 say_what_is_next(&say, ipc);
                 stop.cancelled().await;

@@ -202,13 +202,12 @@ impl Server {
         wait: Option<Duration>,
         context: &Context,
     ) -> Result<CallToolResult, ErrorData> {
-        let report = match self.wait_for(&id, wait, context).await? {
-            Some(report) => report,
-            None => {
-                let asked = id.clone();
-                let note = self.calls.run(move |questions| questions.note(&asked)).await?;
-                Report { outcome: Outcome::Pending, note }
-            }
+        let report = if let Some(report) = self.wait_for(&id, wait, context).await? {
+            report
+        } else {
+            let asked = id.clone();
+            let note = self.calls.run(move |questions| questions.note(&asked)).await?;
+            Report { outcome: Outcome::Pending, note }
         };
         Ok(answer::result(&report, Some(id.as_str())))
     }

@@ -71,7 +71,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for AckTransport<T> {
         }
         self.calls.queue(move |questions| {
             questions.heard(cancelled.as_ref());
-            began.into_iter().for_each(|call| questions.began(call));
+            if let Some(call) = began {
+                questions.began(call);
+            }
         });
         message
     }

@@ -16,9 +16,6 @@ mod time;
 mod trouble;
 mod typed;
 pub mod wording;
-mod wording_of_answers;
-mod wording_of_blocks;
-mod wording_of_sessions;
 
 pub use channel::{ChannelName, Via};
 pub use lifecycle::{

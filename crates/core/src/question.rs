@@ -320,9 +320,9 @@ fn distinct(seen: &mut HashMap<String, String>, value: String, field: String) ->
 impl super::Content {
     /// Checks the limits of `title` and `context`; the questions are within theirs already.
     pub fn new(title: Option<String>, context: Option<String>, questions: Questions) -> Result<Self, Rejection> {
-        let content = Self { title, context, questions };
-        content.within_limits()?;
-        Ok(content)
+        let asked = Self { title, context, questions };
+        asked.within_limits()?;
+        Ok(asked)
     }
 
     pub(crate) fn within_limits(&self) -> Result<(), Rejection> {

@@ -3,7 +3,7 @@
 
 use super::super::text;
 use super::blocks::{actions, block_id, button, context, section, sections};
-use super::closed::{date, who};
+use super::closed::{date, ended};
 use super::open::titled;
 use super::{COMFORTABLE, MAX_BLOCKS, Message, total};
 use askd_core::{Ask, Lifted, wording};
@@ -30,13 +30,7 @@ pub(in super::super) fn blocked(ask: &Ask, attempt: u8) -> Option<Message> {
 /// The card once it has ended.
 pub(super) fn lifted(ask: &Ask, lifted: &Lifted) -> Message {
     let line = ask.closing_line().unwrap_or_default();
-    let said = match &lifted.by {
-        Some(by) => {
-            let before = line.strip_suffix(by.called()).unwrap_or(&line);
-            format!("{} {}", text::mrkdwn(before), who(by))
-        }
-        None => text::mrkdwn(&line),
-    };
+    let said = ask.closing().as_ref().map(ended).unwrap_or_default();
     let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
     blocks.extend(questions(ask));
     blocks.push(context(&format!("{said} · {}", date(lifted.at))));

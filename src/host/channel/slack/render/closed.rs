@@ -5,7 +5,8 @@ use super::blocks::{context, section, sections};
 use super::open::{titled, told};
 use super::{COMFORTABLE, MAX_BLOCKS, Message, Sight, total};
 use crate::ipc::wire::time_text;
-use askd_core::{Ask, ChannelName, Outcome, Person, Stage, Time, Via, wording};
+use askd_core::wording::{self, Closing};
+use askd_core::{Ask, ChannelName, Person, Stage, Time, Via};
 use serde_json::Value;
 
 /// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
@@ -13,7 +14,7 @@ const LINE: usize = 1_200;
 
 /// The card of a settled ask; `None` while it is open or blocked.
 pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
-    let Stage::Settled { outcome, at, .. } = &ask.stage else { return None };
+    let Stage::Settled { at, .. } = &ask.stage else { return None };
     if let Some(block) = &ask.block {
         return block.lifted.as_ref().map(|lifted| super::blocked::lifted(ask, lifted));
     }
@@ -22,14 +23,10 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
         return super::card(&Sight::late(ask, attempt, *at)).pop();
     }
     let line = ask.closing_line()?;
-    let late = ask.late_outcome();
-    let (outcome, at) = late.as_ref().map_or((outcome, *at), |(outcome, at)| (outcome, *at));
-    let by = match outcome {
-        Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
-        _ => None,
-    };
+    let at = ask.late_outcome().map_or(*at, |(_, at)| at);
     let mut blocks = asked(ask, at);
-    blocks.push(context(&format!("{} · {}", named(&line, outcome, by), date(at))));
+    let said = ask.closing().as_ref().map(ended).unwrap_or_default();
+    blocks.push(context(&format!("{said} · {}", date(at))));
     // What a stopped session is told by is its closing line.
     if let Some(remark) = wording::remark(ask.remark()).filter(|remark| *remark != line) {
         blocks.push(context(remark));
@@ -59,19 +56,14 @@ fn asked(ask: &Ask, at: Time) -> Vec<Value> {
     blocks
 }
 
-/// The closing line, with Slack's own name for a person of Slack.
-fn named(line: &str, outcome: &Outcome, by: Option<&Person>) -> String {
-    let Some(by) = by else { return text::mrkdwn(line) };
-    let who = who(by);
-    let said = line.strip_suffix(by.called()).filter(|_| matches!(outcome, Outcome::Answered { .. }));
-    match said {
-        Some(said) => format!("{} {who}", text::mrkdwn(&shortened(said))),
-        None => format!("{} by {who}", text::mrkdwn(line)),
-    }
+/// How the ask ended, with Slack's own name for the person who did it.
+pub(super) fn ended(closing: &Closing) -> String {
+    let what = text::mrkdwn(&shortened(&closing.what));
+    closing.by.as_ref().map_or_else(|| what.clone(), |by| format!("{what} by {}", who(by)))
 }
 
 /// A person, by Slack's own name for them if they have one.
-pub(super) fn who(by: &Person) -> String {
+fn who(by: &Person) -> String {
     let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
     if by.via == Via::Channel(ChannelName::SLACK) && is_id {
         format!("<@{}>", by.id)

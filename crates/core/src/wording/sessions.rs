@@ -2,7 +2,7 @@
 //! started agent reads: a part of [`super::wording`], through which they are used. Texts marked *exact* are part of
 //! the contract.
 
-use super::{Answer, Ask, Outcome, Question, Remark};
+use crate::{Answer, Ask, Outcome, Question, Remark};
 
 /// Begins the closing line of a card that was answered after its timeout.
 pub const ANSWERED_LATE: &str = "Answered after the timeout: ";

@@ -1,7 +1,7 @@
 //! What a person in a terminal is told about an answer that was not sent, and how an agent's error begins. Part of
 //! [`super::wording`].
 
-use super::Mistyped;
+use crate::Mistyped;
 
 /// Why nothing was sent, and what would be sent. `of_several` names the question if there is more than one.
 #[must_use]

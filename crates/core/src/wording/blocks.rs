@@ -1,17 +1,17 @@
 //! The sentences about questions that were asked too often: a part of [`super::wording`], through which they are
 //! used. Texts marked *exact* are part of the contract.
 
-use super::{Block, Person, Questions, wording};
+use super::{Closing, notice};
+use crate::{Block, Person, Questions};
 
-/// What a card says of a block: how often it was asked, or how the block ended. The last *exact.*
-#[must_use]
-pub fn block_line(block: &Block) -> String {
+/// How a block ended, or how often it was asked while it stands.
+pub(super) fn block_closing(block: &Block) -> Closing {
     match &block.lifted {
-        None => format!("Asked {} times without an answer", block.times),
-        Some(lifted) => match &lifted.by {
-            Some(by) => format!("Allowed again by {}", by.called()),
-            None => "It may be asked again".to_owned(),
-        },
+        None => Closing { what: format!("Asked {} times without an answer", block.times), by: None },
+        Some(lifted) => {
+            let what = if lifted.by.is_some() { "Allowed again" } else { "It may be asked again" };
+            Closing { what: what.to_owned(), by: lifted.by.clone() }
+        }
     }
 }
 
@@ -32,9 +32,7 @@ pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
 /// What a notice of a block says.
 #[must_use]
 pub fn blocked_notice(group: &str, question: &str, more: usize) -> String {
-    let notice = wording::slack_notice(group, question, more);
-    let asks = format!("{group} asks: ");
-    format!("{group} asked too often: {}", notice.strip_prefix(&asks).unwrap_or(&notice))
+    notice(&format!("{group} asked too often"), question, more)
 }
 
 /// The head of a message of a block in a chat.

@@ -1,0 +1,265 @@
+//! Every sentence of the daemon that a person or an agent reads about an ask. Texts marked *exact*
+//! are part of the contract; the rest may be improved here, and only here.
+
+mod agent;
+mod answers;
+mod blocks;
+mod sessions;
+mod slack;
+mod whatsapp;
+
+pub use agent::*;
+pub use answers::*;
+use blocks::block_closing;
+pub use blocks::*;
+pub use sessions::*;
+use slack::notice;
+pub use slack::*;
+pub use whatsapp::*;
+
+use super::{
+    Answer, Answers, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
+    Trouble,
+};
+
+/// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
+#[must_use]
+pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
+    match outcome {
+        Outcome::Answered { .. } => None,
+        Outcome::Dismissed { .. } => Some("ask_user cancelled: the user dismissed the question.".to_owned()),
+        Outcome::Withdrawn => Some(WITHDRAWN.to_owned()),
+        Outcome::TimedOut => Some(
+            "ask_user timeout: no response. Please decide whether to retry when the user sends a new message."
+                .to_owned(),
+        ),
+        Outcome::Undelivered { cause: Cause { retries: Some(_), .. } } => Some(MAX_RETRIES.to_owned()),
+        Outcome::Undelivered { cause: Cause { retries: None, reason } } => {
+            let reason = reason.map_or(Trouble::Unknown.name().to_owned(), |reason| reason.to_string());
+            Some(format!("Could not be shown: {reason}"))
+        }
+        Outcome::Blocked { limit } => Some(too_often(*limit, questions)),
+    }
+}
+
+/// What is said of a question that the agent or an operator took back. *Exact.*
+pub const WITHDRAWN: &str = "ask_user cancelled: the question was withdrawn.";
+
+/// `retryReason` of a response. *Exact.*
+#[must_use]
+pub fn retry_reason(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Undelivered { cause: Cause { retries: Some(retries), .. } } => Some(max_retries_reason(*retries)),
+        _ => None,
+    }
+}
+
+/// Why a channel could not show a question, as a sentence for people.
+#[must_use]
+pub fn trouble(Reason { channel, trouble }: Reason) -> String {
+    let name = channel.title();
+    match trouble {
+        Trouble::NoConnection => format!("{name} cannot be reached."),
+        Trouble::Refused => format!("{name} refused the question."),
+        Trouble::RateLimited => format!("{name} takes no more messages for now."),
+        Trouble::ChatNotFound => format!("{name} does not know the chat."),
+        Trouble::NotConfigured => format!("{name} is not set up."),
+        Trouble::WindowClosed => format!("{name} lets nobody write to the person before they write themselves."),
+        Trouble::Unknown => format!("{name} could not show the question."),
+    }
+}
+
+/// How an ask ended, in parts: a channel with its own name for the person puts it in the place of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closing {
+    /// What happened: `Answered: React`, `Cancelled`.
+    pub what: String,
+    /// The person who did it.
+    pub by: Option<Person>,
+}
+
+impl Closing {
+    fn of(outcome: &Outcome, questions: &Questions) -> Self {
+        let (what, by) = match outcome {
+            Outcome::Answered { answers, by } => (format!("Answered: {}", told(answers, questions)), Some(by)),
+            Outcome::Dismissed { by } => ("Cancelled".to_owned(), Some(by)),
+            Outcome::Withdrawn => ("Cancelled".to_owned(), None),
+            Outcome::TimedOut => ("Timed out".to_owned(), None),
+            Outcome::Undelivered { .. } => ("Could not be shown".to_owned(), None),
+            Outcome::Blocked { .. } => ("Asked too often".to_owned(), None),
+        };
+        Self { what, by: by.cloned() }
+    }
+}
+
+/// What was answered to all questions.
+fn told(answers: &Answers, questions: &Questions) -> String {
+    let answers = questions.iter().zip(answers.entries());
+    let told = answers.filter_map(|(question, answer)| Some(answer_words(question, answer.as_ref()?)));
+    let told = told.collect::<Vec<_>>().join("; ");
+    if told.is_empty() { "(skipped)".to_owned() } else { told }
+}
+
+/// The labels and the text of one answer.
+fn answer_words(question: &Question, answer: &Answer) -> String {
+    let labels = answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
+    labels.chain(answer.text()).collect::<Vec<_>>().join(", ")
+}
+
+/// How an ask ended, told to somebody who came too late.
+#[must_use]
+pub fn already(outcome: &Outcome, questions: &Questions) -> String {
+    let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.as_str());
+    match outcome {
+        Outcome::Answered { answers, by } => format!(
+            "This question was answered already. Answered: {}, by {}. Nothing was changed.",
+            told(answers, questions),
+            where_by(by)
+        ),
+        Outcome::Dismissed { by } => {
+            format!("This question was dismissed already by {}. Nothing was changed.", where_by(by))
+        }
+        Outcome::Withdrawn => "This question was withdrawn. Nothing was changed.".to_owned(),
+        Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
+        Outcome::Undelivered { .. } => {
+            "This question could not be shown in time, and the agent was told so.".to_owned()
+        }
+        Outcome::Blocked { .. } => {
+            "This question cannot be answered: it was asked too often, and the agent was told to wait. Once somebody \
+             allows it again, the agent may ask it anew."
+                .to_owned()
+        }
+    }
+}
+
+const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
+
+/// To somebody whose answer comes after the timeout, with what they said, so that it is not lost to them.
+#[must_use]
+pub fn too_late(said: &str) -> String {
+    format!("{TIMED_OUT_ALREADY} Your answer was not used: {said}")
+}
+
+/// Replies in words, for whoever gave them.
+#[must_use]
+pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
+    let words = given.iter().filter_map(|(index, given)| {
+        let question = questions.get(*index)?;
+        let labels = given.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
+        let words: Vec<&str> = labels.chain(given.text.as_deref()).collect();
+        Some(words.join(", ")).filter(|words| !words.is_empty())
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// Why a reply was not taken.
+#[must_use]
+pub fn refusal(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
+        Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
+        Refusal::FromBefore => FROM_BEFORE.to_owned(),
+        Refusal::NotResponder { id } => format!(
+            "Only the people named for this question may answer it, and your id, {id}, is not among them. \
+             An operator can add it to the responders of the route. The question stays open."
+        ),
+        Refusal::MayNotAllow { id } => may_not_allow(id),
+        Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
+        Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
+        Refusal::NoSuchQuestion { name } => {
+            format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")
+        }
+        Refusal::NotOffered { question, given, labels } => {
+            format!("{given:?} is not an answer that {question:?} offers. Choose from: {}.", list(labels))
+        }
+        Refusal::NoText { question } => {
+            format!("The answer to {question:?} has to be a text, or a list of texts.")
+        }
+        Refusal::OnlyOne { question } => format!("{question:?} takes one answer only."),
+        Refusal::ChoiceOrText { question } => {
+            format!("{question:?} takes a choice or an answer of your own, not both. Leave one of them out.")
+        }
+        Refusal::Unreadable { question } => {
+            format!("The answer to {question:?} has the character U+0000, which cannot be kept. Leave it out.")
+        }
+        Refusal::TooLong { question, limit, size } => {
+            format!("The answer to {question:?} has {size} characters; at most {limit} are possible.")
+        }
+    }
+}
+
+fn list(texts: &[String]) -> String {
+    texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Why a request cannot be asked.
+#[must_use]
+pub fn rejection(rejection: &Rejection) -> String {
+    match rejection {
+        Rejection::NoQuestions => "No questions provided".to_owned(),
+        Rejection::TooLong { field, limit, size, unit } => {
+            format!("{field} has {size} {unit}; at most {limit} are possible. Shorten it and ask again.")
+        }
+        Rejection::Empty { field } => format!("{field} is empty; say something in it."),
+        Rejection::OutOfRange { field, min, max, value } => {
+            format!("{field} is {value}; it has to be from {min} to {max}.")
+        }
+        Rejection::Duplicate { field, first } => {
+            format!("{field} is the same as {first}; they have to differ.")
+        }
+        Rejection::Wrong { field, why } => format!("{field}: {why}."),
+        Rejection::Malformed { why } => format!("the request file is not what it should be: {why}."),
+        Rejection::UnknownGroup { group } => format!(
+            "group {group:?} is not served here: it is not in the settings, and [defaults] serve no others. \
+             An operator can add [groups.{group}]."
+        ),
+        Rejection::NoChannel { why } => format!("this question cannot be shown to anybody: {why}."),
+        Rejection::RateLimited { group, what, setting, limit } => format!(
+            "rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
+             allows. Wait for answers before you ask more."
+        ),
+        Rejection::SetAside => "askd itself failed at this question and has set it aside, so no answer will come. \
+                                Its operator can see why. Do not ask it again unchanged."
+            .to_owned(),
+    }
+}
+
+/// A rejection without the agent's own texts, which do not belong in a log.
+#[must_use]
+pub fn for_log(rejection: &Rejection) -> String {
+    match rejection {
+        // The parser quotes what it did not expect; where it stood is said after that.
+        Rejection::Malformed { why } => {
+            let at = why.rfind(" at line ").map_or("", |at| &why[at..]);
+            format!("the request file is not what it should be{at} (the response says more)")
+        }
+        other => self::rejection(other),
+    }
+}
+
+impl Ask {
+    /// How it ended, for its cards; `None` before the end.
+    #[must_use]
+    pub fn closing(&self) -> Option<Closing> {
+        if let Some(block) = &self.block {
+            return Some(block_closing(block));
+        }
+        if let (Remark::Stopped, Some(line)) = (self.remark(), remark(Remark::Stopped)) {
+            return Some(Closing { what: line.to_owned(), by: None });
+        }
+        let questions = &self.content.questions;
+        if let Some((Outcome::Answered { answers, by }, _)) = self.late_outcome() {
+            return Some(Closing { what: format!("{ANSWERED_LATE}{}", told(&answers, questions)), by: Some(by) });
+        }
+        self.outcome().map(|outcome| Closing::of(outcome, questions))
+    }
+
+    /// The closing line of its cards; `None` before the end. *Exact.*
+    #[must_use]
+    pub fn closing_line(&self) -> Option<String> {
+        let Closing { what, by } = self.closing()?;
+        // The line for a dismissal names nobody.
+        let by = by.filter(|_| !matches!(self.outcome(), Some(Outcome::Dismissed { .. })));
+        Some(by.map_or_else(|| what.clone(), |by| format!("{what} by {}", by.called())))
+    }
+}

@@ -317,7 +317,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
                 {}
             Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => seen.responds.push(id.clone()),
             Effect::FollowUp(FollowUpEffect::Start) => {
-                assert!(ask.is_worth_a_start(), "started without a person having said anything")
+                assert!(ask.is_worth_a_start(), "started without a person having said anything");
             }
             Effect::FollowUp(FollowUpEffect::Stop) => {
                 assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));

@@ -126,13 +126,12 @@ impl Whatsapp {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let ours = widget.messages.contains(&status.id) || (id == tag.ask && route == tag.route);
                 if ours {
-                    let fate = MessageStatus::Failed { window: false, trouble };
+                    let failed = MessageStatus::Failed { window: false, trouble };
                     let (attempt, part, message) = (widget.attempt, widget.one_by_one.index, status.id.clone());
                     happen(
                         broker,
                         id,
-                        WidgetEvent::Status { attempt, question: part, message, status: message_status, at: None }
-                            .on(route),
+                        WidgetEvent::Status { attempt, question: part, message, status: failed, at: None }.on(route),
                     )
                     .await?;
                 }

@@ -181,7 +181,7 @@ impl Whatsapp {
         let person = self.0.contacts.one_name(message.to);
         let _in_order = self.0.sending.lock(person.clone()).await;
         let of = CallbackData::read(&message.tag).filter(|tag| tag.kind.asks());
-        let of = of.map(|tag| Attempt { ask: tag.ask, route: tag.route, attempt: tag.attempt });
+        let of = of.map(|tag| Attempt { ask: tag.ask, route: tag.route, number: tag.attempt });
         let Some(began) = self.begin(&person, of).await else { return (Sent::NotBegun, None) };
         let (sent, left) = self.call(&person, began, message, attempt).await;
         if let (Sent::Refused(_), Some(of)) = (&sent, of) {

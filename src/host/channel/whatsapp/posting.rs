@@ -141,7 +141,7 @@ impl Whatsapp {
     /// was too short for a thousand asks at once: what was there was asked again.)
     pub async fn find(&self, ask: &Ask, route: usize) -> Found {
         if let Some(widget) = ask.widgets.get(route)
-            && !self.0.send_log.may_have_left(Attempt { ask: ask.id, route, attempt: widget.attempt })
+            && !self.0.send_log.may_have_left(Attempt { ask: ask.id, route, number: widget.attempt })
         {
             return Found::Absent;
         }

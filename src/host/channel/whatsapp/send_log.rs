@@ -25,18 +25,18 @@ const KEEP: Duration = Duration::from_secs(600);
 pub(super) struct Attempt {
     pub(super) ask: AskId,
     pub(super) route: usize,
-    pub(super) attempt: u8,
+    pub(super) number: u8,
 }
 
 impl Attempt {
     fn text(self) -> String {
-        format!("{}:{}:{}", self.ask, self.route, self.attempt)
+        format!("{}:{}:{}", self.ask, self.route, self.number)
     }
 
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let (ask, route, attempt) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self { ask: ask.parse().ok()?, route: route.parse().ok()?, attempt: attempt.parse().ok()? })
+        Some(Self { ask: ask.parse().ok()?, route: route.parse().ok()?, number: attempt.parse().ok()? })
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn what_left_is_known_after_a_restart_and_what_did_not_too() {
         let temp = tempfile::tempdir().unwrap();
-        let of = |attempt| Attempt { ask: AskId::from_bits(7), route: 1, attempt };
+        let of = |number| Attempt { ask: AskId::from_bits(7), route: 1, number };
         let first = SendLog::open(temp.path(), "106", NOW).unwrap();
         assert!(first.may_have_left(of(1)), "nobody knows what was before");
         first.sending("1555", 1, Some(of(1)), NOW).await.unwrap();

@@ -127,8 +127,8 @@ fn what_the_inbox_says_of_asks_of_earlier_versions_is_what_it_always_said() {
         let golden = Golden::of(version);
         let world = golden.world();
         let mut shown = serde_json::Map::new();
-        let mut states = [("open", 0), ("settled", 0)];
-        for (state, count) in &mut states {
+        let mut counts = [("open", 0), ("settled", 0)];
+        for (state, count) in &mut counts {
             let (status, list) = world.call("GET", &format!("/asks?state={state}&limit=1000"), None);
             assert_eq!(status, 200);
             for ask in list["asks"].as_array().unwrap() {
@@ -137,7 +137,7 @@ fn what_the_inbox_says_of_asks_of_earlier_versions_is_what_it_always_said() {
                 *count += 1;
             }
         }
-        assert_eq!(shown.len(), golden.made["asks"].as_object().unwrap().len(), "{states:?}\n{}", world.log());
+        assert_eq!(shown.len(), golden.made["asks"].as_object().unwrap().len(), "{counts:?}\n{}", world.log());
         assert!(!world.log().contains("moved aside") && !world.log().contains("corrupt"), "{}", world.log());
         let file = golden.from.join("shown.json");
         let shown = Value::Object(shown);

@@ -110,7 +110,7 @@ async fn a_whatsapp_post_that_was_under_way_at_a_crash_is_waited_for() {
     world.writes(ADA, "hello").await;
     world.sim.fault(Fault::StallBefore, 1);
     world.ask("r1", select("Which?", &["a", "b"]));
-    until("it to be sent", || record_says(&world, "\"sent\"")).await;
+    until("it to be sent", || record_says(&world, "\"name\": \"sent\"")).await;
     world.restart();
     stops_whatsapp(&mut world).await;
 }

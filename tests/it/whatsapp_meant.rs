@@ -285,7 +285,7 @@ async fn without_a_status_the_date_of_the_answer_counts() {
     world.sim.ladder(Ladder { told: false, ..Ladder::default() });
     world.ask("r1", select("Which?", &["a", "b"]));
     let question = world.sim.wait_for_message(|m| m.stage.shown() && m.text.contains("Which?"), SOON).await.unwrap();
-    until("the answer to the call", || world.records().iter().any(|(_, record)| record.contains("left_by"))).await;
+    until("the answer to the call", || world.records().iter().any(|(_, record)| record.contains("\"left\": {"))).await;
     let accepted = question.reached(Stage::Accepted).unwrap() / 1000;
     world.taken(&world.sim.person_says_at(ADA, "1", accepted + 1)).await;
     let before = |sim: &Whatsapp| sim.messages_to(ADA).iter().any(|message| message.text == BEFORE);

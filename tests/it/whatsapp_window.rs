@@ -46,7 +46,7 @@ async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
     let mut world = World::start(with_template(), TO_ADA, TEMPLATE).await;
     world.ask("r1", select("Which?", &["a", "b"]));
     invited(&world).await;
-    let held = |world: &World| world.records().iter().any(|(_, record)| record.contains("\"phase\": \"held\""));
+    let held = |world: &World| world.records().iter().any(|(_, record)| record.contains("\"name\": \"held\""));
     let started = std::time::Instant::now();
     while !held(&world) {
         assert!(started.elapsed() < SOON);

@@ -247,7 +247,7 @@ impl World {
             let asks = self.open().await;
             let confirmed = |ask: &Value| ask["render_confirmed"] == json!(true);
             let records = self.records();
-            let posted = records.iter().all(|(_, record)| !record.contains("\"phase\": \"sent\""));
+            let posted = records.iter().all(|(_, record)| !record.contains("\"name\": \"sent\""));
             // What is settled has been closed, too.
             let pending = records.iter().filter(|(path, _)| path.to_string_lossy().contains("/pending_questions/"));
             if asks.len() == open && pending.count() == open && asks.iter().all(confirmed) && posted {

@@ -1,50 +1,43 @@
-//! What is remembered of a group besides its asks: when Allow again was pressed, for which questions and by whom.
-//! `state/groups/<group>.json`; a question is named by its digest, and no text of one stands there.
+//! What the store keeps of a group besides its asks: when a person pressed Allow again, who, and for which questions
+//! (`state/groups/<group>.json`). The file names a question by its digest and holds no text of one.
 
-use super::person::PersonRecord;
+use super::record::Version;
 use super::{BadRecord, Store, StoreError, io_error, not_stored};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
-use crate::ipc::wire::{time_from, time_text};
 use askd_core::{Digest, Group, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
 pub(super) const GROUPS: &str = "groups";
-/// The format that is written. What is newer is not touched.
+/// The format that is written. A newer one is not touched.
 const VERSION: u32 = 1;
-/// No group comes near this.
+/// The most bytes of a file that are read. A group has far fewer.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// A question that may be asked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    /// Which.
+    /// The question's digest.
     pub question: Digest,
     /// Since when its attempts count.
     pub at: Time,
-    /// Who said so.
+    /// Who allowed it.
     pub by: Person,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Shape {
     v: u32,
-    /// By digest of the question.
     #[serde(default)]
-    allowed_again: BTreeMap<String, AllowedShape>,
+    allowed_again: BTreeMap<Digest, AllowedShape>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct AllowedShape {
-    at: String,
-    by: PersonRecord,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
+    at: Time,
+    by: Person,
 }
 
 fn file_name(group: &Group) -> String {
@@ -52,23 +45,17 @@ fn file_name(group: &Group) -> String {
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Allowed>, BadRecord> {
-    let Version { v } = serde_json::from_slice(bytes)?;
-    if v > VERSION {
-        return Err(BadRecord::Newer(v));
-    }
+    Version::at_most(VERSION, bytes)?;
     let shape: Shape = serde_json::from_slice(bytes)?;
-    let allowed = shape.allowed_again.into_iter().map(|(question, AllowedShape { at, by })| {
-        let question = question.parse().map_err(|_| BadRecord::Field("allowed_again"))?;
-        Ok(Allowed { question, at: time_from(&at).ok_or(BadRecord::Field("at"))?, by: by.person()? })
-    });
-    allowed.collect()
+    let allowed = |(question, AllowedShape { at, by })| Allowed { question, at, by };
+    Ok(shape.allowed_again.into_iter().map(allowed).collect())
 }
 
 impl Store {
-    /// Keeps that these questions may be asked again, and drops what was said before `oldest`: no ask of that
-    /// time is kept any more.
+    /// Keeps that these questions may be asked again. Drops entries before `oldest`, because no ask of that time is kept
+    /// any more.
     pub fn allow(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {
-        // Asks of one group are changed side by side, and share this file.
+        // Asks of one group are changed side by side and share this file.
         let _alone = self.groups.lock();
         let name = file_name(group);
         let write = || -> Result<(), NotStored> {
@@ -80,10 +67,10 @@ impl Store {
                 Err(error) => return Err(io::Error::other(error).into()),
             };
             kept.retain(|known| known.at >= oldest && allowed.iter().all(|new| new.question != known.question));
-            let entries = kept.iter().chain(allowed).map(|known| {
-                let shape = AllowedShape { at: time_text(known.at), by: PersonRecord::of(&known.by) };
-                (known.question.to_string(), shape)
-            });
+            let entries = kept
+                .iter()
+                .chain(allowed)
+                .map(|known| (known.question, AllowedShape { at: known.at, by: known.by.clone() }));
             let shape = Shape { v: VERSION, allowed_again: entries.collect() };
             let mut bytes = serde_json::to_vec_pretty(&shape).map_err(io::Error::from)?;
             bytes.push(b'\n');
@@ -92,8 +79,8 @@ impl Store {
         write().map_err(not_stored(format!("cannot keep what may be asked again in {group}")))
     }
 
-    /// What may be asked again, of every group: for the start. A damaged file is moved aside; what is from a newer
-    /// version stops the start.
+    /// What may be asked again in every group, for the start. A damaged file is moved aside; a file of a newer askd stops
+    /// the start.
     pub fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
         let at = || io_error(format!("cannot read {}", self.path.join(GROUPS).display()));
         let folder = self.root.sub(GROUPS).map_err(at())?;
@@ -103,8 +90,8 @@ impl Store {
             let (bytes, _) = folder.read_own(&name, MAX_BYTES).map_err(|error| at()(io::Error::other(error)))?;
             match read(&bytes) {
                 Ok(allowed) => all.push((group, allowed)),
-                Err(why @ BadRecord::Newer(_)) => {
-                    return Err(StoreError::Newer { file: self.path.join(GROUPS).join(name), why });
+                Err(source @ BadRecord::Newer { .. }) => {
+                    return Err(StoreError::Newer { file: self.path.join(GROUPS).join(name), source });
                 }
                 Err(why) => {
                     tracing::error!(file = name, %why, "what may be asked again is damaged; it was moved aside (.corrupt)");

@@ -1,22 +1,17 @@
 //! Open asks and kept outcomes, durably. `Ok` always means: on stable storage.
 //!
-//! Files today, below `state/`; no path of one leaves this room, and no policy comes in: what an
-//! ask is to become is decided elsewhere. One writer at a time for each ask (the broker's lanes);
-//! different asks are written side by side. Every call blocks on the disk.
+//! The store is a folder of files below `state/`. It decides nothing about an ask, and no path of a file leaves it. The
+//! broker's lanes write one ask at a time and different asks side by side. Every call blocks on the disk.
 
-mod after;
-mod blocks;
 mod groups;
-mod outcome;
-mod person;
-mod phase;
 mod record;
-mod widgets;
+mod scan;
+mod v1;
 
 pub use groups::Allowed;
+pub use scan::{Loading, Scan};
 
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
-use crate::ipc::is_json_file;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::Mutex;
 use record::BadRecord;
@@ -24,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
@@ -32,57 +27,57 @@ const REJECTED: &str = "rejected";
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;
-/// How many bytes a probe writes. On a disk that is full but for one block, less would still fit while records do not.
+/// How many bytes a probe writes. A smaller file might still fit on a disk that has no room left for a record.
 const PROBE_BYTES: usize = 64 * 1024;
-/// No ask at its limits comes near this.
+/// The most bytes of a record that are read. An ask at its limits has far fewer.
 const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another daemon has it.
+    /// Another daemon holds the folder.
     #[error("another askd holds {0}; stop it first, or use another data_dir")]
     Held(PathBuf),
-    /// Something in it is from a newer askd.
-    #[error("{file}: {why}. Nothing was changed; start that version again, or move the file away")]
+    /// A newer askd wrote a file.
+    #[error("{file}: {source}. Nothing was changed; start that version again, or move the file away")]
     Newer {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// Which format.
-        why: BadRecord,
+        /// Its format and ours.
+        source: BadRecord,
     },
-    /// The file of an ask is not one.
-    #[error("the record of {id} is damaged: {why}")]
+    /// The file of an ask cannot be used.
+    #[error("the record of {id} is damaged: {source}")]
     Damaged {
-        /// Whose.
+        /// The ask.
         id: AskId,
-        /// How.
-        why: BadRecord,
+        /// What is wrong with the file.
+        source: BadRecord,
     },
-    /// The disk failed after the write: the change may or may not be there after a loss of power.
-    #[error("{what}: {error} (it is written, and not known to be on stable storage)")]
+    /// The disk failed after the write: a loss of power may keep the change or undo it.
+    #[error("{what}: {source} (it is written, and not known to be on stable storage)")]
     InDoubt {
         /// What was tried.
         what: String,
-        /// What came of it.
-        error: io::Error,
+        /// The disk's error.
+        source: io::Error,
     },
     /// The disk failed, and nothing was changed.
-    #[error("{what}: {error}")]
+    #[error("{what}: {source}")]
     Io {
         /// What was tried.
         what: String,
-        /// What came of it.
-        error: io::Error,
+        /// The disk's error.
+        source: io::Error,
     },
 }
 
 impl StoreError {
-    /// The same error when another part of the same change is stored already.
+    /// The same error after another part of the same change was stored.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         match self {
-            Self::Io { what, error } => Self::InDoubt { what, error },
+            Self::Io { what, source } => Self::InDoubt { what, source },
             other => other,
         }
     }
@@ -91,14 +86,14 @@ impl StoreError {
 fn not_stored(what: impl Into<String>) -> impl FnOnce(NotStored) -> StoreError {
     let what = what.into();
     move |error| match error {
-        NotStored::Unchanged(error) => StoreError::Io { what, error },
-        NotStored::InDoubt(error) => StoreError::InDoubt { what, error },
+        NotStored::Unchanged(source) => StoreError::Io { what, source },
+        NotStored::InDoubt(source) => StoreError::InDoubt { what, source },
     }
 }
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     let what = what.into();
-    move |error| StoreError::Io { what, error }
+    move |source| StoreError::Io { what, source }
 }
 
 /// Open asks and kept outcomes.
@@ -106,40 +101,14 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
 pub struct Store {
     path: PathBuf,
     root: Dir,
-    /// Whoever changes what is kept of a group.
+    /// Held by the one call that changes the file of a group.
     groups: Mutex<()>,
     last_save_failed: AtomicBool,
     /// Held as long as the store is.
     _lock: File,
 }
 
-/// How far a start is with reading the stored asks.
-#[derive(Debug, Default)]
-pub struct Loading {
-    done: AtomicUsize,
-    of: AtomicUsize,
-}
-
-impl Loading {
-    /// How many files were read, and of how many; 0 of 0 before it begins.
-    #[must_use]
-    pub fn so_far(&self) -> (usize, usize) {
-        (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
-    }
-}
-
-/// What a start finds.
-#[derive(Debug, Default)]
-pub struct Scan {
-    /// Not finished.
-    pub pending: Vec<Ask>,
-    /// Kept outcomes.
-    pub settled: Vec<Ask>,
-    /// What is not an ask. Damaged records were renamed to end in `.corrupt`.
-    pub corrupt: Vec<(PathBuf, BadRecord)>,
-}
-
-/// Says that there is no data folder, for whom, and how to fix it.
+/// Says which user could not make the data folder, and how to fix it.
 fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
     let folder = data_dir.display();
     if error.kind() != io::ErrorKind::PermissionDenied {
@@ -155,7 +124,7 @@ fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
 }
 
 impl Store {
-    /// Opens `state/`, made if need be; only one process can have it.
+    /// Opens `state/`, and makes it if it is missing. Only one process can hold it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let at = |what: &str| io_error(format!("{what} {}", path.display()));
         let parent = path.parent().unwrap_or(path);
@@ -186,7 +155,7 @@ impl Store {
         })
     }
 
-    /// Where it is: for other rooms' own files beside the asks.
+    /// Where it is: other rooms keep files of their own beside the asks.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -211,7 +180,7 @@ impl Store {
         kind.ensure(group.as_str(), Access::PRIVATE)
     }
 
-    /// Saves an ask, new or changed, where it lies: a finished one may still change.
+    /// Saves an ask, new or changed. An outcome that was retired is saved where it is: it may still change.
     pub fn save(&self, ask: &Ask) -> Result<(), StoreError> {
         let write = || {
             let bytes = record::write(ask).map_err(io::Error::from)?;
@@ -227,13 +196,13 @@ impl Store {
         saved
     }
 
-    /// Reads an ask, open or kept; `None` if there is none.
+    /// Reads an ask, open or settled; `None` if there is none.
     pub fn load(&self, group: &Group, id: AskId) -> Result<Option<Ask>, StoreError> {
         for kind in [PENDING, SETTLED] {
             let read = self.root.sub(kind).and_then(|kind| kind.sub(group.as_str())).map_err(ReadError::from);
             match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
                 Ok((bytes, _)) => {
-                    return record::read(&bytes).map(Some).map_err(|why| StoreError::Damaged { id, why });
+                    return record::read(&bytes).map(Some).map_err(|source| StoreError::Damaged { id, source });
                 }
                 Err(ReadError::Gone) => {}
                 Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -243,7 +212,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Keeps a finished ask as an outcome only.
+    /// Moves a finished ask to the kept outcomes.
     pub fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
         let name = file_name(id);
         let rename = || {
@@ -282,53 +251,7 @@ impl Store {
         remove().map_err(io_error(format!("cannot drop ask {id}")))
     }
 
-    /// Reads everything: for the start. What is damaged is moved aside, what cannot be read or is
-    /// somebody else's is left where it is, and neither stops the rest; what is from a newer version
-    /// stops the start before anything is touched.
-    pub fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
-        let mut scan = Scan::default();
-        loading.of.store(self.count(), Ordering::Relaxed);
-        let mut damaged = Vec::new();
-        for kind in [PENDING, SETTLED] {
-            let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
-            let folder = self.root.sub(kind).map_err(at())?;
-            for group in folder.names().map_err(at())? {
-                let path = self.path.join(kind).join(&group);
-                // A rename from before a crash is synced before anything acts on it.
-                match folder.sub(&group).and_then(|asks| asks.sync().and_then(|()| Ok((asks.names()?, asks)))) {
-                    Ok((names, asks)) => {
-                        for name in names {
-                            let found = Found { kind, group: &group, path: path.join(&name), name };
-                            found.take_up(&asks, &mut scan, &mut damaged)?;
-                            loading.done.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                    Err(error) => scan.corrupt.push((path, BadRecord::Unreadable(error.to_string()))),
-                }
-            }
-        }
-        for (folder, name, path, why) in damaged {
-            let moved = self.root.sub(&folder).and_then(|folder| {
-                folder.rename(&name, &format!("{name}.corrupt"))?;
-                folder.sync()
-            });
-            moved.map_err(io_error(format!("cannot move {} aside", path.display())))?;
-            scan.corrupt.push((path, why));
-        }
-        Ok(scan)
-    }
-
-    /// How many files a scan will look at, as far as that is known.
-    fn count(&self) -> usize {
-        let folders = |kind: &Dir| {
-            kind.names().unwrap_or_default().into_iter().filter_map(|group| kind.sub(&group).ok()).collect()
-        };
-        let kinds = [PENDING, SETTLED].into_iter().filter_map(|kind| self.root.sub(kind).ok());
-        let folders = kinds.flat_map(|kind| -> Vec<Dir> { folders(&kind) });
-        folders.filter_map(|folder| folder.names().ok()).map(|names| names.len()).sum()
-    }
-
-    /// Keeps a copy of a request that could not be asked, within bounds: the oldest go first.
+    /// Keeps a copy of a request that could not be asked, and removes the oldest copies over the bounds.
     pub fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let keep = || {
             let folder = self.folder(REJECTED, group)?;
@@ -353,48 +276,6 @@ impl Store {
             Ok(())
         };
         keep().map_err(io_error(format!("cannot keep a rejected request of {group}")))
-    }
-}
-
-/// A file that a start finds.
-struct Found<'a> {
-    kind: &'static str,
-    group: &'a str,
-    path: PathBuf,
-    name: String,
-}
-
-impl Found<'_> {
-    fn take_up(
-        self,
-        asks: &Dir,
-        scan: &mut Scan,
-        damaged: &mut Vec<(String, String, PathBuf, BadRecord)>,
-    ) -> Result<(), StoreError> {
-        if self.name.starts_with(".tmp-") {
-            asks.remove(&self.name).map_err(io_error(format!("cannot remove {}", self.path.display())))?;
-        }
-        if !is_json_file(&self.name) {
-            return Ok(());
-        }
-        let bytes = match asks.read_own(&self.name, MAX_RECORD_BYTES) {
-            Ok((bytes, _)) => bytes,
-            Err(error) => {
-                scan.corrupt.push((self.path, BadRecord::Unreadable(error.to_string())));
-                return Ok(());
-            }
-        };
-        let why = match record::read(&bytes) {
-            Ok(ask) if self.name == file_name(ask.id) && ask.group.as_str() == self.group => {
-                if self.kind == SETTLED { &mut scan.settled } else { &mut scan.pending }.push(ask);
-                return Ok(());
-            }
-            Ok(_) => BadRecord::Field("the file's name"),
-            Err(why @ BadRecord::Newer(_)) => return Err(StoreError::Newer { file: self.path, why }),
-            Err(why) => why,
-        };
-        damaged.push((format!("{}/{}", self.kind, self.group), self.name, self.path, why));
-        Ok(())
     }
 }
 

@@ -135,7 +135,7 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
     assert!(!folder.join(".tmp-litter").exists());
     assert_eq!(store.scan(&Loading::default()).unwrap().corrupt.len(), 0, "reported once");
-    put("00000000000000000000000000000004.json", "{\"v\":2}");
+    put("00000000000000000000000000000004.json", "{\"v\":3}");
     assert!(matches!(store.scan(&Loading::default()), Err(StoreError::Newer { .. })));
 }
 

@@ -21,13 +21,13 @@ use sha2::{Digest as _, Sha256};
 /// RFC 3339 in UTC, milliseconds.
 #[must_use]
 pub fn time_text(time: Time) -> String {
-    jiff::Timestamp::from_millisecond(time.as_millis()).map_or_else(|_| String::new(), |stamp| format!("{stamp:.3}"))
+    time.to_string()
 }
 
 /// The moment an RFC 3339 text names.
 #[must_use]
 pub fn time_from(text: &str) -> Option<Time> {
-    text.parse::<jiff::Timestamp>().ok().map(|stamp| Time::from_millis(stamp.as_millisecond()))
+    text.parse().ok()
 }
 
 /// What a response or a briefing file holds: readable JSON and one line end.

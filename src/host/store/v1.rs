@@ -1,0 +1,135 @@
+//! Records of format 1, which askd wrote until commit b652487: rewritten as JSON into the shape of today, and never
+//! written again. Every default here is for a field that some version of that format did not have yet.
+//!
+//! Knows no type of the core but those whose defaults or names it needs. What fits neither format is left as it is, and
+//! is refused when the ask is read.
+
+use askd_core::{Reason, SessionRules, Time, Trouble};
+use serde_json::{Map, Value, json};
+
+type Object = Map<String, Value>;
+
+/// The same record in the shape of today.
+pub(super) fn in_todays_shape(mut record: Object) -> Value {
+    let defaults = json!({"viewed": false, "reminders": 0, "escalations": 0, "so_far": [], "heard": [], "after": {}});
+    default(&mut record, defaults);
+    heard(&mut record);
+    inside(&mut record, "rules", rules);
+    each(&mut record, "waiters", waiter);
+    each(&mut record, "widgets", widget);
+    inside(&mut record, "stage", |stage| inside(stage, "outcome", outcome));
+    inside(&mut record, "after", follow_up);
+    rename(&mut record, "after", "follow_up");
+    // The blocks of the first version hold under every title and context.
+    inside(&mut record, "block", |block| default(block, json!({"any_context": true})));
+    Value::Object(record)
+}
+
+/// The ids of the messages that changed an ask stood beside each person's answers so far.
+fn heard(record: &mut Object) {
+    let mut heard = Vec::new();
+    each(record, "so_far", |so_far| {
+        if let Some(Value::Array(messages)) = so_far.remove("messages") {
+            heard.extend(messages);
+        }
+    });
+    if let Some(Value::Array(later)) = record.get_mut("heard") {
+        later.splice(0..0, heard);
+    }
+}
+
+fn rules(rules: &mut Object) {
+    default(rules, json!({"session": SessionRules::default()}));
+    each(rules, "routes", |route| {
+        let responders = match route.remove("responders") {
+            None | Some(Value::Null) => json!("anyone"),
+            Some(only) => json!({ "only": only }),
+        };
+        route.insert("responders".to_owned(), responders);
+    });
+}
+
+fn waiter(waiter: &mut Object) {
+    default(waiter, json!({"late": false}));
+    let published_at = waiter.remove("published_at");
+    if waiter.get("response").is_some_and(|response| response == "published") {
+        let published = json!({"published": {"at": time(published_at)}});
+        waiter.insert("response".to_owned(), published);
+    }
+    let asked_at = time(waiter.remove("asked_at"));
+    waiter.insert("asked_at".to_owned(), asked_at);
+}
+
+/// A time that was not written yet was long ago.
+fn time(written: Option<Value>) -> Value {
+    written.filter(|time| !time.is_null()).unwrap_or_else(|| json!(Time::from_millis(0)))
+}
+
+fn widget(widget: &mut Object) {
+    default(widget, json!({"parts": {}, "sendings": []}));
+    // How far it is stood between the other fields.
+    let mut state = std::mem::take(widget);
+    for field in ["attempt", "messages", "parts", "sendings", "said", "trouble"] {
+        if let Some(value) = state.remove(field) {
+            widget.insert(field.to_owned(), value);
+        }
+    }
+    let never = state.remove("never").is_some_and(|never| !never.is_null());
+    default(&mut state, json!({"interrupted": false, "for_good": never}));
+    rename(&mut state, "phase", "name");
+    widget.insert("state".to_owned(), Value::Object(state));
+    let trouble = widget.remove("trouble").and_then(|trouble| Trouble::named(trouble.as_str()?));
+    widget.insert("trouble".to_owned(), json!(trouble));
+    let defaults = json!({"index": 0, "first_attempt": 0, "of": [], "repeated": false, "lapsed": false, "seen": false,
+        "waiting": []});
+    inside(widget, "parts", |parts| default(parts, defaults));
+    rename(widget, "parts", "one_by_one");
+    each(widget, "sendings", |sending| {
+        default(sending, json!({"attempt": 0, "question": 0, "failed": false}));
+        if let (Some(called), Some(by)) = (sending.remove("called"), sending.remove("left_by")) {
+            sending.insert("left".to_owned(), json!({"called": called, "by": by}));
+        }
+    });
+}
+
+fn outcome(outcome: &mut Object) {
+    rename(outcome, "given", "answers");
+    if outcome.get("how").is_some_and(|how| how == "retries_used_up" || how == "never_shown") {
+        // The first version has words for the operator in its place, which nobody else is told.
+        let reason: Option<Reason> = outcome.remove("reason").and_then(|reason| reason.as_str()?.parse().ok());
+        let cause = json!({"retries": outcome.remove("retries"), "reason": reason});
+        *outcome = Object::from_iter([("how".to_owned(), json!("undelivered")), ("cause".to_owned(), cause)]);
+    }
+}
+
+fn follow_up(after: &mut Object) {
+    rename(after, "wake", "start");
+    let defaults = json!({"start": {"name": "idle"}, "late": {"name": "no"}, "stop": "no", "overdue": false,
+        "briefings": 0});
+    default(after, defaults);
+    inside(after, "late", |late| rename(late, "given", "answers"));
+}
+
+fn default(object: &mut Object, fields: Value) {
+    let Value::Object(fields) = fields else { return };
+    for (name, value) in fields {
+        object.entry(name).or_insert(value);
+    }
+}
+
+fn rename(object: &mut Object, from: &str, to: &str) {
+    if let Some(value) = object.remove(from) {
+        object.insert(to.to_owned(), value);
+    }
+}
+
+fn inside(object: &mut Object, field: &str, change: impl FnOnce(&mut Object)) {
+    if let Some(Value::Object(object)) = object.get_mut(field) {
+        change(object);
+    }
+}
+
+fn each(object: &mut Object, field: &str, mut change: impl FnMut(&mut Object)) {
+    let Some(Value::Array(objects)) = object.get_mut(field) else { return };
+    objects.iter_mut().filter_map(Value::as_object_mut).for_each(&mut change);
+}

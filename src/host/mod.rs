@@ -4,6 +4,7 @@
 //! pure rules of both are in [`askd_core`].
 
 pub mod audit;
+mod backoff;
 pub mod broker;
 pub mod channel;
 pub mod client;

@@ -1,60 +1,62 @@
-//! Verified webhooks: a [`Signed`] is only built after the platform's signature over the raw bytes was verified. Bodies
-//! that are not verified yet have limits, each and all together, and the oldest gives way to a new one, so that
-//! strangers cannot keep genuine webhooks from being read.
+//! Verified webhooks: a handler gets a [`Signed`] body only after the platform's signature over the raw bytes was verified.
+//! Unverified bodies are limited in size, time, number and sum. At a limit the oldest one gives way, so that strangers
+//! cannot keep genuine webhooks out.
 
 use crate::clock::Clock;
 use crate::host::warnings::Warnings;
 use axum::body::{Body, Bytes};
-use axum::extract::Request;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// How long a body may take.
-const SLOWEST: Duration = Duration::from_secs(2);
-/// How many bodies are read at a time, and how many bytes they may have in all. The oldest gives way to a new one.
-const MOST_READ: usize = 64;
-const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// How many verified webhooks are worked on at a time; the senders of others are told to send them again.
-const AT_A_TIME: usize = 64;
+/// How long reading a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many unverified bodies may be read at a time, and how many bytes they may have in all.
+const MAX_UNVERIFIED: usize = 64;
+const MAX_UNVERIFIED_BYTES: usize = 8 * 1024 * 1024;
+/// How many verified webhooks may be in work at a time. askd tells the senders of others to send them again.
+const MAX_IN_WORK: usize = 64;
 
-/// How a platform signs its webhooks.
-pub(super) trait Platform {
+/// How a platform signs its webhooks. Implemented by the state of its routes.
+pub(super) trait Platform: Sync {
     /// Its name in the log.
     const NAME: &'static str;
     /// The largest body it sends, in bytes.
-    const LARGEST: usize;
+    const MAX_BODY: usize;
     /// What the headers say about the signature.
-    type Signature;
+    type Signature: Send + Sync;
+    /// Where its webhooks are verified.
+    fn webhooks(&self) -> &Webhooks;
     /// The signature, if it can be a current one; else what is wrong with it.
     fn signature(&self, headers: &HeaderMap) -> Result<Self::Signature, &'static str>;
-    /// Whether the signature fits these bytes. In constant time.
+    /// Compares the signature with that of the body, in constant time.
     fn is_genuine(&self, signature: &Self::Signature, body: &[u8]) -> bool;
 }
 
-/// Where webhooks of all platforms arrive. Cheap to clone.
+/// What the webhooks of all platforms share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Webhooks {
     clock: Clock,
     warnings: Warnings,
-    unsigned: Unsigned,
-    places: Arc<Semaphore>,
+    unverified: Arc<Mutex<Unverified>>,
+    in_work: Arc<Semaphore>,
 }
 
-/// A verified body. It holds its place among the webhooks that are worked on.
+/// A verified body. It counts as in work until it is dropped.
 #[derive(Debug)]
 pub(super) struct Signed {
     pub(super) body: Bytes,
-    _place: OwnedSemaphorePermit,
+    _in_work: OwnedSemaphorePermit,
 }
 
-/// Why a webhook was not taken.
+/// Why a webhook was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused(StatusCode, &'static str);
 
@@ -68,135 +70,129 @@ const TOO_LARGE: Refused = Refused(StatusCode::PAYLOAD_TOO_LARGE, "too large, or
 const TOO_SLOW: Refused = Refused(StatusCode::REQUEST_TIMEOUT, "too slow");
 const TOO_MANY: Refused = Refused(StatusCode::SERVICE_UNAVAILABLE, "too many at once");
 
+impl<P: Platform> FromRequest<P> for Signed {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, platform: &P) -> Result<Self, Refused> {
+        let webhooks = platform.webhooks();
+        let verified = webhooks.verify(platform, request).await;
+        if let Err(Refused(_, why)) = verified {
+            webhooks.warn(&format!("a webhook of {} was refused: {why}", P::NAME));
+        }
+        verified
+    }
+}
+
 impl Webhooks {
     /// Counts refused webhooks in `warnings`.
     #[must_use]
     pub fn new(clock: Clock, warnings: Warnings) -> Self {
-        Self { clock, warnings, unsigned: Unsigned::default(), places: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self { clock, warnings, unverified: Arc::default(), in_work: Arc::new(Semaphore::new(MAX_IN_WORK)) }
     }
 
-    /// The warnings that strangers can cause.
-    pub(super) fn warnings(&self) -> &Warnings {
-        &self.warnings
-    }
-
-    /// Reads a webhook within its limits and verifies it. One that cannot be genuine is refused before it is read.
-    pub(super) async fn verify<P: Platform>(&self, platform: &P, request: Request) -> Result<Signed, Refused> {
-        let verified = self.read(platform, request).await;
-        if let Err(Refused(_, why)) = verified {
-            let name = P::NAME;
-            let cause = format!("a webhook of {name} was refused: {why}");
-            if self.warnings.is_first(None, &cause) {
-                tracing::warn!("{cause}");
-            }
+    /// Logs a warning that strangers can cause: not more often than `Warnings` allows.
+    pub(super) fn warn(&self, warning: &str) {
+        if self.warnings.is_first(None, warning) {
+            tracing::warn!("{warning}");
         }
-        verified
     }
 
-    async fn read<P: Platform>(&self, platform: &P, request: Request) -> Result<Signed, Refused> {
+    /// Refuses what cannot be genuine before it reads the body.
+    async fn verify<P: Platform>(&self, platform: &P, request: Request) -> Result<Signed, Refused> {
         let (parts, body) = request.into_parts();
-        let refused = |why| Refused(StatusCode::UNAUTHORIZED, why);
-        let signature = platform.signature(&parts.headers).map_err(refused)?;
-        let said =
-            parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if said.is_some_and(|bytes| bytes > P::LARGEST) {
+        let unauthorized = |why| Refused(StatusCode::UNAUTHORIZED, why);
+        let signature = platform.signature(&parts.headers).map_err(unauthorized)?;
+        let length = parts.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        if length.is_some_and(|bytes| bytes > P::MAX_BODY) {
             return Err(TOO_LARGE);
         }
-        let reader = self.unsigned.begin();
-        let gone = reader.gone.clone();
+        let place = Place::take(&self.unverified);
+        let reading = self.clock.timeout(BODY_TIMEOUT, read(body, P::MAX_BODY, &place));
         let body = tokio::select! {
-            read = self.clock.timeout(SLOWEST, whole(body, P::LARGEST, &reader)) => read.unwrap_or(Err(TOO_SLOW))?,
-            () = gone.cancelled() => return Err(TOO_MANY),
+            body = reading => body.unwrap_or(Err(TOO_SLOW))?,
+            () = place.gone.cancelled() => return Err(TOO_MANY),
         };
         if !platform.is_genuine(&signature, &body) {
-            return Err(refused("the signature is wrong"));
+            return Err(unauthorized("the signature is wrong"));
         }
-        drop(reader);
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_full| TOO_MANY)?;
-        Ok(Signed { body: body.into(), _place: place })
+        drop(place);
+        let permit = Arc::clone(&self.in_work).try_acquire_owned().map_err(|_full| TOO_MANY)?;
+        Ok(Signed { body: body.into(), _in_work: permit })
     }
 }
 
-async fn whole(body: Body, largest: usize, reader: &Reader) -> Result<Vec<u8>, Refused> {
-    let mut pieces = body.into_data_stream();
-    let mut whole = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_cut_off| TOO_LARGE)?;
-        if whole.len() + piece.len() > largest {
+async fn read(body: Body, max: usize, place: &Place) -> Result<Vec<u8>, Refused> {
+    let mut chunks = body.into_data_stream();
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_cut_off| TOO_LARGE)?;
+        if body.len() + chunk.len() > max {
             return Err(TOO_LARGE);
         }
-        reader.add(piece.len());
-        whole.extend_from_slice(&piece);
+        place.add(chunk.len());
+        body.extend_from_slice(&chunk);
     }
-    Ok(whole)
+    Ok(body)
 }
 
 /// The bodies that are being read and not verified yet.
-#[derive(Debug, Clone, Default)]
-struct Unsigned(Arc<Mutex<Readers>>);
-
 #[derive(Debug, Default)]
-struct Readers {
+struct Unverified {
     next: u64,
     bytes: usize,
-    /// The oldest first: how many bytes each has, and how it is told to give way.
-    open: BTreeMap<u64, (usize, CancellationToken)>,
+    /// The oldest first: the size of each, and the token that tells it to give way.
+    bodies: BTreeMap<u64, (usize, CancellationToken)>,
 }
 
-/// One body that is being read.
-#[derive(Debug)]
-struct Reader {
-    unsigned: Unsigned,
-    number: u64,
-    /// It has to give way to another.
-    gone: CancellationToken,
-}
-
-impl Unsigned {
-    fn lock(&self) -> MutexGuard<'_, Readers> {
-        self.0.lock()
-    }
-
-    fn begin(&self) -> Reader {
-        let gone = CancellationToken::new();
-        let mut readers = self.lock();
-        readers.next += 1;
-        let number = readers.next;
-        readers.open.insert(number, (0, gone.clone()));
-        if readers.open.len() > MOST_READ {
-            readers.drop_oldest();
-        }
-        drop(readers);
-        Reader { unsigned: self.clone(), number, gone }
-    }
-}
-
-impl Readers {
+impl Unverified {
     fn drop_oldest(&mut self) {
-        if let Some((_, (bytes, gone))) = self.open.pop_first() {
+        if let Some((_, (bytes, gone))) = self.bodies.pop_first() {
             self.bytes -= bytes;
             gone.cancel();
         }
     }
 }
 
-impl Reader {
+/// The place of one body among the unverified ones.
+#[derive(Debug)]
+struct Place {
+    unverified: Arc<Mutex<Unverified>>,
+    number: u64,
+    /// Cancelled when the body has to give way to another.
+    gone: CancellationToken,
+}
+
+impl Place {
+    fn take(unverified: &Arc<Mutex<Unverified>>) -> Self {
+        let gone = CancellationToken::new();
+        let mut all = unverified.lock();
+        all.next += 1;
+        let number = all.next;
+        all.bodies.insert(number, (0, gone.clone()));
+        if all.bodies.len() > MAX_UNVERIFIED {
+            all.drop_oldest();
+        }
+        drop(all);
+        Self { unverified: Arc::clone(unverified), number, gone }
+    }
+
     fn add(&self, more: usize) {
-        let mut readers = self.unsigned.lock();
-        let Some((bytes, _)) = readers.open.get_mut(&self.number) else { return };
+        let mut all = self.unverified.lock();
+        let Some((bytes, _)) = all.bodies.get_mut(&self.number) else { return };
         *bytes += more;
-        readers.bytes += more;
-        while readers.bytes > MOST_BYTES {
-            readers.drop_oldest();
+        all.bytes += more;
+        while all.bytes > MAX_UNVERIFIED_BYTES {
+            all.drop_oldest();
         }
     }
 }
 
-impl Drop for Reader {
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut readers = self.unsigned.lock();
-        if let Some((bytes, _)) = readers.open.remove(&self.number) {
-            readers.bytes -= bytes;
+        let mut all = self.unverified.lock();
+        if let Some((bytes, _)) = all.bodies.remove(&self.number) {
+            all.bytes -= bytes;
         }
     }
 }
@@ -207,18 +203,18 @@ mod tests {
 
     #[test]
     fn the_oldest_body_gives_way() {
-        let unsigned = Unsigned::default();
-        let first = unsigned.begin();
-        let others: Vec<Reader> = (1..MOST_READ).map(|_| unsigned.begin()).collect();
+        let unverified = Arc::default();
+        let first = Place::take(&unverified);
+        let others: Vec<Place> = (1..MAX_UNVERIFIED).map(|_| Place::take(&unverified)).collect();
         assert!(!first.gone.is_cancelled());
-        let last = unsigned.begin();
+        let last = Place::take(&unverified);
         assert!(first.gone.is_cancelled() && !others[0].gone.is_cancelled());
-        others[0].add(MOST_BYTES);
+        others[0].add(MAX_UNVERIFIED_BYTES);
         last.add(1);
         assert!(others[0].gone.is_cancelled() && !last.gone.is_cancelled(), "too many bytes in all");
         first.add(1);
         drop((first, others, last));
-        let readers = unsigned.lock();
-        assert_eq!((readers.bytes, readers.open.len()), (0, 0));
+        let all = unverified.lock();
+        assert_eq!((all.bytes, all.bodies.len()), (0, 0));
     }
 }

@@ -1,31 +1,29 @@
-//! What the channel's history shows of an ask: the way to know what became of a post whose reply was lost.
+//! Finds the messages of an ask in the history of its channel: how askd learns what became of a post whose answer was lost.
 
 use super::Slack;
 use super::client::CallError;
-use super::payload::Part;
-use askd_core::{Ask, AskId};
+use super::payload::Message;
+use askd_core::Ask;
 use serde::Deserialize;
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Messages of a page; apps outside Slack's marketplace that are sold may get fewer.
+/// Messages of a page. Slack may send fewer.
 const PAGE: usize = 200;
-/// Pages that are read.
+/// How many pages askd reads.
 const PAGES: usize = 10;
-/// How much before the ask was made, for clocks that differ.
+/// How long before the ask was made the search begins, for clocks that differ.
 const EARLIER: Duration = Duration::from_secs(300);
 
-/// Names the card, and a message of text that belongs to it.
+/// The `event_type` in the metadata of a card, and of a text that goes before it.
 pub(super) const CARD: &str = "askd_question";
 pub(super) const TEXT: &str = "askd_text";
 
-/// Messages of one ask.
+/// The messages of one ask that are in its channel.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
-    /// `ts` of cards, oldest first.
+pub(super) struct PostedMessages {
+    /// The `ts` of each card, oldest first.
     pub(super) cards: Vec<String>,
-    /// Parts of text that are there.
+    /// The number of each text.
     pub(super) texts: Vec<usize>,
 }
 
@@ -33,54 +31,20 @@ pub(super) struct Shown {
 #[serde(default)]
 struct Page {
     messages: Vec<Message>,
-    response_metadata: Cursor,
+    response_metadata: ResponseMetadata,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Cursor {
+struct ResponseMetadata {
     next_cursor: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Message {
-    ts: String,
-    bot_id: Option<String>,
-    metadata: Metadata,
-    blocks: Vec<Block>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    event_type: String,
-    event_payload: BTreeMap<String, Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Block {
-    block_id: String,
-}
-
-impl Message {
-    fn says(&self, kind: &str, ask: AskId) -> bool {
-        let said = self.metadata.event_payload.get("ask").and_then(Value::as_str);
-        self.metadata.event_type == kind && said.is_some_and(|said| said == ask.to_string())
-    }
-
-    fn is_card_of(&self, ask: AskId) -> bool {
-        let by_block = || self.blocks.iter().any(|block| Part::of(&block.block_id).is_some_and(|part| part.ask == ask));
-        self.says(CARD, ask) || (self.metadata.event_type.is_empty() && by_block())
-    }
-}
-
 impl Slack {
-    /// What is there of this ask in its chat now.
-    pub(super) async fn shown(&self, ask: &Ask, chat: &str) -> Result<Shown, CallError> {
+    /// Reads the history of this channel for messages of the ask.
+    pub(super) async fn posted_messages(&self, ask: &Ask, chat: &str) -> Result<PostedMessages, CallError> {
         let oldest = (ask.created_at - EARLIER).as_millis();
-        let mut shown = Shown::default();
+        let mut posted = PostedMessages::default();
         let mut cursor = String::new();
         for _ in 0..PAGES {
             let mut arguments = vec![
@@ -93,22 +57,33 @@ impl Slack {
                 arguments.push(("cursor", cursor));
             }
             let page: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
-            // Ours alone: others in the channel could repeat what our messages say.
-            let me = self.0.me.get().and_then(|me| me.bot_id.as_deref());
-            for message in page.messages.iter().filter(|message| me.is_none() || message.bot_id.as_deref() == me) {
-                if message.is_card_of(ask.id) {
-                    shown.cards.push(message.ts.clone());
-                } else if message.says(TEXT, ask.id) {
-                    let part = message.metadata.event_payload.get("part").and_then(Value::as_str);
-                    shown.texts.extend(part.and_then(|part| part.parse::<usize>().ok()));
-                }
+            // Others in the channel could copy the metadata of our messages.
+            let bot_id = self.0.bot.get().and_then(|bot| bot.bot_id.as_deref());
+            for message in
+                page.messages.iter().filter(|message| bot_id.is_none() || message.bot_id.as_deref() == bot_id)
+            {
+                posted.add(ask, message);
             }
             cursor = page.response_metadata.next_cursor;
             if cursor.is_empty() {
                 break;
             }
         }
-        shown.cards.sort();
-        Ok(shown)
+        posted.cards.sort();
+        Ok(posted)
+    }
+}
+
+impl PostedMessages {
+    fn add(&mut self, ask: &Ask, message: &Message) {
+        match message.metadata.as_ref().filter(|metadata| !metadata.event_type.is_empty()) {
+            Some(metadata) if metadata.ask() != Some(ask.id) => {}
+            Some(metadata) if metadata.event_type == TEXT => {
+                self.texts.extend(metadata.value("part").and_then(|part| part.parse::<usize>().ok()));
+            }
+            Some(metadata) if metadata.event_type == CARD => self.cards.push(message.ts.clone()),
+            None if message.ask_by_blocks() == Some(ask.id) => self.cards.push(message.ts.clone()),
+            Some(_) | None => {}
+        }
     }
 }

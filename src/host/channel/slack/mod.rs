@@ -1,21 +1,20 @@
-//! Slack: cards with buttons and forms. Posts, looks, closes and tells people privately; what they do comes in by
-//! webhooks or over a socket, to one [`desk`].
+//! Slack: cards with buttons and forms. What people do arrives by webhooks or over a socket, at one [`Inbound`].
 //!
-//! `render` and `text` are pure; `client` and `pace` know how to call; nothing here decides what becomes of an ask.
+//! `render` and `text` are pure; `client` and `pace` know how to call. What becomes of an ask is the broker's to decide.
 
 mod client;
-mod desk;
 mod history;
+mod inbound;
 mod pace;
 mod payload;
 mod port;
 mod render;
 mod socket;
 mod text;
-mod verified;
 mod webhooks;
 
 use crate::clock::Clock;
+use crate::host::backoff::Backoff;
 use crate::host::broker::Broker;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
@@ -23,24 +22,25 @@ use crate::host::settings::{SlackDoor, SlackSettings};
 use askd_core::{Content, Group, Rejection, Time};
 use axum::Router;
 use client::{CallError, Client};
-use desk::Desk;
+use inbound::Inbound;
 use pace::Pace;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// How long a start waits until we know who we are in Slack.
-const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-/// Longest pause before Slack is asked again who we are.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// How often a private note is tried.
-const NOTE_TRIES: u32 = 3;
+/// How long a start waits for the answer to `auth.test`.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The first and the longest pause before askd calls `auth.test` again.
+const AUTH_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The pauses between the tries to post an ephemeral message, and how often askd tries.
+const EPHEMERAL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+const EPHEMERAL_TRIES: u32 = 3;
 
-/// Slack, as far as this workspace's app reaches. Cheap to clone.
+/// One workspace's Slack, as far as the app reaches. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Slack(Arc<Inner>);
 
@@ -51,15 +51,15 @@ struct Inner {
     pace: Arc<Pace>,
     ctx: Ctx,
     started: Time,
-    me: OnceCell<Me>,
-    /// What the log last said about Slack not knowing us.
-    said: Mutex<Option<CallError>>,
+    bot: OnceCell<Bot>,
+    /// The failure of `auth.test` that was logged last.
+    logged: Mutex<Option<CallError>>,
 }
 
-/// Who the bot is.
+/// What Slack says about the bot: the answer of `auth.test`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Me {
+struct Bot {
     team_id: String,
     team: String,
     user: String,
@@ -69,12 +69,12 @@ struct Me {
 }
 
 impl Slack {
-    /// Not connected to anything yet; that may come and go.
+    /// Connects to nothing yet; connections may come and go.
     pub fn new(settings: SlackSettings, ctx: Ctx) -> io::Result<Self> {
         let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
         let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
-        let (me, started) = (OnceCell::new(), ctx.clock().now());
-        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, me, said: Mutex::default() })))
+        let (bot, started) = (OnceCell::new(), ctx.clock().now());
+        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, bot, logged: Mutex::default() })))
     }
 
     /// Whether a card of this content is within Slack's limits.
@@ -82,25 +82,25 @@ impl Slack {
         render::fits(group, content)
     }
 
-    /// Finds out who we are and, with an app token, connects. Goes on in the background until the daemon stops.
+    /// Finds out who the bot is and, with an app token, connects. Goes on in the background until the daemon stops.
     pub fn start(&self, broker: &Broker) {
         let slack = self.clone();
         self.0.ctx.spawn(async move { slack.introduce().await });
-        if let SlackDoor::Socket(token) = &self.0.settings.door {
-            let (desk, token) = (Desk::new(self.clone(), broker.clone()), token.clone());
-            self.0.ctx.serve(async move { socket::run(&desk, &token).await });
+        if let SlackDoor::Socket(app_token) = &self.0.settings.door {
+            let (inbound, app_token) = (Inbound::new(self.clone(), broker.clone()), app_token.clone());
+            self.0.ctx.serve(async move { socket::run(&inbound, &app_token).await });
         }
     }
 
-    /// The addresses Slack posts to, if it does.
+    /// The addresses that Slack posts to, unless askd connects to Slack.
     #[must_use]
     pub fn routes(&self, broker: &Broker, webhooks: &Webhooks) -> Option<Router> {
-        let SlackDoor::Webhooks(secret) = &self.0.settings.door else { return None };
-        let desk = Desk::new(self.clone(), broker.clone());
-        Some(webhooks::routes(desk, secret.clone(), webhooks.clone()))
+        let SlackDoor::Webhooks(signing_secret) = &self.0.settings.door else { return None };
+        let inbound = Inbound::new(self.clone(), broker.clone());
+        Some(webhooks::routes(inbound, signing_secret.clone(), webhooks.clone()))
     }
 
-    /// Whether Slack did not answer when it was called last.
+    /// Whether the last call got no usable answer.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.0.client.is_away()
@@ -110,73 +110,70 @@ impl Slack {
         self.0.ctx.clock()
     }
 
-    /// Asks Slack who we are, once and not for long, so that a wrong token is reported before anything else.
+    /// Calls `auth.test` once and not for long, so that the log reports a wrong token before anything else.
     pub async fn greet(&self) {
-        if let Some(Err(error)) = self.clock().timeout(KNOWN_WITHIN, self.me()).await {
-            self.complain(error);
+        if let Some(Err(error)) = self.clock().timeout(GREETING_TIMEOUT, self.bot()).await {
+            self.log_failure(error);
         }
     }
 
-    /// Asks Slack who we are until it says so; what is wrong is said to the operator, once for each reason.
+    /// Calls `auth.test` until it succeeds.
     async fn introduce(&self) {
-        let mut pause = Duration::from_secs(1);
+        let mut backoff = Backoff::new(AUTH_PAUSES.0, AUTH_PAUSES.1);
         loop {
-            match self.me().await {
-                Ok(me) => {
-                    tracing::info!(team = me.team, team_id = me.team_id, bot = me.user, "Slack knows us");
+            match self.bot().await {
+                Ok(bot) => {
+                    tracing::info!(team = bot.team, team_id = bot.team_id, bot = bot.user, "Slack knows us");
                     return;
                 }
-                Err(error) => self.complain(error),
+                Err(error) => self.log_failure(error),
             }
-            self.clock().sleep(pause).await;
-            pause = (pause * 2).min(ASK_AGAIN);
+            self.clock().sleep(backoff.pause()).await;
         }
     }
 
-    fn complain(&self, error: CallError) {
-        let mut said = self.0.said.lock();
-        if said.as_ref() == Some(&error) {
-            return;
+    /// Logs a failure of `auth.test`, unless it was the last one already.
+    fn log_failure(&self, error: CallError) {
+        let mut logged = self.0.logged.lock();
+        if logged.as_ref() != Some(&error) {
+            tracing::error!(why = error.explain(), "Slack cannot be used; trying again until it can");
+            *logged = Some(error);
         }
-        let why = error.explain();
-        tracing::error!(why, "Slack cannot be used; trying again until it can");
-        *said = Some(error);
     }
 
-    async fn me(&self) -> Result<&Me, CallError> {
+    async fn bot(&self) -> Result<&Bot, CallError> {
         let nothing = json!({});
-        let ask = || self.0.client.post::<Me>("auth.test", "", &nothing);
-        self.0.me.get_or_try_init(ask).await
+        self.0.bot.get_or_try_init(|| self.0.client.post::<Bot>("auth.test", "", &nothing)).await
     }
 
-    /// The teams whose people are listened to; `None` while Slack has not said whose bot we are.
+    /// The teams whose people are listened to; `None` while Slack has not said which team the bot belongs to.
     async fn teams(&self) -> Option<Vec<String>> {
         if !self.0.settings.team_ids.is_empty() {
             return Some(self.0.settings.team_ids.clone());
         }
-        let me = self.me().await.ok()?;
-        let organisation = me.enterprise_id.clone().filter(|_| me.is_enterprise_install);
-        Some(std::iter::once(me.team_id.clone()).chain(organisation).collect())
+        let bot = self.bot().await.ok()?;
+        let organisation = bot.enterprise_id.clone().filter(|_| bot.is_enterprise_install);
+        Some(std::iter::once(bot.team_id.clone()).chain(organisation).collect())
     }
 
-    /// Tells one person something, in the background: nobody else sees it.
-    fn note(&self, chat: &str, user: &str, thread: Option<&str>, sentence: &str) {
+    /// Posts a message that only this person sees, in the background.
+    fn post_ephemeral(&self, chat: &str, user: &str, thread_ts: Option<&str>, sentence: &str) {
         let (slack, chat) = (self.clone(), chat.to_owned());
         let mut body = json!({
             "channel": chat, "user": user, "text": text::top_level(sentence), "parse": "none", "link_names": false,
         });
-        if let Some(thread) = thread {
-            body["thread_ts"] = json!(thread);
+        if let Some(thread_ts) = thread_ts {
+            body["thread_ts"] = json!(thread_ts);
         }
         self.0.ctx.finish(async move {
-            for attempt in 0..NOTE_TRIES {
-                let noted = slack.0.client.post::<serde_json::Value>("chat.postEphemeral", &chat, &body);
-                let wait = match noted.await {
+            let mut backoff = Backoff::new(EPHEMERAL_PAUSES.0, EPHEMERAL_PAUSES.1);
+            for _ in 0..EPHEMERAL_TRIES {
+                let wait = match slack.0.client.post::<Value>("chat.postEphemeral", &chat, &body).await {
                     Ok(_) => return,
                     Err(CallError::RateLimited(wait)) => wait,
-                    Err(CallError::NotSent | CallError::Unknown(_)) => Duration::from_secs(1 << attempt),
+                    Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
                     Err(error @ CallError::Refused { .. }) => {
-                        tracing::warn!(%error, "a person could not be told something privately");
+                        tracing::warn!(%error, "Slack refused a private message to a person");
                         return;
                     }
                 };

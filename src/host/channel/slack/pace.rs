@@ -1,28 +1,26 @@
-//! When something may be sent: one post per `pace` and chat, one call at a time for each method and
-//! chat, and nothing before a `Retry-After` has passed.
+//! When something may be sent: one post per `pace` and chat, one call at a time for each method and chat, and no call
+//! before a `Retry-After` has passed.
 //!
-//! Counts by the monotonic clock, because it keeps to Slack's limits. In memory only: a restart takes longer than a
-//! pace, and Slack repeats a limit that was forgotten.
+//! In memory only: a restart takes longer than a pace, and Slack repeats a limit that was forgotten.
 
 use crate::clock::{Clock, Moment};
+use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::sync::Notify;
 
-/// What posts are limited by.
+/// The method that posts.
 pub(super) const POST: &str = "chat.postMessage";
-/// How long whoever had a turn has to begin; then it is the next one's.
+/// How long the holder of a turn has to begin its post; then the turn is the next one's.
 const LEASE: Duration = Duration::from_millis(250);
-/// How long a call waits for another one of its kind. Less than the shortest `render_timeout`, so that
-/// a post that is looked for has been sent.
-const IN_LINE: Duration = Duration::from_secs(5);
+/// How long a call waits for another call of its method and chat. Less than the shortest `render_timeout`, so that a
+/// post has been sent before askd looks for it.
+const CALL_WAIT: Duration = Duration::from_secs(5);
 
-/// A method, and a chat.
-type Kind = (String, String);
-/// Where calls of a kind wait for each other.
-type Line = Arc<tokio::sync::Mutex<()>>;
+/// A method, and a chat or nothing.
+type MethodAndChat = (String, String);
 
 /// When something may be sent.
 #[derive(Debug)]
@@ -30,35 +28,36 @@ pub(super) struct Pace {
     clock: Clock,
     every: Duration,
     chats: Mutex<HashMap<String, Arc<Chat>>>,
-    calls: Mutex<HashMap<Kind, Line>>,
-    limits: Mutex<HashMap<Kind, Moment>>,
+    calls: KeyedLock<MethodAndChat>,
+    /// Until when Slack wants no such call.
+    limits: Mutex<HashMap<MethodAndChat, Moment>>,
 }
 
 #[derive(Debug)]
 struct Chat {
-    /// Who waits for this chat waits here, in order.
+    /// Posts wait for their turn here, in order.
     queue: tokio::sync::Mutex<()>,
-    /// When the next post may go out: a pace after the last one.
-    next: Mutex<Moment>,
-    /// Until when a post is taken to be on its way.
-    busy: Mutex<Moment>,
+    times: Mutex<Times>,
     idle: Notify,
 }
 
-/// The right to make a call, to be kept until its answer is there.
-pub(super) struct Call {
-    _alone: OwnedMutexGuard<()>,
+#[derive(Debug)]
+struct Times {
+    /// When the next post may go out: a pace after the last one.
+    next: Moment,
+    /// Until when askd takes a post to be under way.
+    busy: Moment,
 }
 
-/// What a limit counts for: posts and private notes one by one for each chat, everything else as a whole.
-fn limited(method: &str, chat: &str) -> Kind {
-    let own = matches!(method, POST | "chat.postEphemeral");
-    (method.to_owned(), if own { chat.to_owned() } else { String::new() })
+/// What a limit counts for: posts and ephemeral messages in each chat, other methods as a whole.
+fn limited(method: &str, chat: &str) -> MethodAndChat {
+    let by_chat = matches!(method, POST | "chat.postEphemeral");
+    (method.to_owned(), if by_chat { chat.to_owned() } else { String::new() })
 }
 
 impl Pace {
     pub(super) fn new(every: Duration, clock: Clock) -> Self {
-        Self { clock, every, chats: Mutex::default(), calls: Mutex::default(), limits: Mutex::default() }
+        Self { clock, every, chats: Mutex::default(), calls: KeyedLock::default(), limits: Mutex::default() }
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -69,88 +68,82 @@ impl Pace {
         let mut chats = self.chats.lock();
         let chat = chats.entry(name.to_owned()).or_insert_with(|| {
             let now = self.clock.monotonic();
-            let (next, busy) = (Mutex::new(now), Mutex::new(now));
-            Arc::new(Chat { queue: tokio::sync::Mutex::default(), next, busy, idle: Notify::new() })
+            let times = Mutex::new(Times { next: now, busy: now });
+            Arc::new(Chat { queue: tokio::sync::Mutex::default(), times, idle: Notify::new() })
         });
         Arc::clone(chat)
     }
 
-    /// Waits for a turn to post to this chat; who comes first goes first.
+    /// Waits for a turn to post to this chat: first come, first served.
     pub(super) async fn turn(&self, name: &str) {
         let chat = self.chat(name);
         let _first = chat.queue.lock().await;
         loop {
             let now = self.clock.monotonic();
-            let busy = *chat.busy.lock();
-            let free = (*chat.next.lock()).max(self.free_at(POST, name).unwrap_or(now));
+            let (busy, free) = {
+                let mut times = chat.times.lock();
+                let free = times.next.max(self.limited_until(POST, name).unwrap_or(now));
+                if times.busy <= now && free <= now {
+                    times.busy = now + LEASE;
+                    return;
+                }
+                (times.busy, free)
+            };
             if busy > now {
                 tokio::select! {
                     () = chat.idle.notified() => {}
                     () = self.clock.sleep_to(busy) => {}
                 }
-            } else if free > now {
-                self.clock.sleep_to(free).await;
             } else {
-                *chat.busy.lock() = now + LEASE;
-                return;
+                self.clock.sleep_to(free).await;
             }
         }
     }
 
-    /// A post is on its way; it takes no longer than this.
+    /// A post is under way; it takes no longer than this.
     pub(super) fn posting(&self, name: &str, at_most: Duration) {
-        *self.chat(name).busy.lock() = self.clock.monotonic() + at_most;
+        self.chat(name).times.lock().busy = self.clock.monotonic() + at_most;
     }
 
-    /// A post has come back: the next one goes out a pace after it, so that Slack sees them a pace apart
-    /// however long each took.
+    /// A post has its answer. The next one goes out a pace later, so that Slack sees them a pace apart however long
+    /// each took.
     pub(super) fn posted(&self, name: &str) {
         let chat = self.chat(name);
         let now = self.clock.monotonic();
-        *chat.next.lock() = now + self.every;
-        *chat.busy.lock() = now;
+        *chat.times.lock() = Times { next: now + self.every, busy: now };
         chat.idle.notify_one();
     }
 
-    /// Waits until the same sender may post again, and keeps the others waiting; an error if that is
-    /// not before `until`.
-    pub(super) async fn after(&self, name: &str, until: Moment) -> Result<(), ()> {
+    /// Keeps the turn and waits until its holder may post again; `false` if that is not before `until`.
+    pub(super) async fn another(&self, name: &str, until: Moment) -> bool {
         let chat = self.chat(name);
-        let next = *chat.next.lock();
-        let free = next.max(self.free_at(POST, name).unwrap_or(next));
-        if free > until {
-            return Err(());
-        }
-        *chat.busy.lock() = free + LEASE;
-        self.clock.sleep_to(free).await;
-        Ok(())
-    }
-
-    /// The right to call now. Calls of one method for one chat go one after the other: a second one
-    /// that was under way could not heed the first one's `Retry-After`.
-    pub(super) async fn call(&self, method: &str, chat: &str) -> Result<Call, Duration> {
-        let line = {
-            let mut calls = self.calls.lock();
-            Arc::clone(calls.entry((method.to_owned(), chat.to_owned())).or_default())
+        let free = {
+            let mut times = chat.times.lock();
+            let free = self.limited_until(POST, name).map_or(times.next, |limit| limit.max(times.next));
+            if free > until {
+                return false;
+            }
+            times.busy = free + LEASE;
+            free
         };
-        let alone = self.clock.timeout(IN_LINE, line.lock_owned()).await.ok_or(Duration::from_secs(1))?;
-        match self.left(method, chat) {
-            Some(left) => Err(left),
-            None => Ok(Call { _alone: alone }),
-        }
+        self.clock.sleep_to(free).await;
+        true
     }
 
-    /// How long such a call has to wait for Slack's sake.
-    pub(super) fn left(&self, method: &str, chat: &str) -> Option<Duration> {
-        let left = self.free_at(method, chat)?.since(self.clock.monotonic());
-        (!left.is_zero()).then_some(left)
+    /// Waits for the right to make a call, which the caller holds until the answer is there; else says how long a limit
+    /// still holds. A second call beside the first could not obey the `Retry-After` of the first.
+    pub(super) async fn call(&self, method: &str, chat: &str) -> Result<KeyGuard, Duration> {
+        let lock = self.calls.lock((method.to_owned(), chat.to_owned()));
+        let guard = self.clock.timeout(CALL_WAIT, lock).await.ok_or(Duration::from_secs(1))?;
+        let limit = self.limited_until(method, chat).map(|until| until.since(self.clock.monotonic()));
+        limit.filter(|left| !left.is_zero()).map_or(Ok(guard), Err)
     }
 
-    fn free_at(&self, method: &str, chat: &str) -> Option<Moment> {
+    fn limited_until(&self, method: &str, chat: &str) -> Option<Moment> {
         self.limits.lock().get(&limited(method, chat)).copied()
     }
 
-    /// Slack wants no such call before that time has passed.
+    /// Slack wants no such call for this long.
     pub(super) fn limit(&self, method: &str, chat: &str, wait: Duration) {
         let until = self.clock.monotonic() + wait;
         let mut limits = self.limits.lock();

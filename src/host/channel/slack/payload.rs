@@ -1,29 +1,29 @@
-//! What Slack sends, as much of it as is used. Tolerant: everything may be missing, and nothing else is looked at.
-//! Who sent it has been verified before.
+//! What Slack sends, as far as askd uses it. Tolerant: every field may be missing, and unknown ones are ignored. The sender
+//! has been verified before.
 
 use super::render::{OTHER, SKIP};
 use askd_core::{AskId, Given, Reply};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// An interaction.
+/// An interaction, e.g. a click on a button.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Interaction {
     #[serde(rename = "type")]
     pub(super) kind: String,
-    pub(super) trigger_id: Option<String>,
-    pub(super) team: Option<Named>,
+    trigger_id: Option<String>,
+    pub(super) team: Option<Team>,
     pub(super) user: User,
     pub(super) container: Container,
     pub(super) message: Option<Message>,
-    pub(super) actions: Vec<Action>,
-    pub(super) state: State,
+    actions: Vec<BlockAction>,
+    state: State,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Named {
+pub(super) struct Team {
     pub(super) id: String,
 }
 
@@ -44,41 +44,41 @@ pub(super) struct Container {
     pub(super) thread_ts: Option<String>,
 }
 
+/// A message of askd's own, in an interaction or in the history of a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Message {
     pub(super) ts: String,
+    pub(super) bot_id: Option<String>,
     pub(super) metadata: Option<Metadata>,
-    pub(super) blocks: Vec<Block>,
+    blocks: Vec<Block>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Metadata {
+    pub(super) event_type: String,
     event_payload: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Block {
+struct Block {
     block_id: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Action {
-    #[serde(rename = "action_id")]
-    pub(super) id: String,
-    #[serde(rename = "block_id")]
-    pub(super) block: String,
-    pub(super) value: Option<String>,
-    #[serde(rename = "action_ts")]
-    pub(super) at: Option<String>,
+struct BlockAction {
+    action_id: String,
+    block_id: String,
+    value: Option<String>,
+    action_ts: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct State {
+struct State {
     values: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
@@ -87,85 +87,105 @@ pub(super) struct State {
 struct Value {
     #[serde(rename = "value")]
     typed: Option<String>,
-    selected_option: Option<Chosen>,
-    selected_options: Vec<Chosen>,
+    selected_option: Option<SelectedOption>,
+    selected_options: Vec<SelectedOption>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Chosen {
+struct SelectedOption {
     value: String,
 }
 
 impl Message {
-    /// The ask that the message says it belongs to.
+    /// The ask that the message belongs to: by its metadata, or else by its blocks.
     pub(super) fn ask(&self) -> Option<AskId> {
-        let said =
-            self.metadata.as_ref().and_then(|metadata| metadata.event_payload.get("ask")?.as_str()?.parse().ok());
-        said.or_else(|| self.blocks.iter().find_map(|block| Part::of(&block.block_id)).map(|part| part.ask))
+        self.metadata.as_ref().and_then(Metadata::ask).or_else(|| self.ask_by_blocks())
+    }
+
+    pub(super) fn ask_by_blocks(&self) -> Option<AskId> {
+        self.blocks.iter().find_map(|block| BlockId::parse(&block.block_id)).map(|block_id| block_id.ask)
     }
 }
 
-/// What a `block_id` of ours says.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) ask: AskId,
-    /// The element of question n, its text, or the last row.
-    what: String,
+impl Metadata {
+    pub(super) fn ask(&self) -> Option<AskId> {
+        self.value("ask")?.parse().ok()
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.event_payload.get(name)?.as_str()
+    }
 }
 
-impl Part {
-    pub(super) fn of(block_id: &str) -> Option<Self> {
+/// A `block_id` that askd wrote.
+#[derive(Debug, PartialEq, Eq)]
+struct BlockId {
+    ask: AskId,
+    /// The choices or the text of question n, e.g. `q0` and `t0`, or the last row.
+    part: String,
+}
+
+impl BlockId {
+    fn parse(block_id: &str) -> Option<Self> {
         let mut parts = block_id.split(':');
-        let (ours, ask, what) = (parts.next()?, parts.next()?, parts.next()?);
+        let (ours, ask, part) = (parts.next()?, parts.next()?, parts.next()?);
         (ours == "askd").then_some(())?;
-        Some(Self { ask: ask.parse().ok()?, what: what.to_owned() })
+        Some(Self { ask: ask.parse().ok()?, part: part.to_owned() })
     }
 
     fn question(&self, kind: char) -> Option<usize> {
-        self.what.strip_prefix(kind)?.parse().ok()
+        self.part.strip_prefix(kind)?.parse().ok()
     }
 }
 
-/// A number that no question has so many choices for: what is not a number is not offered either.
-const STRAY: usize = 998;
+/// What a person wants with a card.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Reply(Reply),
+    /// Let the question be asked again.
+    Allow,
+}
+
+/// No question has so many choices. A value that is not a number stands for a choice that was not offered.
+const NOT_OFFERED: usize = 998;
 
 impl Interaction {
-    /// What was done, and in which part of which ask's card; `None` if it is not ours.
-    pub(super) fn part(&self) -> Option<(&Action, Part)> {
-        self.actions.iter().find_map(|action| Some((action, Part::of(&action.block)?)))
-    }
-
-    /// The reply that a click means; `None` for what is not a reply by itself, such as a choice in a form.
-    pub(super) fn reply(&self, action: &Action, part: &Part) -> Option<Reply> {
-        match action.id.split(':').next()? {
+    /// What the click means, and for which ask. `None` if the block is not askd's, or if the click says nothing by
+    /// itself, e.g. a choice in a form.
+    pub(super) fn action(&self) -> Option<(AskId, Action)> {
+        let mut ours = self.actions.iter().filter_map(|action| Some((action, BlockId::parse(&action.block_id)?)));
+        let (action, block_id) = ours.next()?;
+        let reply = match action.action_id.split(':').next()? {
+            "allow" => return Some((block_id.ask, Action::Allow)),
             "pick" => {
-                let question = part.question('q')?;
-                // The value counts; an id that says something else was made up.
-                let value = action.value.as_deref().and_then(|value| value.parse().ok()).unwrap_or(STRAY);
-                let pick = if action.id == format!("pick:{question}:{value}") { value } else { STRAY };
-                Some(Reply::Whole(vec![(question, Given { picks: vec![pick], text: None })]))
+                let question = block_id.question('q')?;
+                // The value decides; an `action_id` that contradicts it was forged.
+                let value = action.value.as_deref().and_then(|value| value.parse().ok()).unwrap_or(NOT_OFFERED);
+                let pick = if action.action_id == format!("pick:{question}:{value}") { value } else { NOT_OFFERED };
+                Reply::Whole(vec![(question, Given { picks: vec![pick], text: None })])
             }
-            "submit" => Some(Reply::Whole(self.form(part.ask))),
-            "skip" => Some(Reply::Whole(Vec::new())),
-            "dismiss" => Some(Reply::Dismiss),
-            _ => None,
-        }
+            "submit" => Reply::Whole(self.form(block_id.ask)),
+            "skip" => Reply::Whole(Vec::new()),
+            "dismiss" => Reply::Dismiss,
+            _ => return None,
+        };
+        Some((block_id.ask, Action::Reply(reply)))
     }
 
-    /// All that the form holds.
+    /// All answers that the form of this ask holds.
     fn form(&self, ask: AskId) -> Vec<(usize, Given)> {
         let mut form: BTreeMap<usize, Given> = BTreeMap::new();
         for (block_id, elements) in &self.state.values {
-            let Some(part) = Part::of(block_id).filter(|part| part.ask == ask) else { continue };
+            let Some(block_id) = BlockId::parse(block_id).filter(|block_id| block_id.ask == ask) else { continue };
             for value in elements.values() {
-                if let Some(question) = part.question('q') {
-                    let chosen = value.selected_option.iter().chain(&value.selected_options);
-                    let values =
-                        chosen.map(|chosen| chosen.value.as_str()).filter(|value| ![OTHER, SKIP].contains(value));
-                    let picks = values.map(|value| value.parse().unwrap_or(STRAY));
+                if let Some(question) = block_id.question('q') {
+                    let selected = value.selected_option.iter().chain(&value.selected_options);
+                    let values = selected.map(|option| option.value.as_str());
+                    let choices = values.filter(|value| ![OTHER, SKIP].contains(value));
+                    let picks = choices.map(|value| value.parse().unwrap_or(NOT_OFFERED));
                     form.entry(question).or_default().picks.extend(picks);
-                } else if let Some(question) = part.question('t') {
+                } else if let Some(question) = block_id.question('t') {
                     form.entry(question).or_default().text.clone_from(&value.typed);
                 }
             }
@@ -173,36 +193,36 @@ impl Interaction {
         form.into_iter().collect()
     }
 
-    /// What makes this click the same as one that came before.
+    /// Two copies of one click have the same key.
     pub(super) fn key(&self) -> Option<String> {
         self.trigger_id.clone().or_else(|| {
             let action = self.actions.first()?;
-            Some(format!("{} {} {}", self.user.id, action.block, action.at.as_ref()?))
+            Some(format!("{} {} {}", self.user.id, action.block_id, action.action_ts.as_ref()?))
         })
     }
 }
 
-/// What comes to the events address, or in an envelope of that kind.
+/// What Slack posts to the events address, or sends in an envelope of type `events_api`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Callback {
+pub(super) struct EventCallback {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) challenge: Option<String>,
     pub(super) team_id: Option<String>,
     pub(super) event_id: Option<String>,
-    pub(super) event: Event,
+    pub(super) event: MessageEvent,
 }
 
-/// An event: a message that somebody wrote.
+/// An event of type `message`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Event {
+pub(super) struct MessageEvent {
     #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) subtype: Option<String>,
-    pub(super) bot_id: Option<String>,
-    pub(super) app_id: Option<String>,
+    kind: String,
+    subtype: Option<String>,
+    bot_id: Option<String>,
+    app_id: Option<String>,
     pub(super) user: Option<String>,
     pub(super) user_team: Option<String>,
     pub(super) team: Option<String>,
@@ -212,20 +232,20 @@ pub(super) struct Event {
     pub(super) text: Option<String>,
 }
 
-impl Event {
-    /// A person's own words in a thread: not a bot's, not an edit, not a notice of Slack's.
+impl MessageEvent {
+    /// Whether a person wrote it: it is not a bot's, not an edit and not a notice of Slack's.
     pub(super) fn is_reply(&self) -> bool {
-        let spoken = matches!(self.subtype.as_deref(), None | Some("thread_broadcast" | "file_share"));
-        self.kind == "message" && spoken && self.bot_id.is_none() && self.app_id.is_none()
+        let written = matches!(self.subtype.as_deref(), None | Some("thread_broadcast" | "file_share"));
+        self.kind == "message" && written && self.bot_id.is_none() && self.app_id.is_none()
     }
 
-    /// Whether it was written after the card of its thread, by Slack's clock; without a time it counts as older.
+    /// Whether it was written after the card of its thread, by Slack's clock. A message without a time counts as older.
     pub(super) fn is_later(&self) -> bool {
         let moment = |ts: &Option<String>| {
             let (seconds, micros) = ts.as_deref()?.split_once('.')?;
             Some((seconds.parse::<u64>().ok()?, micros.parse::<u64>().ok()?))
         };
-        moment(&self.ts).zip(moment(&self.thread_ts)).is_some_and(|(said, card)| said > card)
+        moment(&self.ts).zip(moment(&self.thread_ts)).is_some_and(|(message, card)| message > card)
     }
 }
 
@@ -238,23 +258,22 @@ mod tests {
         AskId::from_bits(7)
     }
 
-    fn interaction(block: &str, action: &str, value: &str, values: &serde_json::Value) -> Option<Reply> {
+    fn interaction(block: &str, action: &str, value: &str, values: &serde_json::Value) -> Option<Action> {
         let block = format!("askd:{}:{block}:1", ask());
         let payload = json!({"type": "block_actions", "team": null, "user": {"id": "U1"}, "unheard_of": [1],
             "actions": [{"block_id": block, "action_id": action, "value": value}], "state": {"values": values}});
         let payload: Interaction = serde_json::from_value(payload).unwrap();
-        let (action, part) = payload.part()?;
-        payload.reply(action, &part)
+        payload.action().map(|(_, action)| action)
     }
 
     #[test]
     fn clicks_mean_indices() {
-        let pick = |n: usize| Some(Reply::Whole(vec![(0, Given { picks: vec![n], text: None })]));
+        let pick = |n: usize| Some(Action::Reply(Reply::Whole(vec![(0, Given { picks: vec![n], text: None })])));
         assert_eq!(interaction("q0", "pick:0:1", "1", &json!({})), pick(1));
-        assert_eq!(interaction("q0", "pick:0:1", "2", &json!({})), pick(STRAY), "forged");
-        assert_eq!(interaction("q0", "pick:0:1", "React", &json!({})), pick(STRAY), "forged");
-        assert_eq!(interaction("do", "dismiss", "dismiss", &json!({})), Some(Reply::Dismiss));
-        assert_eq!(interaction("do", "skip", "skip", &json!({})), Some(Reply::Whole(vec![])));
+        assert_eq!(interaction("q0", "pick:0:1", "2", &json!({})), pick(NOT_OFFERED), "forged");
+        assert_eq!(interaction("q0", "pick:0:1", "React", &json!({})), pick(NOT_OFFERED), "forged");
+        assert_eq!(interaction("do", "dismiss", "dismiss", &json!({})), Some(Action::Reply(Reply::Dismiss)));
+        assert_eq!(interaction("do", "skip", "skip", &json!({})), Some(Action::Reply(Reply::Whole(vec![]))));
         assert_eq!(interaction("q0", "choice:0", "1", &json!({})), None, "a choice in a form says nothing yet");
     }
 
@@ -274,13 +293,13 @@ mod tests {
         let given =
             |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
         let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], None))];
-        assert_eq!(interaction("do", "submit", "submit", &values), Some(Reply::Whole(expected)));
+        assert_eq!(interaction("do", "submit", "submit", &values), Some(Action::Reply(Reply::Whole(expected))));
     }
 
     #[test]
     fn what_is_not_ours_is_nobody_s_reply() {
         for block in ["", "askd", "askd:zz:q0:1", "other:00000000000000000000000000000007:q0:1"] {
-            assert_eq!(Part::of(block), None, "{block}");
+            assert_eq!(BlockId::parse(block), None, "{block}");
         }
     }
 }

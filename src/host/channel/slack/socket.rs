@@ -1,10 +1,12 @@
-//! Socket Mode: Slack's messages over a WebSocket that we open, for hosts that nothing can reach. Each is taken to the
-//! same desk as a webhook, and acknowledged when it is stored.
+//! Socket Mode: Slack sends interactions and events over a WebSocket that askd opens, so that Slack need not reach this
+//! host. askd acknowledges each when it is stored.
 
+use super::Slack;
 use super::client::CallError;
-use super::desk::{Desk, Taken};
-use super::payload::{Callback, Interaction};
+use super::inbound::{Inbound, NotStored};
+use super::payload::{EventCallback, Interaction};
 use crate::clock::Clock;
+use crate::host::backoff::Backoff;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::StatusCode;
 use reqwest::header::{
@@ -16,34 +18,36 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 
-/// First and longest pause before connecting again.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// A connection that held so long was a good one: the next pause is the first again.
-const GOOD: Duration = Duration::from_secs(60);
+/// The first and the longest pause before askd connects again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A connection that held this long was a good one: askd replaces it at once.
+const STABLE: Duration = Duration::from_secs(60);
 /// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long nothing at all may come: Slack pings every few seconds.
-const SILENCE: Duration = Duration::from_secs(45);
-/// How often we ping.
-const PING: Duration = Duration::from_secs(15);
-/// How long the work in hand may take when the connection has to end, and how long the goodbye may take after that.
-const FINISH: Duration = Duration::from_secs(3);
-const GOODBYE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the connection may be silent: Slack pings every few seconds.
+const MAX_SILENCE: Duration = Duration::from_secs(45);
+/// How often askd pings.
+const PING_EVERY: Duration = Duration::from_secs(15);
+/// How long acknowledgements may take when the connection has to end, and how long closing it may take after that.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of a message; a form at its limits is far smaller.
-const LARGEST: usize = 1024 * 1024;
-/// Messages that wait to be stored; what comes beyond is not acknowledged.
-const IN_HAND: usize = 64;
+const MAX_MESSAGE: usize = 1024 * 1024;
+/// How many envelopes may wait to be stored. askd does not acknowledge what comes beyond.
+const MAX_IN_HAND: usize = 64;
 
+/// The answer of `apps.connections.open`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Opened {
+struct Connection {
     url: String,
 }
 
@@ -58,52 +62,48 @@ struct Envelope {
     payload: Value,
 }
 
-/// Keeps a connection until the daemon stops. Work in hand is then still stored and acknowledged.
-pub(super) async fn run(desk: &Desk, token: &SecretString) {
-    let (ctx, clock) = (&desk.slack().0.ctx, desk.slack().clock());
-    let mut pause = PAUSE.0;
-    while !ctx.is_stopping() {
-        let began = clock.monotonic();
-        let ended = match tokio::select! {
-            connected = connect(desk, token) => connected,
+/// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
+pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
+    let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    loop {
+        let connected = tokio::select! {
+            connected = connect(inbound.slack(), app_token) => connected,
             () = ctx.stopping() => return,
-        } {
-            Ok(socket) => Ok(talk(desk, socket).await),
-            Err(error) => Err(error),
         };
-        let held = clock.monotonic().since(began);
-        if held >= GOOD {
-            pause = PAUSE.0;
-        }
-        let wait = match ended {
-            // Slack wants us elsewhere, and we had a connection for a while.
-            Ok(reason) => {
+        let pause = match connected {
+            Ok(socket) => {
+                let since = clock.monotonic();
+                let reason = listen(inbound, socket).await;
                 tracing::info!(reason, "the connection to Slack ended; connecting again");
-                if held >= GOOD { Duration::ZERO } else { pause }
+                if clock.monotonic().since(since) >= STABLE {
+                    backoff.reset();
+                    Duration::ZERO
+                } else {
+                    backoff.pause()
+                }
             }
-            Err(CallError::RateLimited(wait)) => wait.max(pause),
+            Err(CallError::RateLimited(wait)) => wait.max(backoff.pause()),
             Err(error) => {
-                let why = error.explain();
-                tracing::error!(why, "cannot connect to Slack (Socket Mode); trying again");
-                pause
+                tracing::error!(why = error.explain(), "cannot connect to Slack (Socket Mode); trying again");
+                backoff.pause()
             }
         };
         tokio::select! {
-            () = clock.sleep(wait) => {}
+            () = clock.sleep(pause) => {}
             () = ctx.stopping() => return,
         }
-        pause = (pause * 2).min(PAUSE.1);
     }
 }
 
-async fn connect(desk: &Desk, token: &SecretString) -> Result<Socket, CallError> {
-    let client = &desk.slack().0.client;
-    let opened: Opened = client.post_as_app(token, "apps.connections.open").await?;
+async fn connect(slack: &Slack, app_token: &SecretString) -> Result<Socket, CallError> {
+    let client = &slack.0.client;
+    let connection: Connection = client.post_as_app(app_token, "apps.connections.open").await?;
     let unknown = |what: &str| CallError::Unknown(what.to_owned());
-    let upgraded = desk.slack().clock().timeout(CONNECT, upgrade(client.http(), &opened.url)).await;
+    let upgraded = slack.clock().timeout(CONNECT_TIMEOUT, upgrade(client.http(), &connection.url)).await;
     let upgraded = upgraded.ok_or_else(|| unknown("connecting took too long"))??;
     let upgraded = upgraded.ok_or_else(|| unknown("the WebSocket was not accepted"))?;
-    let limits = WebSocketConfig::default().max_message_size(Some(LARGEST)).max_frame_size(Some(LARGEST));
+    let limits = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
     let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(limits)).await;
     tracing::info!("connected to Slack (Socket Mode)");
     Ok(socket)
@@ -125,10 +125,10 @@ async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Up
     response.upgrade().await.map(Some)
 }
 
-/// Reads until the connection ends, and says why it did. Acknowledgements come back from the desk in any order.
-async fn talk(desk: &Desk, mut socket: Socket) -> String {
-    let (ctx, clock) = (&desk.slack().0.ctx, desk.slack().clock());
-    let (acks, mut stored) = mpsc::channel::<String>(IN_HAND);
+/// Reads until the connection ends, and says why it did. Acknowledgements leave in any order.
+async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
+    let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
+    let (acks, mut stored) = mpsc::channel::<String>(MAX_IN_HAND);
     let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
     let reason = loop {
         tokio::select! {
@@ -136,7 +136,7 @@ async fn talk(desk: &Desk, mut socket: Socket) -> String {
                 heard = clock.monotonic();
                 match message {
                     Some(Ok(Message::Text(text))) => {
-                        if let Some(reason) = hear(desk, &text, &acks) {
+                        if let Some(reason) = receive(inbound, &text, &acks) {
                             break reason;
                         }
                     }
@@ -150,9 +150,9 @@ async fn talk(desk: &Desk, mut socket: Socket) -> String {
                     return "broken".to_owned();
                 }
             }
-            () = clock.sleep_to(pinged + PING) => {
+            () = clock.sleep_to(pinged + PING_EVERY) => {
                 pinged = clock.monotonic();
-                if pinged.since(heard) > SILENCE {
+                if pinged.since(heard) > MAX_SILENCE {
                     return "silent".to_owned();
                 }
                 if socket.send(Message::Ping("askd".into())).await.is_err() {
@@ -166,11 +166,11 @@ async fn talk(desk: &Desk, mut socket: Socket) -> String {
     reason
 }
 
-async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tungstenite::Error> {
     socket.send(Message::text(json!({"envelope_id": id}).to_string())).await
 }
 
-/// Ends the connection: events that are being stored are still acknowledged.
+/// Ends the connection. What is being stored meanwhile is still acknowledged.
 async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
     drop(acks);
     let rest = async {
@@ -180,42 +180,45 @@ async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, 
             }
         }
     };
-    // Whether that worked or not, the connection is over; an answer that was not acknowledged is stored all the same.
-    let _over = clock.timeout(FINISH, rest).await;
-    let _gone = clock.timeout(GOODBYE, socket.close(None)).await;
+    // A reply that was not acknowledged is stored all the same.
+    let _in_time = clock.timeout(FINISH_TIMEOUT, rest).await;
+    let _in_time = clock.timeout(CLOSE_TIMEOUT, socket.close(None)).await;
 }
 
-/// Takes one message in; the reason if it ends the connection.
-fn hear(desk: &Desk, text: &str, acks: &mpsc::Sender<String>) -> Option<String> {
+/// Takes in one message; the reason if it ends the connection.
+fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<String>) -> Option<String> {
     let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
-        tracing::debug!("a message over the socket that is not understood was ignored");
+        tracing::debug!("ignored a message over the socket that askd does not understand");
         return None;
     };
     if envelope.kind == "disconnect" {
         return Some(envelope.reason.unwrap_or_else(|| "disconnect".to_owned()));
     }
     let id = envelope.id?;
-    let Ok(place) = acks.clone().try_reserve_owned() else {
-        tracing::warn!("too much comes from Slack at once; something was not taken");
+    let Ok(ack) = acks.clone().try_reserve_owned() else {
+        tracing::warn!("Slack sends too much at once; askd did not take in an envelope");
         return None;
     };
-    let taking = desk.clone();
-    desk.slack().0.ctx.serve(async move {
-        let taken = match envelope.kind.as_str() {
-            "interactive" => match serde_json::from_value::<Interaction>(envelope.payload) {
-                Ok(interaction) => taking.interaction(interaction).await,
-                Err(_) => Taken::Done,
-            },
-            "events_api" => match serde_json::from_value::<Callback>(envelope.payload) {
-                Ok(callback) => taking.event(callback).await,
-                Err(_) => Taken::Done,
-            },
-            _ => Taken::Done,
-        };
-        // What is not stored is not acknowledged: Slack shows the person a warning.
-        if taken == Taken::Done {
-            place.send(id);
+    let receiver = inbound.clone();
+    inbound.slack().0.ctx.serve(async move {
+        // Slack warns the person if an envelope is not acknowledged.
+        if take_in(&receiver, &envelope.kind, envelope.payload).await.is_ok() {
+            ack.send(id);
         }
     });
     None
+}
+
+async fn take_in(inbound: &Inbound, kind: &str, payload: Value) -> Result<(), NotStored> {
+    match kind {
+        "interactive" => match serde_json::from_value::<Interaction>(payload) {
+            Ok(interaction) => inbound.interaction(interaction).await,
+            Err(_) => Ok(()),
+        },
+        "events_api" => match serde_json::from_value::<EventCallback>(payload) {
+            Ok(callback) => inbound.event(callback).await,
+            Err(_) => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }

@@ -1,49 +1,108 @@
-//! The two addresses that Slack posts to. What is said there is taken to the same desk as what comes over a socket.
+//! The two addresses that Slack posts to, and how it signs what it posts: over the time and the raw bytes.
 
-use super::desk::{Desk, Taken};
-use super::payload::{Callback, Interaction};
-use super::verified::{Door, Verified};
-use crate::host::channel::signed::Webhooks;
+use super::inbound::{Inbound, NotStored};
+use super::payload::{EventCallback, Interaction};
+use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use slack_morphism::signature_verifier::SlackEventSignatureVerifier as Verifier;
+
+/// How many seconds a webhook may be old, or ahead of our clock. Slack recommends this.
+const MAX_AGE: u64 = 300;
+
+/// What the handlers of Slack's webhooks need.
+#[derive(Debug, Clone)]
+struct WebhookState {
+    inbound: Inbound,
+    signing_secret: SecretString,
+    webhooks: Webhooks,
+}
 
 /// `POST /slack/interactions` and `POST /slack/events`.
-pub(super) fn routes(desk: Desk, secret: SecretString, webhooks: Webhooks) -> Router {
+pub(super) fn routes(inbound: Inbound, signing_secret: SecretString, webhooks: Webhooks) -> Router {
     Router::new()
         .route("/slack/interactions", post(interactions))
         .route("/slack/events", post(events))
-        .with_state(Door { desk, secret, webhooks })
+        .with_state(WebhookState { inbound, signing_secret, webhooks })
 }
 
-async fn interactions(State(Door { desk, .. }): State<Door>, Verified(signed): Verified) -> Response {
+impl Platform for WebhookState {
+    const NAME: &'static str = "Slack";
+    /// Far more than a form of ten answers at their limits takes.
+    const MAX_BODY: usize = 256 * 1024;
+    /// The signature, and the time at which it was made.
+    type Signature = (String, String);
+
+    fn webhooks(&self) -> &Webhooks {
+        &self.webhooks
+    }
+
+    fn signature(&self, headers: &HeaderMap) -> Result<Self::Signature, &'static str> {
+        let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+        let signature = header(Verifier::SLACK_SIGNED_HASH_HEADER).ok_or("not signed")?;
+        let timestamp = header(Verifier::SLACK_SIGNED_TIMESTAMP).ok_or("not signed")?;
+        if is_recent(&timestamp, self.inbound.slack().clock().now().as_millis()) {
+            Ok((signature, timestamp))
+        } else {
+            Err("not of the last five minutes")
+        }
+    }
+
+    fn is_genuine(&self, (signature, timestamp): &Self::Signature, body: &[u8]) -> bool {
+        let verifier = Verifier::new(&self.signing_secret.expose_secret().to_owned().into());
+        std::str::from_utf8(body).is_ok_and(|text| verifier.verify(signature, text, timestamp).is_ok())
+    }
+}
+
+fn is_recent(timestamp: &str, now_millis: i64) -> bool {
+    timestamp.parse::<i64>().is_ok_and(|sent| sent.abs_diff(now_millis.div_euclid(1000)) <= MAX_AGE)
+}
+
+async fn interactions(State(WebhookState { inbound, .. }): State<WebhookState>, signed: Signed) -> Response {
     let payload = form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
-    let Some(payload) = payload.and_then(|(_, payload)| serde_json::from_str::<Interaction>(&payload).ok()) else {
-        // Genuine, and not understood: an error would only be shown to a person who cannot mend it.
-        tracing::debug!("an interaction that is not understood was ignored");
+    let Some(interaction) = payload.and_then(|(_, payload)| serde_json::from_str::<Interaction>(&payload).ok()) else {
+        // An error status would only show the person a warning, and the person cannot mend this.
+        tracing::debug!("ignored an interaction that askd does not understand");
         return StatusCode::OK.into_response();
     };
-    answer(desk.interaction(payload).await)
+    acknowledge(inbound.interaction(interaction).await)
 }
 
-async fn events(State(Door { desk, .. }): State<Door>, Verified(signed): Verified) -> Response {
-    let Ok(callback) = serde_json::from_slice::<Callback>(&signed.body) else {
-        tracing::debug!("an event that is not understood was ignored");
+async fn events(State(WebhookState { inbound, .. }): State<WebhookState>, signed: Signed) -> Response {
+    let Ok(callback) = serde_json::from_slice::<EventCallback>(&signed.body) else {
+        tracing::debug!("ignored an event that askd does not understand");
         return StatusCode::OK.into_response();
     };
     if callback.kind == "url_verification" {
         return callback.challenge.unwrap_or_default().into_response();
     }
-    answer(desk.event(callback).await)
+    acknowledge(inbound.event(callback).await)
 }
 
-fn answer(taken: Taken) -> Response {
-    match taken {
-        Taken::Done => StatusCode::OK.into_response(),
-        // Slack shows a person a warning, and sends an event again.
-        Taken::NotStored => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+fn acknowledge(taken_in: Result<(), NotStored>) -> Response {
+    match taken_in {
+        Ok(()) => StatusCode::OK.into_response(),
+        // Slack warns the person who clicked, and sends an event again.
+        Err(NotStored) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_minutes_either_way() {
+        let now = 1_760_000_000_000;
+        for (sent, good) in [(-300, true), (-301, false), (0, true), (300, true), (301, false)] {
+            assert_eq!(is_recent(&(1_760_000_000 + sent).to_string(), now), good, "{sent}");
+        }
+        for bad in ["", "soon", "1e9", "-9223372036854775808", "99999999999999999999"] {
+            assert!(!is_recent(bad, now), "{bad}");
+        }
     }
 }

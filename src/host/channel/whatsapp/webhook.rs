@@ -1,23 +1,19 @@
-//! The webhook's two doors: the handshake, and what Meta tells. Verification is an extractor: the
-//! handler's argument is only built after the MAC over the raw bytes.
+//! The webhook's two doors: the handshake, and what Meta tells.
 
 use super::{Whatsapp, payload};
-use crate::host::channel::signed::{Platform, Refused, Signed, Webhooks};
+use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequest, Query, Request, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use payload::Notification;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-/// The largest webhook that is read. Meta sends up to 3 MB.
-const MAX_BODY: usize = 4 * 1024 * 1024;
 /// The header with the MAC.
 const SIGNATURE: &str = "x-hub-signature-256";
 
@@ -59,8 +55,13 @@ async fn handshake(State(state): State<WebhookState>, query: Result<Query<Handsh
 
 impl Platform for WebhookState {
     const NAME: &'static str = "WhatsApp";
-    const LARGEST: usize = MAX_BODY;
+    /// Meta sends up to 3 MB.
+    const MAX_BODY: usize = 4 * 1024 * 1024;
     type Signature = Vec<u8>;
+
+    fn webhooks(&self) -> &Webhooks {
+        &self.webhooks
+    }
 
     fn signature(&self, headers: &HeaderMap) -> Result<Vec<u8>, &'static str> {
         signature(headers).ok_or("not signed")
@@ -68,23 +69,6 @@ impl Platform for WebhookState {
 
     fn is_genuine(&self, signature: &Vec<u8>, body: &[u8]) -> bool {
         is_signed(&self.channel.0.client.settings().app_secret, body, signature)
-    }
-}
-
-/// What Meta told, and nobody else could have.
-struct Verified(Vec<Notification>, Signed);
-
-impl FromRequest<WebhookState> for Verified {
-    type Rejection = Refused;
-
-    async fn from_request(request: Request, state: &WebhookState) -> Result<Self, Refused> {
-        let signed = state.webhooks.verify(state, request).await?;
-        let told = payload::read(&signed.body, &state.channel.0.client.settings().phone_number_id);
-        let what = "a WhatsApp webhook of another shape was ignored";
-        if told.is_none() && state.webhooks.warnings().is_first(None, what) {
-            tracing::warn!(bytes = signed.body.len(), "{what}");
-        }
-        Ok(Self(told.unwrap_or_default(), signed))
     }
 }
 
@@ -100,7 +84,11 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
-async fn take(State(state): State<WebhookState>, Verified(told, _signed): Verified) -> StatusCode {
+async fn take(State(state): State<WebhookState>, signed: Signed) -> StatusCode {
+    let Some(told) = payload::read(&signed.body, &state.channel.0.client.settings().phone_number_id) else {
+        state.webhooks.warn("a WhatsApp webhook of another shape was ignored");
+        return StatusCode::OK;
+    };
     // A task of its own: a sender who hangs up must not stop half-way what an answer sets off.
     let channel = state.channel.clone();
     let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });

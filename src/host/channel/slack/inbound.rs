@@ -1,0 +1,259 @@
+//! Takes in what people do in Slack, whichever way it arrives: checks the team and the channel, lets the broker store
+//! it, and only then lets it be acknowledged. A person reads in private why something was refused.
+
+use super::payload::{Action, EventCallback, Interaction, Message, MessageEvent};
+use super::{Slack, text};
+use crate::host::broker::{Broker, Failure};
+use askd_core::{
+    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
+    WidgetEvent, wording,
+};
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Slack waits 3 s for an acknowledgement.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(2_500);
+/// How many interactions and events are remembered.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
+
+/// It could not be stored, so it must not be acknowledged: the person may try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotStored;
+
+/// Takes in what people do. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Inbound {
+    slack: Slack,
+    broker: Broker,
+    /// The interactions and events that came before, so that a second copy does not tell people twice. Decisions do
+    /// not depend on it.
+    seen: Arc<Mutex<LruCache<String, ()>>>,
+}
+
+/// A person who did something, and where a private message reaches them.
+struct Actor {
+    person: Person,
+    team: Option<String>,
+    channel: String,
+    thread_ts: Option<String>,
+}
+
+impl Inbound {
+    pub(super) fn new(slack: Slack, broker: Broker) -> Self {
+        Self { slack, broker, seen: Arc::new(Mutex::new(LruCache::new(REMEMBERED))) }
+    }
+
+    pub(super) fn slack(&self) -> &Slack {
+        &self.slack
+    }
+
+    /// Takes in an interaction. Returns in time for Slack, even if the interaction is still being stored.
+    pub(super) async fn interaction(&self, interaction: Interaction) -> Result<(), NotStored> {
+        self.in_time(self.interact(interaction)).await
+    }
+
+    /// Takes in an event. Returns in time for Slack, even if the event is still being stored.
+    pub(super) async fn event(&self, callback: EventCallback) -> Result<(), NotStored> {
+        self.in_time(self.hear(callback)).await
+    }
+
+    /// The broker goes on with what takes longer: it is stored and the card says so.
+    async fn in_time(&self, work: impl Future<Output = Result<(), NotStored>>) -> Result<(), NotStored> {
+        self.slack.clock().timeout(ACKNOWLEDGE_WITHIN, work).await.unwrap_or_else(|| {
+            tracing::error!("a reply in Slack could not be stored in time; its sender was told to try again");
+            Err(NotStored)
+        })
+    }
+
+    async fn interact(&self, interaction: Interaction) -> Result<(), NotStored> {
+        if interaction.kind != "block_actions" {
+            tracing::debug!(kind = interaction.kind, "ignored an interaction of a kind that askd does not use");
+            return Ok(());
+        }
+        let (user, container) = (&interaction.user, &interaction.container);
+        let name = user.username.clone().or_else(|| user.name.clone());
+        let actor = Actor {
+            person: Person { via: Via::Channel(ChannelName::SLACK), id: user.id.clone(), name },
+            team: user.team_id.clone(),
+            channel: container.channel_id.clone(),
+            thread_ts: container.thread_ts.clone(),
+        };
+        let team = interaction.team.as_ref().map(|team| &team.id).or(actor.team.as_ref());
+        if !self.is_our_team(team).await? {
+            self.refuse(&actor, wording::OTHER_TEAM, "another team");
+            return Ok(());
+        }
+        let Some((id, action)) = interaction.action() else { return Ok(()) };
+        let of_another_card = interaction.message.as_ref().and_then(Message::ask).is_some_and(|ask| ask != id);
+        let ask = if of_another_card { None } else { self.ask(id).await? };
+        let Some(ask) = ask else {
+            self.unknown_question(&actor, id);
+            return Ok(());
+        };
+        let Some(route) = route(&ask, &container.channel_id) else {
+            self.refuse(&actor, wording::NOT_ASKED_HERE, "another channel");
+            return Ok(());
+        };
+        let key = interaction.key();
+        let acting = self.act(&ask, route, actor, action, key.as_deref());
+        // In this order, so that the reply does not wait until the card is recorded.
+        let adopting = async { self.adopt_card(&ask, route, &container.message_ts) };
+        tokio::join!(acting, adopting).0
+    }
+
+    /// Takes a message in the thread of a card as the answer, if it is one.
+    async fn hear(&self, callback: EventCallback) -> Result<(), NotStored> {
+        let EventCallback { kind, team_id, event_id, event, .. } = callback;
+        if kind != "event_callback" || !event.is_reply() || self.was_seen(event_id.as_deref()) {
+            return Ok(());
+        }
+        let is_later = event.is_later();
+        let MessageEvent {
+            ts,
+            user: Some(user),
+            user_team,
+            team,
+            channel: Some(channel),
+            thread_ts: Some(thread_ts),
+            text: Some(typed),
+            ..
+        } = event
+        else {
+            return Ok(());
+        };
+        let Some(id) = self.broker.by_message(&channel, &thread_ts) else { return Ok(()) };
+        if !self.is_our_team(team_id.or(team).as_ref()).await? {
+            return Ok(());
+        }
+        let Some(ask) = self.ask(id).await? else { return Ok(()) };
+        let Some(route) = route(&ask, &channel) else { return Ok(()) };
+        let may_answer =
+            (ask.outcome().is_none() || ask.is_late_open()) && ask.rules.routes[route].responders.includes(&user);
+        let heard = Heard { message: format!("{channel}:{}", ts.unwrap_or_default()), at: None, names: Names::Message };
+        let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
+        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts) };
+        match understood(&ask, &text::typed(&typed), heard) {
+            Some(reply) if is_later => {
+                self.act(&ask, route, actor, Action::Reply(reply), event_id.as_deref()).await?;
+            }
+            // A message older than the card is not about it.
+            Some(_) if may_answer => self.tell(&actor, wording::FROM_BEFORE),
+            // People may discuss the answer in the thread. Only those who may answer are told how.
+            None if may_answer => {
+                let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
+                self.tell(&actor, &wording::thread_hint(question));
+            }
+            Some(_) | None => {}
+        }
+        self.remember(event_id.as_deref());
+        Ok(())
+    }
+
+    /// Lets the broker settle or lift what this action is about. When this returns, the result is on stable storage.
+    async fn act(
+        &self,
+        ask: &Ask,
+        route: usize,
+        actor: Actor,
+        action: Action,
+        key: Option<&str>,
+    ) -> Result<(), NotStored> {
+        // "anyone" means anyone of the team, and not the guests of a shared channel.
+        let anyone = ask.rules.routes[route].responders == Responders::Anyone;
+        if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
+            self.refuse(&actor, wording::OTHER_TEAM, "another team");
+            return Ok(());
+        }
+        let (source, person) = (Source::Route(route), actor.person.clone());
+        let event = match action {
+            Action::Reply(reply) => Event::Replied { source, person, reply },
+            Action::Allow => Event::Allow { source, person },
+        };
+        match self.broker.happen(ask.id, event).await {
+            Ok(_) => self.remember(key),
+            Err(Failure::Refused(refusal, _)) => {
+                let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
+                // A second copy of a reply that was taken is not late.
+                if !(late && self.was_seen(key)) {
+                    self.tell(&actor, &wording::refusal(&refusal));
+                }
+            }
+            Err(Failure::Unknown | Failure::Broken) => self.unknown_question(&actor, ask.id),
+            Err(Failure::NotStored | Failure::InDoubt) => {
+                tracing::error!(ask = %ask.id, "a reply in Slack could not be stored; its sender was told to try again");
+                return Err(NotStored);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a card that the ask does not know yet, so that it is closed too.
+    fn adopt_card(&self, ask: &Ask, route: usize, ts: &str) {
+        let known = ask.widgets.get(route).is_some_and(|widget| widget.messages.iter().any(|known| known == ts));
+        if !known && !ts.is_empty() {
+            self.broker.tell(ask.id, WidgetEvent::Spotted(ts.to_owned()).on(route));
+        }
+    }
+
+    fn unknown_question(&self, actor: &Actor, ask: AskId) {
+        tracing::warn!(ask = %ask, "Answer for unknown question");
+        self.tell(actor, wording::UNKNOWN_QUESTION);
+    }
+
+    fn refuse(&self, actor: &Actor, sentence: &str, why: &str) {
+        tracing::warn!(person = actor.person.id, channel = actor.channel, why, "refused a reply in Slack");
+        self.tell(actor, sentence);
+    }
+
+    /// Tells a person something in private.
+    fn tell(&self, actor: &Actor, sentence: &str) {
+        self.slack.post_ephemeral(&actor.channel, &actor.person.id, actor.thread_ts.as_deref(), sentence);
+    }
+
+    async fn ask(&self, id: AskId) -> Result<Option<Ask>, NotStored> {
+        self.broker.show(id).await.map_err(|error| {
+            tracing::error!(ask = %id, %error, "an ask could not be read; the sender of a reply was told to try again");
+            NotStored
+        })
+    }
+
+    /// Whether the people of this team are listened to. Fails while Slack has not said which team the bot belongs to.
+    async fn is_our_team(&self, team: Option<&String>) -> Result<bool, NotStored> {
+        let ours = self.slack.teams().await.ok_or(NotStored)?;
+        Ok(team.is_some_and(|team| ours.contains(team)))
+    }
+
+    fn was_seen(&self, key: Option<&str>) -> bool {
+        key.is_some_and(|key| self.seen.lock().contains(key))
+    }
+
+    fn remember(&self, key: Option<&str>) {
+        if let Some(key) = key {
+            self.seen.lock().put(key.to_owned(), ());
+        }
+    }
+}
+
+/// The route on which this chat shows the ask.
+fn route(ask: &Ask, chat: &str) -> Option<usize> {
+    let mut routes = ask.rules.routes.iter().take(ask.widgets.len());
+    routes.position(|route| route.channel == ChannelName::SLACK && route.chat == chat)
+}
+
+/// What a message in the thread answers. A question that stands alone is answered by an exact label or a number, and
+/// one without choices by any text.
+fn understood(ask: &Ask, typed: &str, heard: Heard) -> Option<Reply> {
+    let [question] = &*ask.content.questions else { return None };
+    let typed = typed.trim();
+    let given = if question.kind == Kind::Text {
+        Given { picks: Vec::new(), text: Some(typed.to_owned()).filter(|text| !text.is_empty()) }
+    } else {
+        let number = || typed.trim_end_matches('.').parse::<usize>().ok()?.checked_sub(1);
+        let number = || number().filter(|at| *at < question.choices.len());
+        Given { picks: vec![question.choice(typed).or_else(number)?], text: None }
+    };
+    (given.text.is_some() || !given.picks.is_empty()).then_some(Reply::Told { index: 0, given, heard })
+}

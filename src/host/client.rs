@@ -1,4 +1,4 @@
-//! Talking to a running daemon through its HTTP API: for the command line and the demo.
+//! Calls the HTTP API of a running daemon, for the command line and the demo.
 
 use crate::host::channel::web::TOKEN_FILE;
 use crate::host::outgoing::client_for;
@@ -10,36 +10,36 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longer than any answer takes to be stored on a slow disk.
+/// Storing an answer on a slow disk takes less.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Shorter than the patience of whoever asks for health.
-const HEALTH: Duration = Duration::from_secs(4);
+/// Shorter than the time limit of a container's health check.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Why a call did not work, for people.
+/// Why a call failed, in words for people.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Where to call is not known.
+    /// The settings, which name the address, cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// There is no token.
+    /// The token cannot be read.
     #[error(
-        "cannot read the inbox token in {file}: {error}. Has `askd serve` run here? Or give --token, or the same --config"
+        "cannot read the inbox token in {file}: {source}. Has `askd serve` run here? Or give --token, or the same --config"
     )]
     NoToken {
         /// Where it should be.
         file: PathBuf,
-        /// What came of reading it.
-        error: std::io::Error,
+        /// Why it cannot be read.
+        source: std::io::Error,
     },
-    /// Nobody answers there.
+    /// No daemon answers at this address.
     #[error("no askd at {url} ({why}). Start it with `askd serve`, or say where it is with --url or --config")]
     Away {
-        /// Where.
+        /// The address.
         url: String,
-        /// What came of it.
+        /// What happened instead of an answer.
         why: String,
     },
-    /// The daemon said no.
+    /// The daemon refused the call.
     #[error("{detail}")]
     Problem {
         /// The HTTP status.
@@ -65,7 +65,7 @@ struct ProblemBody {
 }
 
 impl Client {
-    /// Calls this address with this token; what is not given comes from the settings.
+    /// Calls this address with this token. What is not given comes from the settings.
     pub fn find(files: &[PathBuf], url: Option<String>, token: Option<SecretString>) -> Result<Self, ClientError> {
         let (url, token) = match (url, token) {
             (Some(url), Some(token)) => (url, token),
@@ -89,7 +89,7 @@ impl Client {
         Ok(Self { url, token, http })
     }
 
-    /// One call below `/api/v1`; what it answers, `Null` if it answers nothing.
+    /// Makes one call below `/api/v1`. An empty answer is `Null`.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
         let mut request =
             self.http.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(self.token.expose_secret());
@@ -123,14 +123,14 @@ fn caller(url: &str, timeout: Duration) -> Result<reqwest::Client, ClientError> 
         .map_err(|error| ClientError::Away { url: url.to_owned(), why: error.to_string() })
 }
 
-/// Whether the daemon of these settings, or at this address, says that it is well. Needs no token.
+/// Checks that the daemon of these settings, or at this address, answers `/healthz`. Needs no token.
 pub async fn healthy(files: &[PathBuf], url: Option<String>) -> Result<(), ClientError> {
     let url = match url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => format!("http://{}", crate::host::settings::reachable(Settings::load(files)?.http.listen)),
     };
     let away = |why: String| ClientError::Away { url: url.clone(), why };
-    let answer = caller(&url, HEALTH)?.get(format!("{url}/healthz")).send().await;
+    let answer = caller(&url, HEALTH_TIMEOUT)?.get(format!("{url}/healthz")).send().await;
     let status = answer.map_err(|error| away(root_cause(&error)))?.status();
     if status.is_success() { Ok(()) } else { Err(away(format!("/healthz answers {status}"))) }
 }
@@ -138,11 +138,11 @@ pub async fn healthy(files: &[PathBuf], url: Option<String>) -> Result<(), Clien
 fn kept_token(file: PathBuf) -> Result<SecretString, ClientError> {
     match std::fs::read_to_string(&file) {
         Ok(text) => Ok(text.trim().to_owned().into()),
-        Err(error) => Err(ClientError::NoToken { file, error }),
+        Err(source) => Err(ClientError::NoToken { file, source }),
     }
 }
 
-/// The innermost reason: the outer ones only say that there was one.
+/// The innermost cause: the outer errors only say that there was one.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

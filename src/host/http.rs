@@ -1,5 +1,5 @@
-//! The one HTTP server: who may talk to it at all, what every response carries, and health. What is
-//! behind the routes belongs to the channels.
+//! The one HTTP server: which host names and sites it accepts, which headers every response carries, and how many
+//! connections it serves. The routes belong to the channels.
 
 use super::places::{Place, Places};
 use crate::host::channel::web::Problem;
@@ -29,8 +29,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
-/// The names under which the server may be asked for: a page of another name that was bent to our
-/// address (DNS rebinding) does not get in.
+/// The host names that the server accepts. A page of another site that points its name at our address (DNS rebinding)
+/// is refused.
 #[derive(Debug)]
 struct Hosts {
     /// `name:port`, lower case.
@@ -65,7 +65,7 @@ fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Binds the address; what is wrong with it is said with what to do.
+/// Binds the address. An error says how to mend it.
 pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(listen).await.map_err(|error| {
         let mend = match error.kind() {
@@ -80,9 +80,8 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves until the daemon stops, and finishes what is in flight. The routes in `open` skip the check of
-/// host names, which would only trip up a tunnel, a proxy or a probe: webhooks carry a signature, and health is no
-/// secret.
+/// Serves until the daemon stops, and finishes the requests in hand. The routes in `open` accept every host name,
+/// because tunnels, proxies and probes use names of their own: webhooks carry a signature, and health is no secret.
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
@@ -90,8 +89,8 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
     connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_BUFFER);
-    while let Some(stream) = next(&listener, &places, ctx).await {
-        // Two small writes per reply would cost 40 ms on loopback otherwise (Nagle and delayed acks).
+    while let Some(stream) = accept(&listener, &places, ctx).await {
+        // Nagle's algorithm and delayed acknowledgements would cost each reply of two small writes 40 ms on loopback.
         drop(stream.set_nodelay(true));
         let place = Arc::new(places.take(ctx.clock().monotonic()));
         let dropped = place.dropped();
@@ -99,33 +98,32 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
         let service = service_fn(move |request: Request<Incoming>| answer(app.clone(), request, Arc::clone(&place)));
         let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
         ctx.serve(async move {
-            // A connection that ends badly concerns nobody but whoever held it.
+            // A broken connection concerns only its client.
             let _ended = dropped.run_until_cancelled(serving).await;
         });
     }
     drop(listener);
     if ctx.clock().timeout(IN_HAND, graceful.shutdown()).await.is_none() {
-        tracing::warn!("connections that did not end were cut off");
+        tracing::warn!("cut off connections that did not end in time");
     }
     Ok(())
 }
 
-/// How long somebody may take to send the head of a request, and between two pieces of its body.
+/// How long a client may take to send the head of a request, and between two pieces of its body.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many connections are served at a time. For one more, the one that has been without a request in work for longest
-/// goes. Streams of events and webhooks have separate limits, far below this one, so a health check always finds a
-/// place.
+/// How many connections are served at a time. One more displaces the one that has been without a request in work for
+/// longest. Streams of events and webhooks have lower limits of their own, so a health check always finds a place.
 const MAX_CONNECTIONS: usize = 512;
-/// The largest head of a request, in bytes, and what is read of a body at a time.
+/// The largest head of a request and the largest piece of a body, in bytes.
 const MAX_BUFFER: usize = 16 * 1024;
-/// Pause when no connection can be accepted (no file handles left).
+/// The pause after a connection could not be accepted, e.g. because no file handle is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// The next connection; `None` when it is time to stop.
-async fn next(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpStream> {
-    let accept = async {
-        // Meanwhile new connections wait in the system's queue.
+/// The next connection; `None` when the daemon stops.
+async fn accept(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpStream> {
+    let accepting = async {
+        // Meanwhile new connections wait in the queue of the kernel.
         while let Some(wait) = places.wait(ctx.clock().monotonic()) {
             ctx.clock().sleep(wait).await;
         }
@@ -133,48 +131,48 @@ async fn next(listener: &TcpListener, places: &Places, ctx: &Ctx) -> Option<TcpS
             match listener.accept().await {
                 Ok((stream, _)) => return stream,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     ctx.clock().sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     };
     tokio::select! {
-        accepted = accept => Some(accepted),
+        stream = accepting => Some(stream),
         () = ctx.stopping() => None,
     }
 }
 
-/// Answers a request. The connection is safe from the moment the request is whole until the answer is out.
+/// Answers a request. The connection keeps its place from the end of the request to the end of the response.
 async fn answer(
     app: TowerToHyperService<Router>,
     request: Request<Incoming>,
     place: Arc<Place>,
 ) -> Result<Response, Infallible> {
-    let arriving = |body: Incoming| {
-        let arriving = Arriving { body, place: Arc::clone(&place) };
-        arriving.look();
-        Body::new(arriving)
+    let track = |body: Incoming| {
+        let body = RequestBody { body, place: Arc::clone(&place) };
+        body.begin_at_end();
+        Body::new(body)
     };
-    let response = app.call(request.map(arriving)).await?;
-    Ok(response.map(|body| Body::new(Leaving { body, place })))
+    let response = app.call(request.map(track)).await?;
+    Ok(response.map(|body| Body::new(ResponseBody { body, place })))
 }
 
-/// A request's body that is still coming.
-struct Arriving {
+/// The body of a request. At its end the request is in work.
+struct RequestBody {
     body: Incoming,
     place: Arc<Place>,
 }
 
-impl Arriving {
-    fn look(&self) {
+impl RequestBody {
+    fn begin_at_end(&self) {
         if self.body.is_end_stream() {
             self.place.begin();
         }
     }
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -182,7 +180,7 @@ impl HttpBody for Arriving {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(None) => self.place.begin(),
-            Poll::Ready(Some(_)) => self.look(),
+            Poll::Ready(Some(_)) => self.begin_at_end(),
             Poll::Pending => {}
         }
         polled
@@ -197,13 +195,13 @@ impl HttpBody for Arriving {
     }
 }
 
-/// A response's body that is on its way out.
-struct Leaving {
+/// The body of a response. When it is dropped, the request is no longer in work.
+struct ResponseBody {
     body: Body,
     place: Arc<Place>,
 }
 
-impl HttpBody for Leaving {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -220,7 +218,7 @@ impl HttpBody for Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.place.end();
     }
@@ -241,7 +239,7 @@ fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
         .layer(set(header::CACHE_CONTROL, "no-store"))
 }
 
-/// Nothing from elsewhere, nothing inline: text that gets into the page cannot do anything.
+/// Nothing from other sites and nothing inline: foreign text in the page can do nothing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
@@ -249,25 +247,24 @@ async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: axum::extract::
     let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));
-    let refused = |detail: &str| Problem::new(StatusCode::FORBIDDEN, "Not from here", detail).into_response();
-    // If there were two, another program might read the other one and judge differently.
+    let refused = |title, detail: &str| Problem::new(StatusCode::FORBIDDEN, title, detail).into_response();
+    // A proxy in front of askd might judge by the other one.
     let single = [header::HOST, header::ORIGIN, HeaderName::from_static("sec-fetch-site")];
     if let Some(twice) = single.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
-        let detail = format!("The header {twice} is there more than once.");
+        let detail = format!("The header {twice} occurs more than once.");
         return Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail).into_response();
     }
     if !host.is_some_and(|host| hosts.allow(host)) {
-        return refused(
-            "This server is not asked for under that Host. Add it to [http] allowed_hosts, or set public_url.",
-        );
+        let detail = "Add this host name to [http] allowed_hosts, or set public_url.";
+        return refused("Host not allowed", detail);
     }
     if request.uri().path().starts_with("/api/") && !same_site(headers, &hosts) {
-        return refused("Calls from pages of other sites are not taken.");
+        return refused("Other site", "The API takes no calls from pages of other sites.");
     }
     next.run(request).await
 }
 
-/// Whether a call comes from our own page, or from no page at all.
+/// Whether a call comes from askd's own page, or from no page at all.
 fn same_site(headers: &HeaderMap, hosts: &Hosts) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = text("origin").is_none_or(|origin| url_host(origin).is_some_and(|host| hosts.allow(&host)));

@@ -18,7 +18,7 @@ async fn a_lost_reply_gives_no_second_card() {
         world.ask("research", "r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
-        assert!(world.log().contains("looking for it"), "{lost:?}");
+        assert!(world.log().contains("looking for the card"), "{lost:?}");
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         world.response("research", "r1", SOON).await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;
@@ -53,7 +53,7 @@ async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
     world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
-    let lost = || world.log().contains("looking for it").then_some(());
+    let lost = || world.log().contains("looking for the card").then_some(());
     crate::slack_world::until("the lost reply to be noticed", SOON, lost).await;
     crate::slack_world::write(&slow, b"fsync:900ms");
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");

@@ -29,8 +29,8 @@ impl Slack {
             if let Some(blocked) = render::blocked(ask, attempt) {
                 return vec![blocked];
             }
-            let sight = render::Sight::of(ask, attempt, self.clock().now());
-            render::card(&render::Sight { numbered: ask.counts(route), ..sight })
+            let view = render::CardView::of(ask, attempt, self.clock().now());
+            render::card(&render::CardView { numbered: ask.counts(route), ..view })
         };
         let mut messages = render();
         if messages.len() > 1 {
@@ -175,7 +175,7 @@ impl Slack {
     /// Makes every open card of the ask in this chat show its current deadline.
     pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        let messages = render::card(&render::Sight::of(ask, attempt, self.clock().now()));
+        let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
         let Some(card) = messages.last() else { return Closed::Done };
         self.update_cards(ask, route, card).await
     }
@@ -244,7 +244,7 @@ fn not_posted(error: &CallError) -> Posted {
             Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Refused }
         }
         CallError::Unknown(why) => {
-            tracing::warn!(why, "Slack's answer was lost; askd looks whether the card was posted");
+            tracing::warn!(why, "Slack's answer to a post was lost; looking for the card");
             Posted::Unknown(None)
         }
     }

@@ -1,32 +1,32 @@
-//! Text of agents and people, made safe for Slack: nothing in it can mention, link or pose, while
-//! *bold*, _italic_ and `code` stay readable. Pure.
+//! Makes text of agents and people safe for Slack: it cannot mention, link or pose, while *bold*, _italic_ and `code`
+//! stay readable. Pure.
 //!
-//! Three layers, since the rules by which Slack finds links are its own: `&`, `<` and `>` are escaped, so that no
-//! `<!...>`, `<@...>` or `<https...>` can be written; text objects say `verbatim`, so that Slack looks for
-//! nothing by itself; and what looks like a link or a mention gets an invisible joint.
+//! Slack does not publish how it finds links, so there are three layers. `&`, `<` and `>` are escaped, so that nothing
+//! can write `<!...>`, `<@...>` or `<https...>`. Text objects say `verbatim`, so that Slack parses nothing. And an
+//! invisible joint breaks what looks like a link or a mention.
 
-/// Breaks a link or a mention without being seen.
+/// Breaks a link or a mention, invisibly.
 const JOINT: char = '\u{2060}';
-/// Stands for what cannot be seen or turns text around.
-const MARK: char = '\u{fffd}';
-/// Marks above and below one letter; more of them reach into other lines.
-const MOST_MARKS: usize = 4;
+/// Replaces characters that are invisible or reverse the text.
+const REPLACEMENT: char = '\u{fffd}';
+/// How many combining marks one letter keeps; more of them would cover other lines.
+const MAX_MARKS: usize = 4;
 
-/// How long Slack may think a text is: in UTF-16 units, the larger of the likely counts.
+/// The length of a text by Slack's limits: in UTF-16 units, because Slack does not say and this count is the largest.
 pub(super) fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Only what can be seen, with line breaks; empty lines one at a time, so that nothing is pushed out of sight.
-fn seen(text: &str) -> String {
-    let mut seen = String::with_capacity(text.len());
+/// Keeps what is visible, with line breaks and single empty lines, so that nothing is pushed out of sight.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
     let mut marks = 0;
     for c in text.trim().chars() {
         marks = if combines(c) { marks + 1 } else { 0 };
         match c {
-            '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' if seen.ends_with("\n\n") => {}
-            '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' => seen.push('\n'),
-            '\t' => seen.push(' '),
+            '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' if visible.ends_with("\n\n") => {}
+            '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' => visible.push('\n'),
+            '\t' => visible.push(' '),
             '\r'
             | '\u{ad}'
             | '\u{180e}'
@@ -34,14 +34,16 @@ fn seen(text: &str) -> String {
             | '\u{2060}'..='\u{2064}'
             | '\u{feff}'
             | '\u{e0000}'..='\u{e007f}' => {}
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => seen.push(MARK),
-            c if c.is_control() => seen.push(MARK),
-            _ if marks > MOST_MARKS => {}
-            c => seen.push(c),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => {
+                visible.push(REPLACEMENT)
+            }
+            c if c.is_control() => visible.push(REPLACEMENT),
+            _ if marks > MAX_MARKS => {}
+            c => visible.push(c),
         }
     }
-    // What cannot be seen at all has to be seen.
-    if seen.trim().is_empty() { MARK.to_string() } else { seen }
+    // A text of invisible characters has to be visible, too.
+    if visible.trim().is_empty() { REPLACEMENT.to_string() } else { visible }
 }
 
 fn combines(c: char) -> bool {
@@ -52,19 +54,19 @@ fn combines(c: char) -> bool {
     )
 }
 
-/// For `plain_text` objects, in which Slack looks for nothing: one line.
+/// For `plain_text` objects, which Slack does not parse: one line.
 pub(super) fn line(text: &str) -> String {
-    seen(text).split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    visible(text).split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// For `mrkdwn` objects that say `verbatim`, and for top-level text.
 pub(super) fn mrkdwn(text: &str) -> String {
-    escaped(&jointed(&seen(text)))
+    escaped(&jointed(&visible(text)))
 }
 
-/// For top-level text, which has no `verbatim`: bare host names are broken too.
+/// For top-level text, which has no `verbatim`: breaks bare host names, too.
 pub(super) fn top_level(text: &str) -> String {
-    let text = jointed(&seen(text));
+    let text = jointed(&visible(text));
     let mut broken = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut before = ' ';
@@ -82,7 +84,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Joints in what Slack may take for a link or a mention.
+/// Puts joints into what Slack may take for a link or a mention.
 fn jointed(text: &str) -> String {
     let mut jointed = String::with_capacity(text.len() + 16);
     let mut rest = text;
@@ -91,7 +93,7 @@ fn jointed(text: &str) -> String {
         jointed.push_str(head);
         let next = tail.chars().next().unwrap_or(' ');
         let breaks = match c {
-            // Also an e-mail address.
+            // E-mail addresses, too.
             '@' | '#' => next.is_alphanumeric() || next == '_',
             ':' => tail.starts_with("//") || ends_with_scheme(&jointed),
             '.' => {
@@ -108,7 +110,7 @@ fn jointed(text: &str) -> String {
     jointed
 }
 
-/// Links without slashes.
+/// Whether the text ends with the scheme of a link without slashes.
 fn ends_with_scheme(text: &str) -> bool {
     ["mailto:", "tel:", "sms:", "slack:", "javascript:", "data:", "skype:", "facetime:"].iter().any(|scheme| {
         text.len()
@@ -118,8 +120,8 @@ fn ends_with_scheme(text: &str) -> bool {
     })
 }
 
-/// Safe text in pieces of at most `most` units, split where a reader would: nothing is lost but the
-/// blank at a split. A block of code goes on as one in the next piece.
+/// Splits safe text into pieces of at most `most` units, where a reader would split it. Only the blank at a split is
+/// lost. A block of code continues as one in the next piece.
 pub(super) fn pieces(safe: &str, most: usize) -> Vec<String> {
     const FENCE: &str = "```";
     let mut pieces = Vec::new();
@@ -142,7 +144,7 @@ pub(super) fn pieces(safe: &str, most: usize) -> Vec<String> {
     pieces
 }
 
-/// Where to split so that what comes before has at most `most` units, never within an entity.
+/// Where to split so that the first part has at most `most` units. Never splits an entity.
 fn split_at(text: &str, most: usize) -> usize {
     let mut count = 0;
     let mut end = text.len();
@@ -154,7 +156,7 @@ fn split_at(text: &str, most: usize) -> usize {
         }
     }
     let head = &text[..end];
-    // The last line or word that is not so early that the piece would be nearly empty.
+    // The last line break or blank, unless it would leave the piece nearly empty.
     let late = |at: &usize| *at > end / 2;
     if let Some(at) = head.rfind('\n').filter(late).or_else(|| head.rfind(' ').filter(late)) {
         return at;
@@ -165,7 +167,7 @@ fn split_at(text: &str, most: usize) -> usize {
     }
 }
 
-/// The first characters of a text for a notice, with an ellipsis if there is more.
+/// The first characters of a text, with an ellipsis if there are more.
 pub(super) fn first(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -175,7 +177,7 @@ pub(super) fn first(text: &str, most: usize) -> String {
     first
 }
 
-/// What a person typed in Slack, as it was meant: Slack's escapes and its `<...>` forms undone.
+/// What a person typed in Slack: undoes Slack's escapes and its `<...>` forms.
 pub(super) fn typed(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -191,7 +193,7 @@ pub(super) fn typed(text: &str) -> String {
             Some('@') => plain.extend(["@", label.unwrap_or(&target[1..])]),
             Some('#') => plain.extend(["#", label.unwrap_or(&target[1..])]),
             Some('!') => plain.extend(["@", label.unwrap_or(&target[1..]).trim_start_matches('@')]),
-            // A host name that Slack made a link of is what was typed; else the address is.
+            // Slack turns a typed host name into a link with that label. In other links the address was typed.
             _ => plain.push_str(label.filter(|label| target.ends_with(label)).unwrap_or(target)),
         }
         rest = after;

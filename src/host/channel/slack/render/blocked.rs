@@ -1,15 +1,15 @@
-//! The card of a question that was asked too often: who asked what, how often, and one button. Rewritten as the
-//! count grows, and once more when somebody has allowed it again.
+//! The card of a question that was asked too often: who asked what, how often, and one button. askd updates it when
+//! the count grows, and when a person allows the question again.
 
 use super::super::text;
 use super::blocks::{actions, block_id, button, context, section, sections};
 use super::closed::{date, ended};
-use super::open::titled;
+use super::open::title_blocks;
 use super::{COMFORTABLE, MAX_BLOCKS, Message, total};
 use askd_core::{Ask, Lifted, wording};
 use serde_json::Value;
 
-/// Characters of a question on a card that would be too long otherwise; its own cards had all of it.
+/// Characters of a question on a card that would be too long otherwise. The cards before showed all of it.
 const SHORT: usize = 300;
 
 /// The card while the block stands; `None` if it does not.
@@ -48,5 +48,5 @@ fn questions(ask: &Ask) -> Vec<Value> {
     };
     let whole = told(usize::MAX);
     let questions = if whole.len() + 4 < MAX_BLOCKS && total(&whole) <= COMFORTABLE { whole } else { told(SHORT) };
-    ask.content.title.iter().flat_map(|title| titled(title)).chain(questions).collect()
+    ask.content.title.iter().flat_map(|title| title_blocks(title)).chain(questions).collect()
 }

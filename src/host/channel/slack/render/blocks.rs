@@ -1,21 +1,20 @@
-//! The blocks and elements that cards are made of, and the ids by which what people do with them is
-//! understood. Indices only, never labels.
+//! The blocks and elements of cards, with the ids that `payload` reads again. Ids hold indices, never labels.
 
 use super::super::text;
 use super::{MAX_OPTION, MAX_PLACEHOLDER, MAX_SECTION};
 use askd_core::AskId;
 use serde_json::{Value, json};
 
-/// What stands in a choice beside the question's own options.
+/// The values of the options that askd adds to those of the question.
 pub(in crate::host::channel::slack) const OTHER: &str = "other";
 pub(in crate::host::channel::slack) const SKIP: &str = "skip";
 
-/// Names a block: of which ask, what part of it, and in which try, since an id must not come twice.
+/// The id of a block: its ask, its part of the card, and the attempt, because Slack wants unique ids.
 pub(super) fn block_id(id: AskId, part: &str, attempt: u8) -> String {
     format!("askd:{id}:{part}:{attempt}")
 }
 
-/// Text of a person or agent that is safe already.
+/// A section of safe text.
 pub(super) fn section(safe: &str) -> Value {
     json!({"type": "section", "text": mrkdwn(safe)})
 }
@@ -24,13 +23,13 @@ fn mrkdwn(safe: &str) -> Value {
     json!({"type": "mrkdwn", "text": safe, "verbatim": true})
 }
 
-/// Text that is safe already, in as many sections as it takes.
+/// Safe text, in as many sections as it needs.
 pub(super) fn sections(safe: &str) -> Vec<Value> {
     let pieces = text::pieces(safe, MAX_SECTION);
     pieces.iter().filter(|piece| !piece.trim().is_empty()).map(|piece| section(piece)).collect()
 }
 
-/// A quiet line.
+/// A line in small print.
 pub(super) fn context(safe: &str) -> Value {
     json!({"type": "context", "elements": [mrkdwn(safe)]})
 }
@@ -55,7 +54,7 @@ pub(super) fn actions(block_id: &str, buttons: &[Value]) -> Value {
     json!({"type": "actions", "block_id": block_id, "elements": buttons})
 }
 
-/// An input; it sends nothing by itself. `optional`: Slack says so beside the label.
+/// An input, which sends nothing by itself. Slack marks an optional one beside its label.
 pub(super) fn input(block_id: &str, label: &str, element: &Value, optional: bool) -> Value {
     json!({"type": "input", "block_id": block_id, "label": plain(label), "element": element, "optional": optional})
 }

@@ -1,15 +1,15 @@
-//! A card that says how it ended: the question stays readable, the buttons are gone.
+//! A card that says how the ask ended. The question stays readable, the buttons are gone.
 
 use super::super::text;
 use super::blocks::{context, section, sections};
-use super::open::{titled, told};
-use super::{COMFORTABLE, MAX_BLOCKS, Message, Sight, total};
+use super::open::{question_text, title_blocks};
+use super::{COMFORTABLE, CardView, MAX_BLOCKS, Message, total};
 use crate::ipc::wire::time_text;
 use askd_core::wording::{self, Closing};
 use askd_core::{Ask, ChannelName, Person, Stage, Time, Via};
 use serde_json::Value;
 
-/// Characters of a closing line: what was typed at length is in the agent's hands, not on the card.
+/// Characters of a closing line. The agent has the whole of a long answer.
 const LINE: usize = 1_200;
 
 /// The card of a settled ask; `None` while it is open or blocked.
@@ -20,34 +20,34 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     }
     if ask.is_late_open() {
         let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        return super::card(&Sight::late(ask, attempt, *at)).pop();
+        return super::card(&CardView::late(ask, attempt, *at)).pop();
     }
     let line = ask.closing_line()?;
     let at = ask.late_outcome().map_or(*at, |(_, at)| at);
-    let mut blocks = asked(ask, at);
+    let mut blocks = heading(ask, at);
     let said = ask.closing().as_ref().map(ended).unwrap_or_default();
     blocks.push(context(&format!("{said} · {}", date(at))));
-    // What a stopped session is told by is its closing line.
+    // The closing line of a stopped session is its remark already.
     if let Some(remark) = wording::remark(ask.remark()).filter(|remark| *remark != line) {
         blocks.push(context(remark));
     }
     Some(Message { text: text::top_level(&shortened(&line)), blocks })
 }
 
-/// Who asked what; only who, where that would be too much beside the texts that still stand above.
-fn asked(ask: &Ask, at: Time) -> Vec<Value> {
+/// Who asked what. Only who, if the texts still stand above.
+fn heading(ask: &Ask, at: Time) -> Vec<Value> {
     let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
     if let Some(title) = &ask.content.title {
-        blocks.extend(titled(title));
+        blocks.extend(title_blocks(title));
     }
     let mut texts = Vec::new();
     if let Some(background) = &ask.content.context {
         texts.extend(sections(&text::mrkdwn(background)));
     }
     for (index, question) in ask.content.questions.iter().enumerate() {
-        texts.extend(told(&ask.content, index, question));
+        texts.extend(question_text(&ask.content, index, question));
     }
-    let one_message = super::card(&Sight::of(ask, 1, at)).len() == 1;
+    let one_message = super::card(&CardView::of(ask, 1, at)).len() == 1;
     if one_message && blocks.len() + texts.len() < MAX_BLOCKS && total(&texts) <= COMFORTABLE {
         blocks.extend(texts);
     } else {
@@ -59,11 +59,11 @@ fn asked(ask: &Ask, at: Time) -> Vec<Value> {
 /// How the ask ended, with Slack's own name for the person who did it.
 pub(super) fn ended(closing: &Closing) -> String {
     let what = text::mrkdwn(&shortened(&closing.what));
-    closing.by.as_ref().map_or_else(|| what.clone(), |by| format!("{what} by {}", who(by)))
+    closing.by.as_ref().map_or_else(|| what.clone(), |by| format!("{what} by {}", mention(by)))
 }
 
-/// A person, by Slack's own name for them if they have one.
-fn who(by: &Person) -> String {
+/// Mentions a person of Slack in Slack's way, and anyone else by name.
+fn mention(by: &Person) -> String {
     let is_id = by.id.starts_with(['U', 'W']) && by.id.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
     if by.via == Via::Channel(ChannelName::SLACK) && is_id {
         format!("<@{}>", by.id)
@@ -87,7 +87,7 @@ pub(super) fn time_of_day(time: Time) -> String {
     format!("<!date^{}^{{time}}|{}>", time.as_millis() / 1000, plain_time(time))
 }
 
-/// The same where Slack does not.
+/// A time of day in UTC, where Slack cannot show it in everybody's own time.
 pub(super) fn plain_time(time: Time) -> String {
     let text = time_text(time);
     format!("{} UTC", text.get(11..16).unwrap_or(&text))

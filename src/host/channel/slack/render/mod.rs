@@ -1,8 +1,8 @@
-//! An ask as Slack messages. Pure: an ask goes in, blocks come out; nothing is sent here.
+//! Renders an ask as Slack messages. Pure: an ask goes in, blocks come out.
 //!
-//! A card is one message where everything fits; else the texts go first, in messages of their own, and the
-//! last message is the card people use. Nothing is cut but notices and answers that were typed at length.
-//! Limits: `@slack/types`, `slack_sdk` and, for a message as a whole, what users have measured.
+//! A card is one message if everything fits. Otherwise the texts go first, in messages of their own, and the last
+//! message is the card that people use. Only notices and long typed answers are shortened. The limits come from
+//! `@slack/types`, `slack_sdk` and, for a message as a whole, from what users have measured.
 
 mod blocked;
 mod blocks;
@@ -22,13 +22,13 @@ use serde_json::Value;
 
 /// Blocks in a message.
 const MAX_BLOCKS: usize = 50;
-/// Units of all text in a message, and what each block takes of it: users measured refusals from about
-/// 11,300 on and a maintainer spoke of 12,000.
+/// Units of all text in a message, and the units that each block takes of it. Users measured refusals from about
+/// 11,300 on; a maintainer spoke of 12,000.
 const MAX_TOTAL: usize = 12_000;
 const BLOCK_COST: usize = 20;
-/// Up to here a message is one; the rest is for the line that closes it.
+/// Up to this size a card is one message; the rest is for the line that closes it.
 const COMFORTABLE: usize = 9_000;
-/// Units of one section's text, and of a context's.
+/// Units of the text of a section or a context.
 const MAX_SECTION: usize = 3_000;
 /// Units of a header, a label of an option or button, a placeholder.
 const MAX_HEADER: usize = 150;
@@ -36,27 +36,27 @@ const MAX_OPTION: usize = 75;
 const MAX_PLACEHOLDER: usize = 150;
 /// Options of radio buttons and checkboxes.
 const MAX_RADIOS: usize = 10;
-/// What Slack shows of a button's text on a small screen.
+/// How much of a button's text Slack shows on a small screen.
 const SHORT_LABEL: usize = 30;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
-    /// For notices and for those who cannot see blocks.
+    /// For notifications and for clients that show no blocks.
     pub(super) text: String,
     pub(super) blocks: Vec<Value>,
 }
 
-/// What a card is drawn from.
+/// What a card is rendered from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight<'a> {
+pub(super) struct CardView<'a> {
     pub(super) id: AskId,
     pub(super) short_id: Option<&'a ShortId>,
     pub(super) group: &'a Group,
     pub(super) content: &'a Content,
-    /// Which try this is, from 1.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u8,
-    /// Its heading shows the number of the try.
+    /// Whether its heading shows that number.
     pub(super) numbered: bool,
     /// Until when it can be answered.
     pub(super) until: Time,
@@ -64,8 +64,8 @@ pub(super) struct Sight<'a> {
     pub(super) timed_out: Option<Time>,
 }
 
-impl<'a> Sight<'a> {
-    /// The card as it is shown now. The clock starts when Slack says that the card is up, which takes only a moment.
+impl<'a> CardView<'a> {
+    /// The card as it looks now. The time to answer begins when Slack confirms the post, a moment later.
     pub(super) fn of(ask: &'a Ask, attempt: u8, now: Time) -> Self {
         let until = match &ask.stage {
             Stage::Open { answer_by, .. } => *answer_by,
@@ -75,7 +75,7 @@ impl<'a> Sight<'a> {
         Self { id, short_id: Some(&ask.short_id), group, content, attempt, numbered: true, until, timed_out: None }
     }
 
-    /// As it is shown after its timeout, while an answer is still taken.
+    /// The card as it looks after the timeout, while an answer is still accepted.
     pub(super) fn late(ask: &'a Ask, attempt: u8, at: Time) -> Self {
         Self { timed_out: Some(at), ..Self::of(ask, attempt, at) }
     }
@@ -86,7 +86,7 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// A nudge in a card's thread.
+/// A reminder in the thread of a card.
 pub(super) fn reminder(code: &str, until: Time) -> Message {
     let line = askd_core::wording::slack_reminder(code, &closed::date(until));
     let text = text::top_level(askd_core::wording::SLACK_REMINDER);
@@ -98,7 +98,7 @@ fn one_click(question: &askd_core::Question) -> bool {
     matches!(question.kind, askd_core::Kind::Select | askd_core::Kind::Confirm)
 }
 
-/// What a message's blocks take of [`MAX_TOTAL`].
+/// How much of [`MAX_TOTAL`] these blocks take.
 fn total(blocks: &[Value]) -> usize {
     fn texts(value: &Value) -> usize {
         match value {

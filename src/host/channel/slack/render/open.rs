@@ -5,8 +5,8 @@ use super::blocks::{
     OTHER, SKIP, actions, block_id, button, choice, context, header, input, option, section, sections, text_input,
 };
 use super::{
-    COMFORTABLE, MAX_BLOCKS, MAX_HEADER, MAX_OPTION, MAX_PLACEHOLDER, MAX_RADIOS, MAX_TOTAL, Message, SHORT_LABEL,
-    Sight, total,
+    COMFORTABLE, CardView, MAX_BLOCKS, MAX_HEADER, MAX_OPTION, MAX_PLACEHOLDER, MAX_RADIOS, MAX_TOTAL, Message,
+    SHORT_LABEL, total,
 };
 use askd_core::{Choice, Content, Group, Kind, Question, Rejection, Time, wording};
 use serde_json::Value;
@@ -15,36 +15,38 @@ use serde_json::Value;
 const NOTICE: usize = 300;
 
 /// The messages of a card; the last one is what people use.
-pub(in super::super) fn card(sight: &Sight<'_>) -> Vec<Message> {
-    let notice = notice(sight);
-    let blocks = whole(sight);
+pub(in super::super) fn card(view: &CardView<'_>) -> Vec<Message> {
+    let notice = notice(view);
+    let blocks = one_message(view);
     let is_one = |blocks: &[Value]| blocks.len() <= MAX_BLOCKS && total(blocks) <= COMFORTABLE;
-    // After its timeout it is as many messages as it was before: what was posted cannot be taken apart.
-    let one = match sight.timed_out {
+    // After its timeout a card has as many messages as before: posted messages cannot be joined or split.
+    let one = match view.timed_out {
         None => is_one(&blocks),
-        Some(_) => is_one(&whole(&Sight { timed_out: None, ..*sight })),
+        Some(_) => is_one(&one_message(&CardView { timed_out: None, ..*view })),
     };
-    if one { vec![Message { text: notice, blocks }] } else { split(sight, &notice) }
+    if one { vec![Message { text: notice, blocks }] } else { split(view, &notice) }
 }
 
-/// All of it in one message.
-fn whole(sight: &Sight<'_>) -> Vec<Value> {
-    let mut blocks = intro(sight);
-    for (index, question) in sight.content.questions.iter().enumerate() {
-        blocks.extend(told(sight.content, index, question));
-        blocks.extend(asked(sight, index, question));
+/// The blocks of a card that is one message.
+fn one_message(view: &CardView<'_>) -> Vec<Value> {
+    let mut blocks = intro(view);
+    for (index, question) in view.content.questions.iter().enumerate() {
+        blocks.extend(question_text(view.content, index, question));
+        blocks.extend(inputs(view, index, question));
     }
-    blocks.extend(last_row(sight));
+    blocks.extend(last_row(view));
     blocks
 }
 
-/// Whether the card of this content can be shown at all: its messages are within Slack's limits.
+/// Whether the messages of a card with this content are within Slack's limits.
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
     let id = askd_core::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
-    let sight = Sight { id, short_id: None, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
-    let size = card(&sight).iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
-    let most = card(&sight).iter().map(|message| message.blocks.len()).max().unwrap_or(0);
+    let view =
+        CardView { id, short_id: None, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
+    let messages = card(&view);
+    let size = messages.iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
+    let most = messages.iter().map(|message| message.blocks.len()).max().unwrap_or(0);
     for (size, limit, unit) in
         [(size, MAX_TOTAL, "characters in one Slack message"), (most, MAX_BLOCKS, "blocks in one Slack message")]
     {
@@ -55,79 +57,79 @@ pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rej
     Ok(())
 }
 
-/// What a person reads of it in a notice.
-fn notice(sight: &Sight<'_>) -> String {
-    if let Some(at) = sight.timed_out {
+/// The text of a notification.
+fn notice(view: &CardView<'_>) -> String {
+    if let Some(at) = view.timed_out {
         return text::top_level(&wording::timed_out_late(&super::closed::plain_time(at)));
     }
-    let first = sight.content.questions.first().map(|question| question.text.as_str()).unwrap_or_default();
-    let more = sight.content.questions.len() - 1;
-    let asks = wording::slack_notice(sight.group.as_str(), &text::first(&text::line(first), NOTICE), more);
+    let first = view.content.questions.first().map(|question| question.text.as_str()).unwrap_or_default();
+    let more = view.content.questions.len() - 1;
+    let asks = wording::slack_notice(view.group.as_str(), &text::first(&text::line(first), NOTICE), more);
     text::top_level(&asks)
 }
 
-/// Who asks, until when, and what about: the line is askd's own, the rest is the agent's.
-fn intro(sight: &Sight<'_>) -> Vec<Value> {
-    let mut blocks: Vec<Value> = retry(sight).into_iter().collect();
-    blocks.push(context(&who(sight)));
-    if let Some(title) = &sight.content.title {
-        blocks.extend(titled(title));
+/// Who asks, until when, and what about. The first line is askd's own, the rest is the agent's.
+fn intro(view: &CardView<'_>) -> Vec<Value> {
+    let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
+    blocks.push(context(&byline(view)));
+    if let Some(title) = &view.content.title {
+        blocks.extend(title_blocks(title));
     }
-    if let Some(background) = &sight.content.context {
+    if let Some(background) = &view.content.context {
         blocks.extend(sections(&text::mrkdwn(background)));
     }
     blocks
 }
 
-/// Heads a card that was posted again, while it waits for an answer.
-fn retry(sight: &Sight<'_>) -> Option<Value> {
-    let again = sight.numbered && sight.attempt > 1 && sight.timed_out.is_none();
-    again.then(|| context(&wording::retry_heading(sight.attempt)))
+/// The heading of a card that was posted again and waits for an answer.
+fn retry_heading(view: &CardView<'_>) -> Option<Value> {
+    let again = view.numbered && view.attempt > 1 && view.timed_out.is_none();
+    again.then(|| context(&wording::retry_heading(view.attempt)))
 }
 
-fn who(sight: &Sight<'_>) -> String {
-    let code = sight.short_id.map_or("k7", |short| short.as_str());
-    if let Some(at) = sight.timed_out {
-        let asked = wording::slack_asked(sight.group.as_str(), code);
+fn byline(view: &CardView<'_>) -> String {
+    let code = view.short_id.map_or("k7", |short| short.as_str());
+    if let Some(at) = view.timed_out {
+        let asked = wording::slack_asked(view.group.as_str(), code);
         return format!("{asked} · {}", wording::timed_out_late(&super::closed::time_of_day(at)));
     }
-    wording::slack_who(sight.group.as_str(), code, &super::closed::date(sight.until))
+    wording::slack_who(view.group.as_str(), code, &super::closed::date(view.until))
 }
 
 /// A title, as a heading if it is short enough for one.
-pub(super) fn titled(title: &str) -> Vec<Value> {
+pub(super) fn title_blocks(title: &str) -> Vec<Value> {
     let line = text::line(title);
     if text::units(&line) <= MAX_HEADER { vec![header(&line)] } else { sections(&text::mrkdwn(title)) }
 }
 
-/// The question and, where its options need more room than their buttons have, what they say.
-pub(super) fn told(content: &Content, index: usize, question: &Question) -> Vec<Value> {
-    let mut told = String::new();
+/// The question, and a list of its options if they are too long for their buttons.
+pub(super) fn question_text(content: &Content, index: usize, question: &Question) -> Vec<Value> {
+    let mut shown = String::new();
     if content.questions.len() > 1 {
-        told.push_str(&wording::slack_number(index));
-        told.push(' ');
+        shown.push_str(&wording::slack_number(index));
+        shown.push(' ');
     }
     if let Some(header) = &question.header {
-        // A star in it would end the bold early.
-        told.extend(["*", &text::mrkdwn(&text::line(header)).replace('*', "∗"), "*\n"]);
+        // An asterisk would end the bold early.
+        shown.extend(["*", &text::mrkdwn(&text::line(header)).replace('*', "∗"), "*\n"]);
     }
-    told.push_str(&text::mrkdwn(&question.text));
+    shown.push_str(&text::mrkdwn(&question.text));
     if let Some(hint) = question.placeholder.as_deref().filter(|hint| text::units(&text::line(hint)) > MAX_PLACEHOLDER)
     {
-        told.extend(["\n_", &text::mrkdwn(&text::line(hint)), "_"]);
+        shown.extend(["\n_", &text::mrkdwn(&text::line(hint)), "_"]);
     }
     if needs_list(content, question) {
         for (index, choice) in question.choices.iter().enumerate() {
-            told.extend(["\n", &(index + 1).to_string(), ". ", &text::mrkdwn(&text::line(&choice.label))]);
+            shown.extend(["\n", &(index + 1).to_string(), ". ", &text::mrkdwn(&text::line(&choice.label))]);
             if let Some(description) = &choice.description {
-                told.extend([" - ", &text::mrkdwn(&text::line(description))]);
+                shown.extend([" - ", &text::mrkdwn(&text::line(description))]);
             }
         }
     }
-    sections(&told)
+    sections(&shown)
 }
 
-/// Whether what the options say does not fit into their buttons.
+/// Whether an option is too long for its button.
 fn needs_list(content: &Content, question: &Question) -> bool {
     let alone = content.questions.len() == 1 && super::one_click(question);
     question.choices.iter().any(|choice| {
@@ -141,7 +143,7 @@ fn needs_list(content: &Content, question: &Question) -> bool {
     })
 }
 
-/// What an option's button says: its label, with its number where there is a list, or that alone.
+/// The text on the button of an option: its label, with its number if there is a list, or the number alone.
 fn label(content: &Content, question: &Question, index: usize, choice: &Choice) -> String {
     let line = text::line(&choice.label);
     let numbered = format!("{}. {line}", index + 1);
@@ -154,17 +156,17 @@ fn label(content: &Content, question: &Question, index: usize, choice: &Choice) 
     }
 }
 
-/// The elements by which a question is answered.
-fn asked(sight: &Sight<'_>, index: usize, question: &Question) -> Vec<Value> {
-    let named = |part: &str| block_id(sight.id, &format!("{part}{index}"), sight.attempt);
+/// The elements with which people answer a question.
+fn inputs(view: &CardView<'_>, index: usize, question: &Question) -> Vec<Value> {
+    let named = |part: &str| block_id(view.id, &format!("{part}{index}"), view.attempt);
     let mut blocks = Vec::new();
     match question.kind {
         Kind::Text => {}
-        Kind::Select | Kind::Confirm if sight.one_click() => {
+        Kind::Select | Kind::Confirm if view.one_click() => {
             let buttons = question.choices.iter().enumerate().map(|(at, choice)| {
                 button(
                     &format!("pick:{index}:{at}"),
-                    &label(sight.content, question, at, choice),
+                    &label(view.content, question, at, choice),
                     &at.to_string(),
                     false,
                 )
@@ -174,7 +176,7 @@ fn asked(sight: &Sight<'_>, index: usize, question: &Question) -> Vec<Value> {
         _ => blocks.push(input(
             &named("q"),
             wording::slack_choose(question.kind),
-            &choices(sight, index, question),
+            &choices(view, index, question),
             !question.required,
         )),
     }
@@ -186,22 +188,22 @@ fn asked(sight: &Sight<'_>, index: usize, question: &Question) -> Vec<Value> {
     blocks
 }
 
-fn choices(sight: &Sight<'_>, index: usize, question: &Question) -> Value {
-    let described = !needs_list(sight.content, question);
+fn choices(view: &CardView<'_>, index: usize, question: &Question) -> Value {
+    let described = !needs_list(view.content, question);
     let mut options: Vec<Value> = question
         .choices
         .iter()
         .enumerate()
         .map(|(at, choice)| {
             let description = choice.description.as_deref().filter(|_| described);
-            option(&label(sight.content, question, at, choice), &at.to_string(), description)
+            option(&label(view.content, question, at, choice), &at.to_string(), description)
         })
         .collect();
     let action_id = format!("choice:{index}");
     if question.kind == Kind::MultiSelect {
         return choice("checkboxes", &action_id, &options);
     }
-    // A radio button cannot be let go of again: whoever would rather type, or skip, needs one for that.
+    // A person cannot clear a radio button again, so typing and skipping need radio buttons of their own.
     if question.takes_text() {
         options.push(option(wording::SLACK_OTHER, OTHER, None));
     }
@@ -212,9 +214,9 @@ fn choices(sight: &Sight<'_>, index: usize, question: &Question) -> Value {
     choice(kind, &action_id, &options)
 }
 
-fn last_row(sight: &Sight<'_>) -> Option<Value> {
-    let questions = &sight.content.questions;
-    let submits = !sight.one_click() || questions.iter().any(Question::takes_text);
+fn last_row(view: &CardView<'_>) -> Option<Value> {
+    let questions = &view.content.questions;
+    let submits = !view.one_click() || questions.iter().any(Question::takes_text);
     let skips = questions.len() == 1 && questions.iter().all(|question| !question.required);
     let mut buttons = Vec::new();
     if submits {
@@ -223,20 +225,20 @@ fn last_row(sight: &Sight<'_>) -> Option<Value> {
     if skips {
         buttons.push(button("skip", wording::SLACK_SKIP, "skip", false));
     }
-    if sight.timed_out.is_none() {
+    if view.timed_out.is_none() {
         buttons.push(button("dismiss", wording::SLACK_DISMISS, "dismiss", false));
     }
-    (!buttons.is_empty()).then(|| actions(&block_id(sight.id, "do", sight.attempt), &buttons))
+    (!buttons.is_empty()).then(|| actions(&block_id(view.id, "do", view.attempt), &buttons))
 }
 
-/// More than one message: the texts first, then the form.
-fn split(sight: &Sight<'_>, notice: &str) -> Vec<Message> {
+/// A card of several messages: the texts first, then the form.
+fn split(view: &CardView<'_>, notice: &str) -> Vec<Message> {
     let mut texts = Vec::new();
-    if let Some(background) = &sight.content.context {
+    if let Some(background) = &view.content.context {
         texts.extend(sections(&text::mrkdwn(background)));
     }
-    for (index, question) in sight.content.questions.iter().enumerate() {
-        texts.extend(told(sight.content, index, question));
+    for (index, question) in view.content.questions.iter().enumerate() {
+        texts.extend(question_text(view.content, index, question));
     }
     let mut packed: Vec<Vec<Value>> = Vec::new();
     for block in texts {
@@ -249,7 +251,7 @@ fn split(sight: &Sight<'_>, notice: &str) -> Vec<Message> {
         }
     }
     let count = packed.len() + 1;
-    let head = |part: usize| context(&format!("{} {}", who(sight), wording::slack_part(part, count)));
+    let head = |part: usize| context(&format!("{} {}", byline(view), wording::slack_part(part, count)));
     let mut messages: Vec<Message> = packed
         .into_iter()
         .enumerate()
@@ -258,22 +260,22 @@ fn split(sight: &Sight<'_>, notice: &str) -> Vec<Message> {
             Message { text: notice.to_owned(), blocks }
         })
         .collect();
-    messages.push(Message { text: notice.to_owned(), blocks: form(sight, head(count)) });
+    messages.push(Message { text: notice.to_owned(), blocks: form(view, head(count)) });
     messages
 }
 
 /// The form of a card whose texts stand above it.
-fn form(sight: &Sight<'_>, head: Value) -> Vec<Value> {
-    let mut blocks: Vec<Value> = retry(sight).into_iter().collect();
+fn form(view: &CardView<'_>, head: Value) -> Vec<Value> {
+    let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
     blocks.push(head);
-    if let Some(title) = &sight.content.title {
-        blocks.extend(titled(title));
+    if let Some(title) = &view.content.title {
+        blocks.extend(title_blocks(title));
     }
-    let many = sight.content.questions.len() > 1;
-    for (index, question) in sight.content.questions.iter().enumerate() {
+    let many = view.content.questions.len() > 1;
+    for (index, question) in view.content.questions.iter().enumerate() {
         blocks.push(section(&wording::slack_above(many.then_some(index))));
-        blocks.extend(asked(sight, index, question));
+        blocks.extend(inputs(view, index, question));
     }
-    blocks.extend(last_row(sight));
+    blocks.extend(last_row(view));
     blocks
 }

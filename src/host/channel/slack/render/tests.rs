@@ -24,7 +24,7 @@ fn content(title: Option<&str>, context: Option<&str>, drafts: Vec<Draft>) -> Co
 
 fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
     let (group, short) = ("research".parse().unwrap(), "k7".parse().unwrap());
-    card(&Sight {
+    card(&CardView {
         id: AskId::from_bits(7),
         short_id: Some(&short),
         group: &group,

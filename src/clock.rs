@@ -73,7 +73,7 @@ pub struct Clock {
 #[derive(Debug, Clone)]
 enum Source {
     System,
-    Hand(watch::Receiver<Face>),
+    Hand(Dial),
     /// Tokio's clock, which tests pause.
     #[cfg(all(test, feature = "host"))]
     Tokio(tokio::time::Instant),
@@ -86,19 +86,70 @@ struct Noticed {
     set_by: i64,
 }
 
-/// Moves a clock that only moves by hand.
+/// What a hand moves.
+#[derive(Debug, Clone)]
+struct Dial {
+    face: watch::Receiver<Face>,
+    /// When the clock was made, if time passes on it by itself, too.
+    runs_since: Option<Moment>,
+}
+
+impl Dial {
+    fn face(&self) -> Face {
+        let (face, passed) = (*self.face.borrow(), passed(self.runs_since));
+        Face { now: face.now + passed, moment: face.moment + passed }
+    }
+
+    /// Waits until that moment has come, whether time passes or the hand is moved.
+    #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
+    async fn sleep_to(&self, moment: Moment) {
+        let mut hand = self.face.clone();
+        loop {
+            let left = moment.since(self.face().moment);
+            if left.is_zero() {
+                return;
+            }
+            let passes = async {
+                match self.runs_since {
+                    Some(_) => tokio::time::sleep(left).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let jumps = async {
+                // Without its hand, the clock never jumps again.
+                if hand.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = passes => {}
+                () = jumps => {}
+            }
+        }
+    }
+}
+
+/// How much time has passed by itself on a clock that runs since then.
+fn passed(runs_since: Option<Moment>) -> Duration {
+    runs_since.map_or(Duration::ZERO, |since| boottime().since(since))
+}
+
+/// Moves a clock by hand.
 #[derive(Debug)]
-pub struct Hand(watch::Sender<Face>);
+pub struct Hand {
+    face: watch::Sender<Face>,
+    runs_since: Option<Moment>,
+}
 
 impl Hand {
     /// Lets time pass at once.
     pub fn advance(&self, by: Duration) {
-        self.0.send_modify(|face| *face = Face { now: face.now + by, moment: face.moment + by });
+        self.face.send_modify(|face| *face = Face { now: face.now + by, moment: face.moment + by });
     }
 
     /// Sets the time of day, forward or back, as people and networks do. No time passes.
     pub fn set(&self, now: Time) {
-        self.0.send_modify(|face| face.now = now);
+        self.face.send_modify(|face| face.now = now - passed(self.runs_since));
     }
 }
 
@@ -143,9 +194,19 @@ impl Clock {
     /// A clock that stands still until its hand is moved.
     #[must_use]
     pub fn by_hand(start: Time) -> (Self, Hand) {
+        Self::with_hand(start, None)
+    }
+
+    /// A clock that shows the time of the computer and runs with it, until its hand is moved: it runs on from there.
+    #[must_use]
+    pub fn running_by_hand() -> (Self, Hand) {
+        Self::with_hand(Face::of_the_system().now, Some(boottime()))
+    }
+
+    fn with_hand(start: Time, runs_since: Option<Moment>) -> (Self, Hand) {
         // The computer has been on for a day, so that there are moments before the start.
-        let (sender, receiver) = watch::channel(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
-        (Self::of(Source::Hand(receiver)), Hand(sender))
+        let (sender, face) = watch::channel(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
+        (Self::of(Source::Hand(Dial { face, runs_since })), Hand { face: sender, runs_since })
     }
 
     /// Tokio's clock: in a test that pauses it, waiting takes no time.
@@ -184,12 +245,8 @@ impl Clock {
     /// Waits until that moment has come.
     #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
     pub async fn sleep_to(&self, moment: Moment) {
-        if let Source::Hand(clock) = &self.source {
-            if clock.clone().wait_for(|face| face.moment >= moment).await.is_err() {
-                // The hand is gone: this clock never moves again.
-                std::future::pending::<()>().await;
-            }
-            return;
+        if let Source::Hand(dial) = &self.source {
+            return dial.sleep_to(moment).await;
         }
         loop {
             let left = moment.since(self.monotonic());
@@ -224,7 +281,7 @@ impl Source {
     fn face(&self) -> Face {
         match self {
             Self::System => Face::of_the_system(),
-            Self::Hand(face) => *face.borrow(),
+            Self::Hand(dial) => dial.face(),
             #[cfg(all(test, feature = "host"))]
             Self::Tokio(origin) => {
                 let passed = origin.elapsed();
@@ -266,6 +323,23 @@ mod tests {
         hand.advance(Duration::from_secs(60));
         waiting.await;
         assert!(clock.timeout(Duration::from_secs(1), std::future::ready(())).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_runs_can_be_moved_besides() {
+        let (clock, hand) = Clock::running_by_hand();
+        let (began, shown) = (clock.monotonic(), clock.now());
+        let asleep = clock.sleep(Duration::from_secs(3600));
+        tokio::pin!(asleep);
+        clock.sleep(Duration::from_millis(10)).await;
+        assert!(clock.monotonic().since(began) >= Duration::from_millis(10), "it runs");
+        hand.advance(Duration::from_secs(3590));
+        assert!(now_done(asleep.as_mut()).is_none(), "not early");
+        hand.advance(Duration::from_secs(10));
+        asleep.await;
+        hand.set(shown);
+        let reading = clock.reading();
+        assert!(reading.now.since(shown) < JUMP && reading.set_by < -3_590_000, "{reading:?}");
     }
 
     /// The result of `work`, if it is ready now.

@@ -108,7 +108,8 @@ fn two_groups_do_not_see_each_other() {
 
 #[test]
 fn more_than_is_allowed_is_rejected_as_rate_limited() {
-    let world = World::empty().config("[asks]\nmax_open_per_group = 2\nmax_per_hour_per_group = 3\n").started();
+    let world =
+        World::empty().with_binary().config("[asks]\nmax_open_per_group = 2\nmax_per_hour_per_group = 3\n").started();
     let agent = world.group("g");
     for id in ["a", "b"] {
         agent.ask_framework(id);

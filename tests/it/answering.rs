@@ -117,7 +117,7 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
 
 #[test]
 fn an_ask_and_its_withdrawal_in_one_listing_are_read_in_that_order() {
-    let mut world = World::new();
+    let mut world = World::process();
     world.kill();
     let agent = world.group("g");
     agent.cancel("r1");

@@ -2,10 +2,9 @@
 //! it be asked again.
 
 use crate::command_line::{err, out};
-use crate::harness::{Agent, SOON, World, within};
+use crate::harness::{Agent, SHORTEST, SOON, World, within};
 use crate::mcp_world::Client;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const TOO_OFTEN: &str = "Maximum retry attempts (5) exceeded for: 'Deploy now?'. Please wait for user guidance or \
                          manually mark as completed.";
@@ -137,7 +136,7 @@ fn stock_wording_about_another_thing_is_another_question() {
 /// way.
 #[test]
 fn blocks_and_allow_again_of_before_hold_under_every_title_and_context() {
-    let mut world = World::empty().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
+    let mut world = World::empty().with_binary().config("[groups.g]\nmax_attempts = 2\n[defaults]\n").started();
     let agent = world.group("g");
     dismissed(&world, &agent, 1..=2, &deploy());
     agent.ask("r3", &deploy());
@@ -241,7 +240,8 @@ fn open_timed_out_and_dismissed_ones_count_and_nothing_else_does() {
     // So far four: one that will time out, two that were dismissed, one that is open.
     agent.ask("fifth", &deploy());
     world.open_of("fifth");
-    assert_eq!(status(&within(Duration::from_secs(25), "a timeout", || agent.response("timed-out"))), "timeout");
+    world.later(SHORTEST);
+    assert_eq!(status(&agent.wait("timed-out")), "timeout");
     agent.ask("sixth", &deploy());
     assert_eq!(agent.wait("sixth")["error"], TOO_OFTEN);
     // An open one of those that count is withdrawn after all: the block ends by itself.
@@ -273,7 +273,7 @@ fn an_answer_starts_the_count_anew_and_ends_a_block() {
 
 #[test]
 fn a_restart_keeps_the_count_the_block_and_what_was_allowed() {
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     dismissed(&world, &agent, 1..=3, &deploy());
     world.kill();
@@ -356,7 +356,7 @@ fn blocked_calls_do_not_count_for_the_hour_and_do_not_fill_the_disk() {
 
 #[test]
 fn a_higher_limit_ends_blocks_at_a_reload() {
-    let world = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let world = World::empty().with_binary().config("[asks]\nmax_attempts = 1\n").started();
     let agent = world.group("g");
     dismissed(&world, &agent, 1..=1, &deploy());
     agent.ask("r2", &deploy());
@@ -399,7 +399,7 @@ fn a_script_gets_exit_code_6_and_a_model_the_sentence_alone() {
 #[test]
 fn a_crash_at_any_step_of_a_block_loses_nothing() {
     for point in ["accept.stored", "deliver.ready"] {
-        let mut world = World::new();
+        let mut world = World::process();
         let agent = world.group("g");
         dismissed(&world, &agent, 1..=5, &deploy());
         world.all_done("g");
@@ -414,7 +414,7 @@ fn a_crash_at_any_step_of_a_block_loses_nothing() {
         within(SOON, "the request to be gone", || agent.task_names().is_empty().then_some(()));
         assert_eq!(world.one_block()["block"]["times"], 6, "{point}: counted once");
     }
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     dismissed(&world, &agent, 1..=5, &deploy());
     agent.ask("r6", &deploy());

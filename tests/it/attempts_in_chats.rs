@@ -17,7 +17,7 @@ async fn slack(mode: Mode) -> slack_world::World {
          responders = [\"{ALICE}\", \"{BOB}\"] }}]\n[groups.mute]\nroutes = [{{ channel = \"slack\", chat = \
          \"C0UNINVITED\", responders = [\"{ALICE}\"] }}]\n"
     );
-    Make::new(mode).groups(&groups).start().await
+    Make::new(mode).groups(&groups).with_binary().start().await
 }
 
 /// Asked once and dismissed, then asked again: the card of the block.
@@ -89,21 +89,21 @@ async fn a_card_of_a_block_survives_crashes_and_bad_days_of_slack() {
     world.ask("research", "r2", deploy());
     world.response("research", "r2", SOON).await;
     let card = world.card(CHANNEL).await;
-    world.kill().await;
+    world.kill();
     world.serve().await;
     world.stored(&card.ts).await;
     // Counted while the card cannot be rewritten, and killed.
     world.slack.faults().next("chat.update", FaultKind::Status(503), 1_000);
     world.ask("research", "r3", deploy());
     assert_eq!(world.response("research", "r3", SOON).await["result"]["status"], "blocked");
-    world.kill().await;
+    world.kill();
     world.slack.faults().clear();
     world.serve().await;
     world.says(CHANNEL, &card.ts, "asked this 3 times").await;
     // Allowed while the card cannot be closed, and killed.
     world.slack.faults().next("chat.update", FaultKind::Status(503), 1_000);
     world.slack.click(CHANNEL, &card.ts, "allow", BOB).await.expect("sent");
-    world.kill().await;
+    world.kill();
     world.slack.faults().clear();
     world.serve().await;
     world.says(CHANNEL, &card.ts, "Allowed again by <@U0BOB>").await;

@@ -1,7 +1,7 @@
 //! One group that is asked in Slack and on WhatsApp: first here, then there, answered anywhere, closed
 //! everywhere.
 
-use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, select, sim, until};
+use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, select, sim};
 use askd_sim::slack::{Act, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::json;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Both {
     /// The card in Slack that can be used.
     async fn card(&self) -> Message {
         let live = || self.slack.messages(CHANNEL).into_iter().rfind(|message| !message.elements().is_empty());
-        self.slack.wait_for(SOON, live).await.expect("a card")
+        self.world.passes(SOON, "a card", live).await
     }
 
     /// Waits until the card says this, and can be used no more.
@@ -42,18 +42,20 @@ impl Both {
             let card = self.slack.message(CHANNEL, &card.ts)?;
             (card.elements().is_empty() && card.visible_text().contains(text)).then_some(())
         };
-        self.slack.wait_for(SOON, says).await.unwrap_or_else(|| panic!("the card does not say {text:?}"));
+        self.world.passes(SOON, &format!("the card to say {text:?}"), says).await;
     }
 
     async fn all_done(&self) {
-        until("every card to be closed", || {
-            self.world.records().iter().all(|(path, _)| path.to_string_lossy().contains("/settled/"))
-        })
-        .await;
+        self.world
+            .until("every card to be closed", || {
+                self.world.records().iter().all(|(path, _)| path.to_string_lossy().contains("/settled/"))
+            })
+            .await;
     }
 }
 
-#[tokio::test]
+// The stand-ins answer while the daemon starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asked_in_slack_and_then_on_whatsapp_answered_anywhere_closed_everywhere() {
     let both = Both::start(CHANNEL).await;
     let world = &both.world;
@@ -81,7 +83,8 @@ async fn asked_in_slack_and_then_on_whatsapp_answered_anywhere_closed_everywhere
     world.kept_the_pace();
 }
 
-#[tokio::test]
+// The stand-ins answer while the daemon starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_slack_cannot_show_is_asked_on_whatsapp() {
     let both = Both::start("C0NOWHERE").await;
     both.world.ask("r1", select("Which?", &["a", "b"]));
@@ -94,7 +97,8 @@ async fn what_slack_cannot_show_is_asked_on_whatsapp() {
     assert!(both.slack.messages(CHANNEL).is_empty());
 }
 
-#[tokio::test]
+// The stand-ins answer while the daemon starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_so_far_belong_to_one_person_and_one_card() {
     let both = Both::start(CHANNEL).await;
     let world = &both.world;

@@ -12,7 +12,7 @@ use std::time::Duration;
 const BRIEFLY: Duration = Duration::from_secs(12);
 
 fn noticed(sabotage: &str, check: impl Fn(World)) {
-    check(World::empty());
+    check(World::empty().with_binary());
     let broken = World::empty().env("ASKD_SABOTAGE", sabotage);
     let caught = catch_unwind(AssertUnwindSafe(|| check(broken)));
     assert!(caught.is_err(), "{sabotage}: nobody noticed");
@@ -207,6 +207,7 @@ fn forgetting_a_rename_is_noticed() {
         let session = format!("start = {{ command = [\"{}\"] }}", program.path.display());
         let rules = "pickup_timeout = \"1s\"";
         let mut world = with_session(&session, rules)
+            .with_binary()
             .env("ASKD_CRASH_AT", "wake.withdrawn")
             .env("ASKD_SABOTAGE", sabotage)
             .started();

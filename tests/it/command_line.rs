@@ -1,6 +1,6 @@
 //! The command line, as a user meets it: what it prints, where, and with which exit code.
 
-use crate::harness::{SOON, World, askd, exchange, within};
+use crate::harness::{SHORTEST, SOON, World, askd, exchange, within};
 use crate::sessions::{Program, start, with_session};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -190,6 +190,7 @@ fn an_answer_after_the_timeout_is_taken_and_what_became_of_it_is_said() {
     let question = json!({"question": "Which auth strategy?", "options": ["JWT tokens", "OAuth 2.0"]});
     agent.ask("r1", &json!({"questions": [question], "timeoutMs": 10000}));
     let id = world.one_open()["id"].as_str().unwrap().to_owned();
+    world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     let list = out(&world.run(&["list", "--settled"]));
     assert!(list.contains("Timed out, 6days 23h left") || list.contains("Timed out, 7days left"), "{list}");
@@ -227,7 +228,7 @@ fn each_way_to_end_has_its_exit_code_and_its_sentence() {
     assert_eq!(err(&dismissed), "askd: ask_user cancelled: the user dismissed the question.\n");
     let cancelled = world.asked(&["ask", "b?"], by("cancel"));
     assert_eq!(err(&cancelled), "askd: ask_user cancelled: the question was withdrawn.\n");
-    let timeout = world.asked(&["ask", "c?", "--timeout", "10s"], |_| {});
+    let timeout = world.asked(&["ask", "c?", "--timeout", "10s"], |_| world.later(SHORTEST));
     assert_eq!((timeout.status.code(), out(&timeout)), (Some(4), String::new()));
     assert!(err(&timeout).contains("ask_user timeout"));
     for (args, words) in [
@@ -250,7 +251,7 @@ fn each_way_to_end_has_its_exit_code_and_its_sentence() {
 
 #[test]
 fn a_daemon_that_is_away_is_said_and_nothing_is_left_behind() {
-    let mut world = World::new();
+    let mut world = World::process();
     world.kill();
     let output = world.run(&["ask", "anybody?", "--render-timeout", "10s"]);
     assert_eq!((output.status.code(), out(&output)), (Some(5), String::new()));
@@ -308,7 +309,7 @@ fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
 
 #[test]
 fn an_answer_on_a_terminal_does_not_steer_it_and_a_script_gets_it_to_the_letter() {
-    let world = World::new();
+    let world = World::process();
     let label = "a\u{202e}b";
     let asked = ["ask", "Which?", "--option", label, "--option", "c"];
     let pick = |ask: &Value| assert_eq!(world.answer(ask, &json!({"Which?": label})).0, 200);
@@ -349,8 +350,8 @@ fn several_questions_are_answered_by_id_or_text() {
 
 #[test]
 fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
-    let world = World::new();
-    let other = World::empty();
+    let world = World::process();
+    let other = World::empty().with_binary();
     let taken = other.serve().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
     assert_eq!(taken.status.code(), Some(1));
     let line = err(&taken).lines().find(|line| line.contains("cannot listen")).unwrap().to_owned();
@@ -370,7 +371,7 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
         ("[slack]\nbot_token = \"xapp-a\"\napp_token = \"xoxb-a\"\n", "this one belongs in slack.app_token"),
         ("[groups.g]\nroute = [{ channel = \"web\" }]\n", "unknown key \"route\"; did you mean \"routes\"?"),
     ] {
-        let output = World::empty().config(settings).serve().output().unwrap();
+        let output = World::empty().with_binary().config(settings).serve().output().unwrap();
         assert_eq!((output.status.code(), err(&output).contains(words)), (Some(2), true), "{words}: {}", err(&output));
     }
 
@@ -414,7 +415,7 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
         println!("SKIPPED a_folder_of_another_user_is_said_loudly_with_how_to_mend_it: needs root to be another user");
         return;
     }
-    let mut world = World::empty();
+    let mut world = World::empty().with_binary();
     let agent = world.group("theirs");
     // The daemon as another user than the one who owns the agent's folders.
     std::os::unix::fs::chown(world.data(), Some(12345), Some(12345)).unwrap();
@@ -536,8 +537,10 @@ fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {
 
 #[test]
 fn settings_of_groups_are_read_anew_on_hangup() {
-    let world =
-        World::empty().config("[groups.a]\nroutes = [{ channel = \"web\" }]\n[defaults]\nroutes = []\n").started();
+    let world = World::empty()
+        .with_binary()
+        .config("[groups.a]\nroutes = [{ channel = \"web\" }]\n[defaults]\nroutes = []\n")
+        .started();
     let stranger = world.group("b");
     stranger.ask_framework("r1");
     assert_eq!(stranger.wait("r1")["result"]["status"], "rejected");

@@ -40,8 +40,10 @@ fn answered_lines(world: &World) -> HashMap<String, usize> {
 /// P1-P4: what was acknowledged is what the agent gets, whenever the daemon dies.
 #[test]
 fn killed_at_random_nothing_is_lost_torn_or_decided_twice() {
-    let mut world =
-        World::empty().config("[asks]\nmax_open_per_group = 100000\nmax_per_hour_per_group = 100000\n").started();
+    let mut world = World::empty()
+        .with_binary()
+        .config("[asks]\nmax_open_per_group = 100000\nmax_per_hour_per_group = 100000\n")
+        .started();
     let agent = world.group("g");
     let mut dice = Dice(0x2545_F491_4F6C_DD1D);
     let mut acknowledged: HashMap<String, String> = HashMap::new();
@@ -168,7 +170,7 @@ fn killed_at_every_step_it_goes_on() {
 
 #[test]
 fn a_second_daemon_on_the_same_folder_ends_with_75_before_it_looks_at_the_port() {
-    let world = World::new();
+    let world = World::process();
     let output = world.serve().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
     assert_eq!(output.status.code(), Some(75));
     let error = String::from_utf8(output.stderr).unwrap();
@@ -178,7 +180,7 @@ fn a_second_daemon_on_the_same_folder_ends_with_75_before_it_looks_at_the_port()
 
 #[test]
 fn told_to_stop_it_finishes_what_is_in_flight() {
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     for number in 0..10 {
         agent.ask_framework(&format!("r{number}"));

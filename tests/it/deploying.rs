@@ -54,7 +54,7 @@ fn the_settings_of_the_image_let_it_listen_for_the_host() {
 
 #[test]
 fn the_health_check_of_the_image_tells_well_from_gone() {
-    let mut world = World::new();
+    let mut world = World::process();
     let check =
         |listen: &str| askd().arg("healthz").current_dir("/").env("ASKD__HTTP__LISTEN", listen).output().unwrap();
     let listen = world.address().to_string();

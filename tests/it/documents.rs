@@ -123,7 +123,7 @@ fn serves(ipc: &Path, args: &[String], env: &[(String, String)]) {
 #[test]
 fn the_ready_lines_for_mcp_clients_work() {
     let text = document("docs/agents.md");
-    let world = World::empty();
+    let world = World::empty().with_binary();
     let agent = world.group("g");
     let strings = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|s| s.as_str().unwrap().to_owned()).collect()

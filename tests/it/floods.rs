@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// B4: a restarted agent asks the same question while askd cannot tell yet whether its old process lives.
 #[test]
 fn waiting_for_an_old_process_to_be_judged_costs_next_to_nothing() {
-    let world = World::new();
+    let world = World::process();
     let agent = world.group("g");
     let fields =
         |process: &str| json!({"idempotency_key": "k", "process": process, "questions": [{"question": "Go?"}]});
@@ -65,7 +65,7 @@ fn litter(agent: &Agent, files: u32) {
 #[test]
 fn a_look_has_a_bound_and_a_partial_look_proves_no_absence() {
     const FILES: u32 = 300_000;
-    let world = World::new();
+    let world = World::process();
     let (flooded, honest) = (world.group("flooded"), world.group("honest"));
     let fields =
         |process: &str| json!({"idempotency_key": "k", "process": process, "questions": [{"question": "Go?"}]});

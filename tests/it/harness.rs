@@ -1,49 +1,39 @@
-//! The world of the stories: a temporary data folder, the real daemon, an agent that is nothing but
-//! files, and a person who is nothing but HTTP. Waiting is for a state, with a bound, never for time.
+//! The world of the stories: a temporary data folder, a daemon, an agent that is nothing but files, and a person who
+//! is nothing but HTTP. Waiting is for a state, with a bound. Time passes where the story says so: the daemon runs in
+//! this process, on a clock that the story moves, unless the story asks for the real binary.
 
+use crate::daemon::Daemon;
+pub(crate) use crate::daemon::{SHORTEST, SOON, askd};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// How long anything may take that nobody has to think about, on a busy machine. Only a story that
-/// fails waits so long.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// The binary under test.
 pub(crate) const ASKD: &str = env!("CARGO_BIN_EXE_askd");
 
 /// A data folder and, most of the time, a daemon on it.
 pub(crate) struct World {
+    // First, so that it ends before its folder goes.
+    daemon: Option<Daemon>,
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
-    config: Option<String>,
-    daemon: Option<Child>,
+    config: String,
+    process: bool,
     address: Option<SocketAddr>,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.kill();
+        drop(self.daemon.take());
         if std::thread::panicking() {
             eprintln!("--- the daemon's log ---\n{}", self.log());
         }
     }
-}
-
-/// `askd` without anything from this machine's environment.
-pub(crate) fn askd() -> Command {
-    let mut command = Command::new(ASKD);
-    for (name, _) in std::env::vars() {
-        if name.starts_with("ASKD") || name.starts_with("ASK_USER") || name == "RUST_LOG" {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 impl World {
@@ -52,21 +42,39 @@ impl World {
         Self::empty().started()
     }
 
+    /// The same with the real binary.
+    pub(crate) fn process() -> Self {
+        Self::empty().with_binary().started()
+    }
+
     /// A world without a daemon yet.
     pub(crate) fn empty() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), config: None, daemon: None, address: None }
+        Self {
+            daemon: None,
+            dir: tempfile::tempdir().unwrap(),
+            env: Vec::new(),
+            config: String::new(),
+            process: false,
+            address: None,
+        }
+    }
+
+    /// Its daemon is the real binary in a process of its own, on the real clock.
+    pub(crate) fn with_binary(mut self) -> Self {
+        self.process = true;
+        self
     }
 
     /// With these settings (TOML).
     pub(crate) fn config(mut self, text: &str) -> Self {
-        self.config = Some(text.to_owned());
+        text.clone_into(&mut self.config);
         self
     }
 
-    /// With this variable in the daemon's environment.
+    /// With this variable in the daemon's environment: only a process has one.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
-        self
+        self.with_binary()
     }
 
     /// Forgets a variable again.
@@ -92,14 +100,18 @@ impl World {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    fn settings_file(&self) -> PathBuf {
+        let file = self.dir.path().join("askd.toml");
+        fs::write(&file, &self.config).unwrap();
+        file
+    }
+
     /// The command that starts the daemon.
     pub(crate) fn serve(&self) -> Command {
         let mut command = askd();
         command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
-        if let Some(text) = &self.config {
-            let file = self.dir.path().join("askd.toml");
-            fs::write(&file, text).unwrap();
-            command.arg("--config").arg(file);
+        if !self.config.is_empty() {
+            command.arg("--config").arg(self.settings_file());
         }
         command.envs(self.env.iter().cloned());
         command
@@ -107,46 +119,59 @@ impl World {
 
     /// Starts the daemon and waits until it listens; `false` if it ended instead.
     pub(crate) fn try_start(&mut self) -> bool {
-        let log = fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let mut child = self.serve().stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split('/').nth(2).and_then(|address| address.parse().ok());
-        self.address = address;
-        if address.is_none() {
-            child.wait().unwrap();
-            return false;
-        }
-        self.daemon = Some(child);
-        true
+        let daemon = if self.process {
+            Daemon::process(self.serve(), &self.log_path())
+        } else {
+            let of_all = self.dir.path().join("all.toml");
+            let text = format!("data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:0\"\n", self.data().display());
+            fs::write(&of_all, text).unwrap();
+            Daemon::here(&[of_all, self.settings_file()], &self.log_path())
+        };
+        self.address = daemon.address();
+        let listens = self.address.is_some();
+        self.daemon = listens.then_some(daemon);
+        listens
     }
 
     pub(crate) fn start(&mut self) {
         assert!(self.try_start(), "the daemon did not start:\n{}", self.log());
     }
 
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// Lets time pass: at once where the clock can be moved.
+    pub(crate) fn later(&self, by: Duration) {
+        self.daemon().later(by);
+    }
+
+    /// Lets time pass until `look` finds something, at most `at_most` of it.
+    pub(crate) fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(self.daemon().passes(at_most, what, look, |_| {}))
+    }
+
     /// As `kill -9`.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.daemon.take() {
-            let _gone = child.kill();
-            child.wait().unwrap();
+        if let Some(daemon) = self.daemon.take() {
+            daemon.kill();
         }
     }
 
     /// Waits until the daemon has ended by itself.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        let mut child = self.daemon.take().unwrap();
-        within(SOON, "the daemon to end", || child.try_wait().unwrap())
+        self.daemon.take().unwrap().end()
     }
 
     /// As `kill -TERM`, and waits.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        self.signal(rustix::process::Signal::TERM);
+        self.daemon().tell_to_stop();
         self.ended()
     }
 
     fn proc(&self, file: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{file}", self.daemon.as_ref().unwrap().id())).unwrap()
+        fs::read_to_string(format!("/proc/{}/{file}", self.daemon().pid())).unwrap()
     }
 
     /// The processor time that the daemon has used so far.
@@ -165,8 +190,7 @@ impl World {
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.daemon.as_ref().unwrap().id()).unwrap();
-        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+        self.daemon().signal(signal);
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -441,7 +465,6 @@ fn unchunked(body: &str) -> String {
 impl World {
     /// With a daemon whose system calls on files are written down.
     pub(crate) fn started_under_strace(mut self) -> Self {
-        let log = fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
         let serve = self.serve();
         let mut command = Command::new("strace");
         command
@@ -456,12 +479,10 @@ impl World {
                 None => command.env_remove(name),
             };
         }
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        self.address = line.split('/').nth(2).and_then(|address| address.parse().ok());
+        let daemon = Daemon::process(command, &self.log_path());
+        self.address = daemon.address();
         assert!(self.address.is_some(), "the daemon did not start: {}", self.log());
-        self.daemon = Some(child);
+        self.daemon = Some(daemon);
         self
     }
 

@@ -173,7 +173,7 @@ fn what_has_not_changed_is_not_sent_again() {
 
 #[test]
 fn health_needs_no_token_and_readiness_tells_the_truth() {
-    let mut world = World::new();
+    let mut world = World::process();
     let ready = |world: &World| world.raw("GET", "/readyz", "", "");
     assert_eq!(world.raw("GET", "/healthz", "host: anything\r\n", "").0, 200);
     assert_eq!(ready(&world), (200, "ready\n".to_owned()));
@@ -190,7 +190,7 @@ fn health_needs_no_token_and_readiness_tells_the_truth() {
 #[test]
 fn readiness_says_how_far_the_loading_is() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");
     let id = world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).1["id"].as_str().unwrap().to_owned();
@@ -253,7 +253,7 @@ fn a_channel_that_is_away_is_told_to_whoever_asks_for_health() {
 #[test]
 fn events_carry_the_whole_ask_and_begin_with_resync() {
     use std::io::{BufRead as _, BufReader, Write as _};
-    let world = World::new();
+    let world = World::process();
     let agent = world.group("g");
     let mut stream = std::net::TcpStream::connect(world.address()).unwrap();
     stream.set_read_timeout(Some(crate::harness::SOON)).unwrap();

@@ -60,7 +60,7 @@ fn one_group_hangs(world: &mut World) {
 
 #[test]
 fn a_hung_group_folder_stops_that_group_alone_and_is_said() {
-    let mut world = World::empty();
+    let mut world = World::empty().with_binary();
     let folder = world.data().join("ipc/hung");
     fs::create_dir_all(&folder).unwrap();
     let Some(hung) = Hung::mount(&folder) else {

@@ -40,6 +40,7 @@ fn list(world: &World, arguments: &[&str]) -> String {
 #[test]
 fn what_can_still_be_answered_or_was_not_collected_is_listed_first() {
     let mut world = World::empty()
+        .with_binary()
         .config(
             "[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n\
              [groups.late]\nroutes = [{ channel = \"web\" }]\nsession = { start = { command = [\"/bin/true\"] } }\n",
@@ -157,7 +158,7 @@ fn a_wrong_parameter_of_a_list_is_named() {
 /// D7: askd understands a code that `askd list --settled` prints, and says that the question is settled.
 #[test]
 fn the_code_of_a_settled_ask_names_the_newest_one() {
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();

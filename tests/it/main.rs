@@ -1,5 +1,6 @@
-//! Stories about the whole of askd: the real binary, real files, real HTTP. One file a story,
-//! `harness.rs` holds the world they play in.
+//! Stories about the whole of askd: real files, real HTTP, and the daemon in this process or as the real binary
+//! (`daemon.rs`). One file a subject; the worlds they play in are in `harness.rs`, `slack_world.rs` and
+//! `whatsapp_world.rs`.
 #![cfg(feature = "host")]
 #![expect(
     clippy::unwrap_used,
@@ -20,6 +21,7 @@ mod briefing;
 mod broken_on_purpose;
 mod command_line;
 mod crashes;
+mod daemon;
 mod deploying;
 mod documents;
 mod drop_in;

@@ -74,7 +74,7 @@ fn a_slice_then_the_same_call_again_and_nothing_is_asked_twice() {
 
 #[test]
 fn a_pending_question_is_waited_on_by_its_id_and_can_be_looked_at_without_waiting() {
-    let world = World::new();
+    let world = World::process();
     let agent = world.group("g");
     let mut client = Client::new(&agent.path, &[("ASKD_MAX_WAIT", "1")]);
     let first = client.call("ask_user", &json!({"questions": [{"question": "Go?"}]}));
@@ -209,7 +209,7 @@ fn a_dismissal_is_an_error_in_words() {
 
 #[test]
 fn two_sessions_that_ask_the_same_get_their_own_answers() {
-    let world = World::new();
+    let world = World::process();
     let agent = world.group("g");
     let mut one = Client::new(&agent.path, &[("ASKD_SESSION_ID", "one")]);
     let mut two = Client::new(&agent.path, &[("ASKD_SESSION_ID", "two")]);
@@ -224,7 +224,7 @@ fn two_sessions_that_ask_the_same_get_their_own_answers() {
 
 #[test]
 fn a_new_process_of_the_same_session_joins_by_repeating_the_call() {
-    let world = World::new();
+    let world = World::process();
     let agent = world.group("g");
     let session = [("ASKD_SESSION_ID", "run-1")];
     let mut before = Client::new(&agent.path, &session);
@@ -359,7 +359,7 @@ fn what_only_the_daemon_can_refuse_is_told_as_it_says_it() {
 
 #[test]
 fn too_little_time_is_raised_with_a_note() {
-    let world = World::new();
+    let world = World::process();
     let mut client = Client::new(&world.group("g").path, &[("ASKD_MIN_TIMEOUT", "5m")]);
     let mut arguments = go(60_000);
     arguments["timeoutMs"] = json!(20_000);

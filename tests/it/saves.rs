@@ -12,7 +12,7 @@ struct Disk {
 
 impl Disk {
     fn new() -> Self {
-        let world = World::empty();
+        let world = World::empty().with_binary();
         let fail = world.dir.path().join("fail").display().to_string();
         let slow = world.dir.path().join("slow").display().to_string();
         Self { world: world.env("ASKD_FAIL_CALL", &fail).env("ASKD_SLOW_CALL", &slow).started() }

@@ -1,7 +1,7 @@
 //! Who is still waiting? Outcomes that nobody took, agents that are started with them, late answers, sessions
 //! that are stopped. The agent is files and, where it is started, a command that writes down what it was given.
 
-use crate::harness::{Agent, SOON, World, names, within};
+use crate::harness::{Agent, SHORTEST, SOON, World, names, within};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -100,7 +100,7 @@ impl Alive {
             while !told.load(Ordering::SeqCst) {
                 beat += 1;
                 fs::write(&path, beat.to_string()).unwrap();
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_millis(10));
             }
         });
         Self(over)
@@ -185,6 +185,7 @@ fn a_dead_process_is_told_apart_from_one_that_lives() {
     agent.ask("dead", &and(json!({"questions": [{"question": "And now?"}]}), &json!({"process": "died"})));
     assert_eq!(world.answer(&world.open_of("alive"), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     assert_eq!(world.answer(&world.open_of("dead"), &json!({"And now?": "go on"})).0, 200);
+    world.passes(JUDGED, "the one that died to be judged", || program.runs().pop());
     let told = briefing(&program.run());
     assert_eq!(
         told["text"],
@@ -207,12 +208,12 @@ fn a_start_that_fails_is_tried_again_and_nothing_is_lost() {
     agent.ask("r1", &question());
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    within(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
+    world.passes(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
     let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
     assert!(briefing.exists());
     let _repaired = Program::new(dir.path(), "start", 0);
     let started = json!("The agent was started with the answer.");
-    within(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
+    world.passes(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     assert!(whats(&world).contains(&"start_failed".to_owned()));
 }
 
@@ -224,7 +225,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     let ask = world.one_open();
     assert_eq!(world.call("POST", &format!("/asks/{}/dismiss", ask["id"].as_str().unwrap()), None).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    let told = within(JUDGED, "the briefing", || fs::read(&path).ok());
+    let told = world.passes(JUDGED, "the briefing", || fs::read(&path).ok());
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert!(told["text"].as_str().unwrap().contains("\nThe user dismissed the question.\nContinue"), "{told}");
     assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("user")));
@@ -232,7 +233,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     within(SOON, "the card to say so", || (note(&world, &ask) == kept).then_some(()));
     // The agent starts, and reads it.
     fs::remove_file(&path).unwrap();
-    within(SOON, "the card to say nothing of it any more", || (note(&world, &ask) == Value::Null).then_some(()));
+    world.passes(SOON, "the card to say nothing of it any more", || (note(&world, &ask) == Value::Null).then_some(()));
 }
 
 #[test]
@@ -266,10 +267,10 @@ fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     let fields = and(question(), &json!({"session_id": "s", "process": "gone"}));
     agent.ask("before", &fields);
     let ask = world.one_open();
-    std::thread::sleep(Duration::from_secs(1));
+    world.later(Duration::from_secs(1));
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    within(JUDGED, "the briefing", || path.exists().then_some(()));
+    world.passes(JUDGED, "the briefing", || path.exists().then_some(()));
     // Past the retention it is a new question, and the briefing stays.
     agent.ask("late", &and(question(), &json!({"session_id": "s"})));
     let new = world.one_open();
@@ -285,7 +286,7 @@ fn the_same_request_once_more_gets_its_answer_once_more() {
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    within(JUDGED, "the briefing", || path.exists().then_some(()));
+    world.passes(JUDGED, "the briefing", || path.exists().then_some(()));
     agent.ask("r1", &question());
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
     within(SOON, "the briefing to be gone", || (!path.exists()).then_some(()));
@@ -299,6 +300,7 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     let agent = world.group("g");
     agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
     let ask = world.one_open();
+    world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     let id = ask["id"].as_str().unwrap();
     let shown = world.ask(id);
@@ -328,6 +330,7 @@ fn asking_again_ends_the_time_for_a_late_answer() {
     let fields = and(question(), &json!({"session_id": "s"}));
     agent.ask("r1", &and(fields.clone(), &json!({"timeoutMs": 10000})));
     let ask = world.one_open();
+    world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     agent.ask("r2", &fields);
     let new = world.open_of("r2");
@@ -344,6 +347,7 @@ fn without_a_start_a_late_answer_is_refused_and_given_back() {
     let agent = world.group("g");
     agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
     let ask = world.one_open();
+    world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
     assert_eq!(status, 409);
@@ -363,6 +367,7 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     let agent = world.group("g");
     agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
     let ask = world.one_open();
+    world.later(SHORTEST);
     let run = program.run();
     assert!(agent.response("r1").is_some(), "the response comes first");
     assert!(run.contains("ASKD_REASON=ask_user_timeout\n") && run.contains("\"reason\":\"ask_user_timeout\""), "{run}");
@@ -376,6 +381,7 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     // A call may say otherwise for itself.
     agent.ask("r2", &and(question(), &json!({"timeoutMs": 10000, "timeoutPolicy": "return_cancel"})));
     let other = world.open_of("r2");
+    world.later(SHORTEST);
     assert_eq!(agent.wait("r2")["result"]["status"], "timeout");
     world.all_done("g");
     assert_eq!(world.ask(other["id"].as_str().unwrap())["outcome"]["line"], "Timed out");
@@ -395,7 +401,7 @@ fn a_session_that_makes_no_sense_is_named() {
         ("", "late_answers = \"soon\"", "groups.g.late_answers"),
         ("", "pickup_timeout = \"0s\"", "groups.g.pickup_timeout"),
     ] {
-        let mut world = with_session(session, rules);
+        let mut world = with_session(session, rules).with_binary();
         assert!(!world.try_start(), "{session} {rules}");
         assert!(world.log().contains(key), "{session} {rules}: {}", world.log());
     }

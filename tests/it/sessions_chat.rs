@@ -4,17 +4,12 @@
 use crate::sessions::Program;
 use crate::slack_world::{self as slack, BOB as SLACK_BOB, CHANNEL, Make, Mode, STRANGER, choice};
 use crate::whatsapp_world::{self as phone, ADA, MALLORY, TO_ADA};
-use askd::clock::Clock;
-use askd::host::Daemon;
-use askd::host::settings::Settings;
-use askd_core::Time;
 use askd_sim::slack::{Act, Message as Card, Raw};
 use askd_sim::whatsapp::Message as Said;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 const ALICE: &str = slack::ALICE;
 /// Long enough for a short timeout to pass and to be told of, on a busy machine.
@@ -104,6 +99,7 @@ fn response_path(world: &slack::World, request_id: &str) -> PathBuf {
 async fn late_card(world: &slack::World, request_id: &str, ask: Value) -> Card {
     world.ask("research", request_id, briefly(ask));
     let card = world.card(CHANNEL).await;
+    world.later(slack::SHORTEST);
     assert_eq!(take(world, request_id).await["result"]["status"], "timeout");
     world.says(CHANNEL, &card.ts, STILL).await
 }
@@ -121,7 +117,7 @@ fn click_of(world: &slack::World, card: &Card, action: &str, user: &str) -> Valu
 #[tokio::test]
 async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it() {
     let start = Run::new("start");
-    let mut world = in_slack(&start.means("start"), "").await;
+    let mut world = Make::new(Mode::Http).groups(&group(&start.means("start"), "")).with_binary().start().await;
     let card = late_card(&world, "r1", choice("Which auth strategy?", &["JWT tokens", "OAuth 2.0"])).await;
     let shown = card.visible_text();
     assert!(shown.contains("*research* asked") && shown.contains(" · Timed out at <!date^"), "{shown}");
@@ -133,7 +129,7 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     stale_click(&world, &stranger).await;
     world.told(STRANGER, "Only the people named for this question may answer it").await;
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "a stranger changes nothing");
-    world.kill().await;
+    world.kill();
     world.serve().await;
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     assert!(delivery.acknowledged);
@@ -217,9 +213,10 @@ async fn when_the_time_for_late_answers_is_over_the_card_closes_and_a_click_is_g
     world.ask("research", "r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
     let stale = click_of(&world, &card, "pick:0:1", ALICE);
+    world.later(slack::SHORTEST);
     assert_eq!(take(&world, "r1").await["result"]["status"], "timeout");
     let over = || world.slack.message(CHANNEL, &card.ts).filter(|now| now.text == "Timed out");
-    let over = world.slack.wait_for(PATIENCE, over).await.expect("the card closes");
+    let over = world.passes(PATIENCE, "the card to close", over).await;
     let shown = over.visible_text();
     assert!(over.elements().is_empty() && shown.contains("Timed out · <!date^") && !shown.contains(STILL), "{shown}");
     let updates = updates(&world);
@@ -247,12 +244,12 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
     let said = world.says(CHANNEL, &card.ts, kept).await.visible_text();
     assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
     let briefings = world.folder.path().join("data/ipc/research/briefings");
-    let briefing = slack::until("the briefing", PATIENCE, || {
+    let briefing = || {
         std::fs::read_dir(&briefings).ok()?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some())
-    });
-    std::fs::remove_file(briefing.await).unwrap();
+    };
+    std::fs::remove_file(world.passes(PATIENCE, "the briefing", briefing).await).unwrap();
     let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(kept));
-    let plain = world.slack.wait_for(PATIENCE, plain).await.expect("read: the card says nothing of it any more");
+    let plain = world.passes(PATIENCE, "the card to say nothing of it any more", plain).await;
     assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
     world.all_done(PATIENCE).await;
 }
@@ -263,6 +260,7 @@ async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
     let world = in_slack(&stop.means("stop"), "on_timeout = \"abort_task\"").await;
     world.ask("research", "r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
+    world.later(slack::SHORTEST);
     assert!(stop.ran().await.contains("ASKD_REASON=ask_user_timeout\n"));
     assert!(world.answered("research", "r1"), "the response comes first");
     let closed = world.says(CHANNEL, &card.ts, "Timed out, cancelled.").await;
@@ -274,44 +272,28 @@ async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
     world.all_done(PATIENCE).await;
 }
 
-/// A daemon within this process, on a clock that is moved by hand and begins now: Slack's signatures hold.
-pub(crate) async fn by_hand(story: impl AsyncFnOnce(slack::World, askd::clock::Hand)) {
-    let world = Make::new(Mode::Http).groups(&group("", "timeout = \"1h\"")).prepare().await;
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let (clock, hand) = Clock::by_hand(Time::from_millis(i64::try_from(since.as_millis()).unwrap()));
-    let settings = Settings::load(&[world.folder.path().join("askd.toml")]).unwrap();
-    let daemon = Daemon::open(settings, clock).await.unwrap();
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(daemon.run(stop.clone()));
-    story(world, hand).await;
-    stop.cancel();
-    running.await.unwrap().unwrap();
-}
-
 #[tokio::test]
 async fn what_is_not_collected_for_ten_minutes_is_said_until_it_is() {
-    by_hand(async |world, hand| {
-        world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
-        let card = world.card(CHANNEL).await;
-        world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
-        world.response("research", "r1", PATIENCE).await;
-        world.all_done(PATIENCE).await;
-        hand.advance(Duration::from_secs(599));
-        // Whatever came of that second was done before what is asked now is up.
-        world.ask("research", "r2", choice("And now?", &["yes", "no"]));
-        world.card(CHANNEL).await;
-        assert_eq!(updates(&world).len(), 1);
-        hand.advance(Duration::from_secs(2));
-        let overdue = "The agent has not collected it yet.";
-        let said = world.says(CHANNEL, &card.ts, overdue).await.visible_text();
-        assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
-        take(&world, "r1").await;
-        hand.advance(Duration::from_secs(10));
-        let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(overdue));
-        let plain = world.slack.wait_for(PATIENCE, plain).await.expect("taken: the remark goes away again");
-        assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
-    })
-    .await;
+    let world = in_slack("", "timeout = \"1h\"").await;
+    world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
+    world.response("research", "r1", PATIENCE).await;
+    world.all_done(PATIENCE).await;
+    world.later(Duration::from_secs(590));
+    // Whatever came of that was done before what is asked now is up.
+    world.ask("research", "r2", choice("And now?", &["yes", "no"]));
+    world.card(CHANNEL).await;
+    assert_eq!(updates(&world).len(), 1);
+    world.later(Duration::from_secs(11));
+    let overdue = "The agent has not collected it yet.";
+    let said = world.says(CHANNEL, &card.ts, overdue).await.visible_text();
+    assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
+    take(&world, "r1").await;
+    world.later(Duration::from_secs(10));
+    let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(overdue));
+    let plain = world.passes(PATIENCE, "the remark to go away", plain).await;
+    assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
 }
 
 // WhatsApp.
@@ -320,9 +302,12 @@ const CLOSED_LATE: &str =
     "You can still answer: the agent will be started with it. Quote the question, or begin your reply with ";
 
 /// `session` of the group whose only route is Ada.
+fn section(session: &str) -> String {
+    format!("[groups.research.session]\n{session}\n")
+}
+
 async fn on_whatsapp(session: &str) -> phone::World {
-    let session = format!("[groups.research.session]\n{session}\n");
-    let world = phone::World::start(phone::sim(), TO_ADA, &session).await;
+    let world = phone::World::start(phone::sim(), TO_ADA, &section(session)).await;
     world.writes(ADA, "hello").await;
     world
 }
@@ -331,14 +316,16 @@ async fn on_whatsapp(session: &str) -> phone::World {
 async fn late_question(world: &phone::World, id: &str, text: &str) -> (Said, Said) {
     world.ask(id, briefly(phone::select(text, &["React", "Vue"])));
     let question = world.shown(ADA, text).await;
+    world.later(phone::SHORTEST);
     assert_eq!(phone::result(&world.response(id).await), ("timeout", "timeout"));
     let about = |said: &Said| said.outgoing && said.quotes.as_ref() == Some(&question.id);
-    let closing = world.sim.wait_for_message(|said| about(said) && said.stage.shown(), PATIENCE).await;
+    let closing = || world.sim.messages_to(ADA).into_iter().find(|said| about(said) && said.stage.shown());
+    let closing = world.passes(PATIENCE, "a closing message", closing).await;
     std::fs::remove_file(world.folder.path().join(format!("ipc/research/responses/{id}.json"))).unwrap();
-    let late = closing.as_ref().is_some_and(|closing| closing.text.contains(STILL));
+    let late = closing.text.contains(STILL);
     let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"said\": \"late\"");
-    phone::until("it to be noted", || world.records().iter().all(|(_, record)| noted(record) || !late)).await;
-    (question, closing.expect("a closing message"))
+    world.until("it to be noted", || world.records().iter().all(|(_, record)| noted(record) || !late)).await;
+    (question, closing)
 }
 
 /// The code with which a question that timed out is answered.
@@ -354,7 +341,8 @@ fn count(world: &phone::World, text: &str) -> usize {
 #[tokio::test]
 async fn on_whatsapp_a_late_answer_needs_the_code() {
     let start = Run::new("start");
-    let mut world = on_whatsapp(&start.means("start")).await;
+    let mut world = phone::World::process(phone::sim(), TO_ADA, &section(&start.means("start"))).await;
+    world.writes(ADA, "hello").await;
     let (_, closing) = late_question(&world, "r1", "Which framework?").await;
     assert!(closing.text.starts_with("Timed out at ") && closing.text.contains(" UTC. "), "{}", closing.text);
     let code = code(&closing);
@@ -371,7 +359,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     assert!(back.text.contains(&format!("begin your reply with {code}")), "{}", back.text);
     assert!(!back.text.contains("cancel"), "there is nothing to dismiss: {}", back.text);
     world.writes(ADA, &code).await;
-    phone::until("to be told how once more", || count(&world, &closing.text) == 2).await;
+    world.until("to be told how once more", || count(&world, &closing.text) == 2).await;
     world.restart();
     world.writes(ADA, &format!("{} 2", code.to_uppercase())).await;
     world.shown(ADA, "Got it.\nAnswered after the timeout: Vue by Ada").await;
@@ -451,16 +439,17 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     world.taken(&sticker).await;
     let hint = world.shown(ADA, "I can only read text as an answer.").await;
     lapse(&world, &hint.id).await;
+    world.later(phone::SHORTEST);
     world.response("r1").await;
     let body = json!({"answers": {"Which framework?": "Vue"}});
     assert_eq!(world.api(reqwest::Method::POST, &format!("/asks/{id}/answer"), Some(body)).await.0, 200);
     start.briefing().await;
     let started = |line: &Value| line["what"] == "started";
-    phone::until("the start to be noted", || world.audit().iter().any(started)).await;
+    world.until("the start to be noted", || world.audit().iter().any(started)).await;
     world.writes(ADA, "anything new?").await;
     world.shown(ADA, &format!("Answered after the timeout: Vue by operator\n{STARTED}")).await;
     let done = || world.records().iter().all(|(_, record)| record.contains("\"said\": \"started\""));
-    phone::until("the chat to be closed", done).await;
+    world.until("the chat to be closed", done).await;
     assert_eq!(count(&world, "Timed out"), 0, "it cannot be answered any more: {:#?}", world.said_to(ADA));
     assert_eq!(count(&world, STARTED), 1, "{:#?}", world.said_to(ADA));
 }
@@ -479,7 +468,7 @@ async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
     start.mend();
     // As if it had been said.
     let said = || world.records().iter().any(|(_, record)| record.contains("\"said\": \"started\""));
-    phone::until("the start to be noted", said).await;
+    world.until("the start to be noted", said).await;
     assert_eq!(count(&world, STARTED), 0, "{:#?}", world.said_to(ADA));
     // The closing line that failed is said when the person writes, and it says all of it.
     world.writes(ADA, "anything new?").await;
@@ -498,6 +487,7 @@ async fn on_whatsapp_a_stopped_session_is_told_of() {
     ask["timeoutPolicy"] = json!("abort_task");
     world.ask("r1", ask);
     world.shown(ADA, "Which framework?").await;
+    world.until("the session to be stopped", || !stop.program.runs().is_empty()).await;
     assert!(stop.ran().await.contains("ASKD_REASON=ask_user_timeout\n"));
     assert!(world.response_now("r1").is_some(), "the response comes first");
     world.shown(ADA, "Timed out, cancelled.").await;

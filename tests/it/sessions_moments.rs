@@ -1,6 +1,6 @@
 //! The moments in which an answer that nobody took could be lost, or its agent started once too often.
 
-use crate::harness::{Agent, SOON, World, names, within};
+use crate::harness::{Agent, SHORTEST, SOON, World, names, within};
 use crate::sessions::{Program, with_session};
 use serde_json::{Value, json};
 use std::fs;
@@ -36,7 +36,7 @@ fn answered(world: &World, agent: &Agent) -> Value {
 fn a_start_that_is_owed_and_due_at_a_restart_happens_once() {
     let dir = tempfile::tempdir().unwrap();
     let program = Program::new(dir.path(), "start", 1);
-    let mut world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let mut world = with_session(&start(&program), "pickup_timeout = \"1s\"").with_binary().started();
     let agent = world.group("g");
     let ask = answered(&world, &agent);
     program.run();
@@ -61,7 +61,10 @@ fn a_probe_that_hangs_is_not_run_by_ever_more() {
     let agent = world.group("g");
     answered(&world, &agent);
     program.run();
-    std::thread::sleep(Duration::from_secs(14));
+    for _ in 0..14 {
+        world.later(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(program.runs().len(), 1, "nobody looks a second time before the first has ended");
     assert!(agent.response("r1").is_some());
 }
@@ -87,6 +90,7 @@ fn the_same_request_after_a_late_answer_is_told_that_answer() {
     };
     agent.ask("r1", &fields);
     let ask = world.one_open();
+    world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     assert_eq!(world.answer(&ask, &json!({"Go on?": "Yes"})).0, 200);
     program.run();
@@ -112,7 +116,7 @@ fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
     fs::rename(briefings.join(format!("{id}.json")), briefings.join(format!(".taken-{id}.json"))).unwrap();
     let _repaired = Program::new(dir.path(), "start", 0);
     let note = json!("The agent was started with the answer.");
-    within(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    world.passes(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
     assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
 }
 

@@ -91,7 +91,7 @@ async fn every_late_card_is_written_down_too() {
         Some(cards.filter(|card| card.text.contains("You can still answer") && !card.elements().is_empty()).collect())
             .filter(|cards: &Vec<_>| cards.len() == asks.len())
     };
-    let late = until("every card to be late", PATIENCE, late).await;
+    let late = world.passes(PATIENCE, "every card to be late", late).await;
     for card in &late {
         assert!(!card.has_action("dismiss"));
     }
@@ -104,7 +104,7 @@ async fn every_late_card_is_written_down_too() {
         let started = cards.filter(|card| card.visible_text().contains("The agent was started with the answer."));
         (started.count() == clicked.len()).then_some(())
     };
-    until("every start to be told of", PATIENCE, said).await;
+    world.passes(PATIENCE, "every start to be told of", said).await;
     write_down(&world, "late.json", 2 * asks.len());
 }
 

@@ -45,7 +45,7 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
-    let mut world = Make::new(Mode::Http).prepare().await;
+    let mut world = Make::new(Mode::Http).with_binary().prepare().await;
     let slow = world.folder.path().join("slow");
     world.env("ASKD_SLOW_CALL", &slow.display().to_string());
     world.serve().await;
@@ -68,11 +68,11 @@ async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
 
 #[tokio::test]
 async fn a_crash_between_post_and_record_gives_no_second_card() {
-    let mut world = World::new(Mode::Http).await;
+    let mut world = Make::new(Mode::Http).with_binary().start().await;
     world.slack.faults().next(POST, FaultKind::Stall(Duration::from_secs(3)), 1);
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
-    world.kill().await;
+    world.kill();
     world.serve().await;
     world.stored(&card.ts).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
@@ -101,13 +101,13 @@ async fn a_definite_failure_is_tried_again_and_says_so() {
 
 #[tokio::test]
 async fn a_closing_that_fails_is_tried_until_it_is_done_also_after_a_restart() {
-    let mut world = World::new(Mode::Http).await;
+    let mut world = Make::new(Mode::Http).with_binary().start().await;
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.faults().next("chat.update", FaultKind::Status(503), 3);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("research", "r1", SOON).await;
-    world.kill().await;
+    world.kill();
     assert!(!world.slack.message(CHANNEL, &card.ts).unwrap().elements().is_empty());
     world.serve().await;
     world.says(CHANNEL, &card.ts, "Answered: a").await;
@@ -182,7 +182,7 @@ async fn sockets_come_and_go_without_a_hot_loop() {
 #[tokio::test]
 async fn told_to_stop_it_stops_and_goes_on_later() {
     for mode in [Mode::Http, Mode::Socket] {
-        let mut world = World::new(mode).await;
+        let mut world = Make::new(mode).with_binary().start().await;
         world.ask("research", "r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.slack.faults().next("chat.update", FaultKind::Status(503), 1);
@@ -270,7 +270,7 @@ async fn everything_goes_wrong(asks: usize) {
             if left == 0 {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            world.step().await;
         }
     };
     tokio::time::timeout(most, people).await.expect("every ask ends");

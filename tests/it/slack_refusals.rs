@@ -5,7 +5,7 @@ use askd_sim::slack::{Raw, RawAnswer, Slack};
 use serde_json::{Value, json};
 
 async fn asked(mode: Mode) -> (World, askd_sim::slack::Message) {
-    let world = World::new(mode).await;
+    let world = Make::new(mode).with_binary().start().await;
     world.ask("research", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     settled_down(&world, &card.ts).await;

@@ -1,6 +1,6 @@
 //! The round trip in both modes: asked, posted, clicked, stored, answered, closed; and the other ways an ask ends.
 
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
+use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SHORTEST, SOON, World, choice};
 use serde_json::json;
 use std::time::Duration;
 
@@ -44,11 +44,11 @@ async fn it_is_stored_before_it_is_acknowledged() {
 #[tokio::test]
 async fn a_restart_between_post_and_click_changes_nothing() {
     for mode in BOTH {
-        let mut world = World::new(mode).await;
+        let mut world = Make::new(mode).with_binary().start().await;
         world.ask("research", "r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
-        world.kill().await;
+        world.kill();
         let lost = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
         assert!(!lost.acknowledged, "nobody listens");
         world.serve().await;
@@ -84,7 +84,8 @@ async fn the_other_ends_are_said_on_the_card_too() {
     third["timeoutMs"] = json!(10_000);
     world.ask("research", "r3", third);
     let third = world.card(CHANNEL).await;
-    let response = world.response("research", "r3", Duration::from_secs(10) + SOON).await;
+    world.later(SHORTEST);
+    let response = world.response("research", "r3", SOON).await;
     assert_eq!(response["result"]["status"], "timeout");
     let closed = world.says(CHANNEL, &third.ts, "Timed out").await;
     assert!(closed.elements().is_empty());

@@ -1,21 +1,18 @@
-//! A world for the stories about Slack: the real `askd serve` in a folder of its own, and the stand-in of Slack in this process.
+//! A world for the stories about Slack: a daemon in a folder of its own, and the stand-in of Slack.
 
+use crate::daemon::{Daemon, askd};
+pub(crate) use crate::daemon::{SHORTEST, SOON};
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
 
 pub(crate) const CHANNEL: &str = "C0AGENTS";
 pub(crate) const ALICE: &str = "U0ALICE";
 pub(crate) const BOB: &str = "U0BOB";
 pub(crate) const STRANGER: &str = "U0STRANGER";
-/// How long anything may take that should take no time, on a busy machine. Only a story that fails waits
-/// so long.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// How the daemon is told what people do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +23,13 @@ pub(crate) enum Mode {
 
 /// A daemon, its folder, and its Slack.
 pub(crate) struct World {
+    // First, so that it ends before its folder goes.
+    daemon: Option<Daemon>,
     pub(crate) slack: Slack,
     pub(crate) folder: TempDir,
     pub(crate) url: String,
     env: Vec<(String, String)>,
-    child: Option<Child>,
+    process: bool,
 }
 
 /// What a world is made of.
@@ -48,6 +47,8 @@ pub(crate) struct Make {
     pub(crate) webhooks: Option<String>,
     /// Whether to wait until people's doings come in.
     pub(crate) waits: bool,
+    /// Whether the daemon is the real binary in a process of its own, on the real clock.
+    pub(crate) process: bool,
 }
 
 impl Make {
@@ -62,7 +63,13 @@ impl Make {
             Mode::Socket => format!("app_token = \"{APP_TOKEN}\"\n"),
         };
         let slack = format!("bot_token = \"{BOT_TOKEN}\"\n{door}pace = \"0s\"\n");
-        Self { mode, sim, slack, groups, http: String::new(), webhooks: None, waits: true }
+        Self { mode, sim, slack, groups, http: String::new(), webhooks: None, waits: true, process: false }
+    }
+
+    /// The daemon is the real binary.
+    pub(crate) fn with_binary(mut self) -> Self {
+        self.process = true;
+        self
     }
 
     pub(crate) fn sim(mut self, change: impl FnOnce(&mut Config)) -> Self {
@@ -85,7 +92,7 @@ impl Make {
         sim.interactivity_url = Some(format!("{webhooks}/slack/interactions"));
         let slack = Slack::start(sim).await.expect("a stand-in");
         let config = format!(
-            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n{}[slack]\napi_url = \"{}\"\n{}\n{}",
+            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n{}[log]\nfilter = \"info,askd=debug\"\n[slack]\napi_url = \"{}\"\n{}\n{}",
             folder.path().join("data").display(),
             self.http,
             slack.api_url(),
@@ -93,7 +100,7 @@ impl Make {
             self.groups
         );
         write(&folder.path().join("askd.toml"), config.as_bytes());
-        World { slack, folder, url, env: Vec::new(), child: None }
+        World { daemon: None, slack, folder, url, env: Vec::new(), process: self.process }
     }
 
     pub(crate) async fn start(self) -> World {
@@ -130,6 +137,17 @@ pub(crate) async fn until<T>(what: &str, at_most: Duration, mut look: impl FnMut
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.daemon.take());
+        if std::thread::panicking() {
+            let said = |message: Message| (message.channel.clone(), message.visible_text());
+            eprintln!("{:#?}", self.slack.select(|_| true).into_iter().map(said).collect::<Vec<_>>());
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
 impl World {
     pub(crate) async fn new(mode: Mode) -> Self {
         Make::new(mode).start().await
@@ -153,19 +171,14 @@ impl World {
 
     /// The same; how it ended, if it did instead.
     pub(crate) async fn try_serve(&mut self) -> Option<std::process::ExitStatus> {
-        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).expect("a log");
-        let child = Command::new(env!("CARGO_BIN_EXE_askd"))
-            .args(["serve", "--config"])
-            .arg(self.path("askd.toml"))
-            .env("RUST_LOG", "info,askd=debug")
-            .envs(self.env.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .expect("askd starts");
-        self.child = Some(child);
+        let (settings, log) = (self.path("askd.toml"), self.path("log"));
+        self.daemon = Some(if self.process || !self.env.is_empty() {
+            let mut command = askd();
+            command.args(["serve", "--config"]).arg(settings).envs(self.env.iter().cloned());
+            Daemon::process(command, &log)
+        } else {
+            Daemon::here(&[settings], &log)
+        });
         let began = Instant::now();
         let client = client();
         loop {
@@ -173,7 +186,7 @@ impl World {
             if ready.is_ok_and(|response| response.status().is_success()) {
                 return None;
             }
-            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            let ended = self.daemon.as_mut().and_then(Daemon::ended);
             if ended.is_some() {
                 return ended;
             }
@@ -182,23 +195,47 @@ impl World {
         }
     }
 
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("it runs")
+    }
+
+    /// Moves the clock of the daemon.
+    pub(crate) fn hand(&self) -> &askd::clock::Hand {
+        self.daemon().hand()
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().and_then(Child::id).expect("it runs")
+        self.daemon().pid()
+    }
+
+    /// Lets time pass here and at Slack: at once where the clock can be moved.
+    pub(crate) fn later(&self, by: Duration) {
+        self.slack.advance(by);
+        self.daemon().later(by);
+    }
+
+    /// Lets time pass until `look` finds something, at most `at_most` of it.
+    pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        self.daemon().passes(at_most, what, look, |by| self.slack.advance(by)).await
+    }
+
+    /// Waits a moment; a second passes if the daemon is idle all the while.
+    pub(crate) async fn step(&self) {
+        self.daemon().step(|by| self.slack.advance(by)).await;
     }
 
     /// `kill -9`.
-    pub(crate) async fn kill(&mut self) {
-        self.child.take().expect("it runs").kill().await.expect("killed");
+    pub(crate) fn kill(&mut self) {
+        self.daemon.take().expect("it runs").kill();
     }
 
     /// SIGTERM, and how it ended.
     pub(crate) async fn stop(&mut self) -> Option<i32> {
-        let mut child = self.child.take().expect("it runs");
-        let pid =
-            rustix::process::Pid::from_raw(i32::try_from(child.id().expect("it runs")).expect("a pid")).expect("a pid");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told to stop");
-        tokio::time::timeout(SOON, child.wait()).await.expect("it stops").expect("it stops").code()
+        self.daemon().tell_to_stop();
+        let ended = until("it to stop", SOON, || self.daemon.as_mut().and_then(Daemon::ended)).await;
+        self.daemon = None;
+        ended.code()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -236,9 +273,7 @@ impl World {
     /// The response to a request.
     pub(crate) async fn response(&self, group: &str, request_id: &str, at_most: Duration) -> Value {
         let path = self.path("data/ipc").join(group).join(format!("responses/{request_id}.json"));
-        let text =
-            until(&format!("the response to {request_id}\n{}", self.log()), at_most, || std::fs::read(&path).ok())
-                .await;
+        let text = self.passes(at_most, &format!("the response to {request_id}"), || std::fs::read(&path).ok()).await;
         serde_json::from_slice(&text).expect("JSON")
     }
 
@@ -249,9 +284,7 @@ impl World {
 
     /// The newest card of a channel that can be used.
     pub(crate) async fn card(&self, channel: &str) -> Message {
-        let live = || self.live(channel).pop();
-        let card = self.slack.wait_for(SOON, live).await;
-        card.unwrap_or_else(|| panic!("no card\n{}", self.log()))
+        self.passes(SOON, "a card", || self.live(channel).pop()).await
     }
 
     /// Messages of a channel that can still be used.
@@ -262,22 +295,13 @@ impl World {
     /// Waits until a message says this.
     pub(crate) async fn says(&self, channel: &str, ts: &str, text: &str) -> Message {
         let says = || self.slack.message(channel, ts).filter(|message| message.visible_text().contains(text));
-        let found = self.slack.wait_for(SOON, says).await;
-        found.unwrap_or_else(|| {
-            panic!(
-                "it does not say {text:?}: {:?}\n{}",
-                self.slack.message(channel, ts).map(|m| m.visible_text()),
-                self.log()
-            )
-        })
+        self.passes(SOON, &format!("a card that says {text:?}"), says).await
     }
 
     /// Waits until this person is told something privately; the newest of what they were told.
     pub(crate) async fn told(&self, user: &str, text: &str) -> Message {
         let told = || self.slack.ephemerals(user).into_iter().rfind(|message| message.text.contains(text));
-        let found = self.slack.wait_for(SOON, told).await;
-        found
-            .unwrap_or_else(|| panic!("{user} is not told {text:?}: {:?}\n{}", self.slack.ephemerals(user), self.log()))
+        self.passes(SOON, &format!("{user} to be told {text:?}"), told).await
     }
 
     /// Every file of the asks, byte for byte.
@@ -312,7 +336,7 @@ impl World {
             let status = group.join(format!("responses/{}.status", record["request_id"].as_str()?));
             std::fs::read_to_string(status).ok()?.contains("\"open\"").then_some(())
         };
-        until(&format!("{text} to be stored\n{}", self.log()), SOON, found).await;
+        self.passes(SOON, &format!("{text} to be stored"), found).await;
     }
 
     /// Waits until nothing is owed to anybody any more.
@@ -321,7 +345,7 @@ impl World {
             let files = self.store();
             files.keys().all(|path| !path.starts_with(self.state().join("pending_questions"))).then_some(())
         };
-        until("every ask to be done with", at_most, pending).await;
+        self.passes(at_most, "every ask to be done with", pending).await;
     }
 }
 

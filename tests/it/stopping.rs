@@ -53,7 +53,7 @@ fn once(mut request: Value) -> Value {
 
 #[tokio::test]
 async fn slack_is_away_while_a_card_is_looked_for() {
-    let mut world = slack_world::World::new(Mode::Http).await;
+    let mut world = Make::new(Mode::Http).with_binary().start().await;
     world.slack.faults().next(POST, FaultKind::ResetBefore, 1);
     world.slack.faults().next(HISTORY, FaultKind::Status(503), 1_000);
     world.ask("research", "r1", once(choice("Which?", &["a", "b"])));
@@ -64,7 +64,7 @@ async fn slack_is_away_while_a_card_is_looked_for() {
 
 #[tokio::test]
 async fn a_post_to_slack_that_a_stop_cuts_off_was_no_try() {
-    let mut world = slack_world::World::new(Mode::Http).await;
+    let mut world = slack_world::Make::new(Mode::Http).with_binary().start().await;
     world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_secs(3600)), 1);
     world.ask("research", "r1", once(choice("Which?", &["a", "b"])));
     let sent = || world.store().values().any(|record| record.contains("\"sent\"")).then_some(());
@@ -79,7 +79,7 @@ async fn a_post_to_slack_that_a_stop_cuts_off_was_no_try() {
 
 #[tokio::test]
 async fn slack_does_not_answer_over_the_socket() {
-    let mut make = Make::new(Mode::Socket);
+    let mut make = Make::new(Mode::Socket).with_binary();
     make.waits = false;
     let mut world = make.prepare().await;
     world.slack.faults().next("apps.connections.open", FaultKind::StallBefore(Duration::from_secs(3600)), 100);
@@ -92,7 +92,7 @@ async fn slack_does_not_answer_over_the_socket() {
 
 #[tokio::test]
 async fn a_whatsapp_post_of_unknown_fate_is_waited_for_and_after_the_next_start_too() {
-    let mut world = whatsapp_world::World::start(sim(), TO_ADA, "").await;
+    let mut world = whatsapp_world::World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.sim.fault(Fault::ResetBefore, 1);
     world.ask("r1", select("Which?", &["a", "b"]));
@@ -106,7 +106,7 @@ async fn a_whatsapp_post_of_unknown_fate_is_waited_for_and_after_the_next_start_
 async fn a_whatsapp_post_that_was_under_way_at_a_crash_is_waited_for() {
     let mut config = sim();
     config.stall_ms = 60_000;
-    let mut world = whatsapp_world::World::start(config, TO_ADA, "").await;
+    let mut world = whatsapp_world::World::process(config, TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.sim.fault(Fault::StallBefore, 1);
     world.ask("r1", select("Which?", &["a", "b"]));
@@ -118,7 +118,7 @@ async fn a_whatsapp_post_that_was_under_way_at_a_crash_is_waited_for() {
 /// Forty-five at once: the first twenty leave on credit, the others wait for their turn.
 #[tokio::test]
 async fn whatsapp_posts_that_wait_for_their_turn_lose_no_try() {
-    let mut world = whatsapp_world::World::start(sim(), TO_ADA, "").await;
+    let mut world = whatsapp_world::World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     let all: Vec<String> = (0..45).map(|n| format!("r{n}")).collect();
     for id in &all {
@@ -150,7 +150,7 @@ fn answered(session: &str, env: &[(&str, &str)]) -> (World, Agent) {
     let config = format!(
         "[groups.g]\nroutes = [{{ channel = \"web\" }}]\nsession = {{ {session} }}\npickup_timeout = \"10s\"\n"
     );
-    let mut world = World::empty().config(&config);
+    let mut world = World::empty().with_binary().config(&config);
     for (name, value) in env {
         world = world.env(name, value);
     }
@@ -218,7 +218,7 @@ fn a_stop_command_hangs() {
          session = {{ stop = {{ command = [\"{}\"] }} }}\n",
         program.display()
     );
-    let mut world = World::empty().config(&config).started();
+    let mut world = World::empty().with_binary().config(&config).started();
     let agent = world.group("g");
     agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
     within(Duration::from_secs(10) + SOON, "the stop to run", || (!pids(&ran).is_empty()).then_some(()));
@@ -257,7 +257,7 @@ fn connect(world: &World) -> TcpStream {
 
 #[test]
 fn a_page_a_slow_reader_and_half_a_request_are_connected() {
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     for n in 0..16 {
         let text = "long ".repeat(500);
@@ -284,7 +284,7 @@ fn a_page_a_slow_reader_and_half_a_request_are_connected() {
 /// The rest of the body comes after the daemon was told to stop: the answer is taken all the same.
 #[test]
 fn an_answer_whose_body_is_slow_is_taken() {
-    let mut world = World::new();
+    let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();
@@ -319,7 +319,7 @@ fn an_answer_whose_body_is_slow_is_taken() {
 
 /// A world whose disk can be made slow, with an open ask.
 fn on_a_disk() -> (World, Agent, std::path::PathBuf) {
-    let world = World::empty();
+    let world = World::empty().with_binary();
     let slow = world.dir.path().join("slow");
     let world = world.env("ASKD_SLOW_CALL", &slow.display().to_string()).started();
     let agent = world.group("g");

@@ -1,7 +1,7 @@
 //! Strangers without a secret or token: they cannot keep a webhook or a health check waiting, and they fill neither the
 //! memory nor the log.
 
-use crate::harness::{SOON, World, within};
+use crate::harness::{SOON, World};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,6 @@ fn world() -> World {
             "[groups.g]\nroutes = [{ channel = \"web\" }]\n[whatsapp]\naccess_token = \"t\"\napp_secret = \"the-app-secret\"\n\
              verify_token = \"v\"\nphone_number_id = \"1\"\napi_url = \"http://127.0.0.1:9/v1\"\n",
         )
-        .started()
 }
 
 fn signed(address: SocketAddr) -> String {
@@ -68,7 +67,7 @@ async fn hold(address: SocketAddr, first: String, more: bool) {
 /// N2, N4.
 #[test]
 fn strangers_keep_no_webhook_and_no_health_check_waiting() {
-    let world = world();
+    let world = world().with_binary().started();
     let (address, token) = (world.address(), world.token());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let before = world.peak_memory();
@@ -119,7 +118,7 @@ fn strangers_keep_no_webhook_and_no_health_check_waiting() {
 /// N3: 2,000 forged webhooks are one line at once, and one a minute with how many there were.
 #[test]
 fn warnings_that_strangers_cause_are_counted() {
-    let world = world();
+    let world = world().started();
     let headers = format!("x-hub-signature-256: sha256={}\r\n", "0".repeat(64));
     for _ in 0..2_000 {
         assert_eq!(world.raw("POST", "/whatsapp/webhook", &headers, "{}").0, 401);
@@ -133,6 +132,6 @@ fn warnings_that_strangers_cause_are_counted() {
             .collect::<Vec<_>>()
     };
     assert_eq!(refused().len(), 1, "{:#?}", refused());
-    within(SOON * 3, "the count", || (refused().len() == 2).then_some(()));
+    world.passes(SOON * 3, "the count", || (refused().len() == 2).then_some(()));
     assert!(refused()[1].contains("the signature is wrong (2,000 times in the last minute)"), "{:#?}", refused());
 }

@@ -32,7 +32,7 @@ impl Liveness {
             program.path.display()
         );
         let (mut world, ended) = loop {
-            let mut world = Make::new(Mode::Http).groups(&groups).prepare().await;
+            let mut world = Make::new(Mode::Http).with_binary().groups(&groups).prepare().await;
             for (name, value) in env {
                 world.env(name, value);
             }
@@ -128,7 +128,7 @@ impl Liveness {
         for request_id in ["first", "second"] {
             std::fs::remove_file(ipc.join(format!("research/responses/{request_id}.json"))).expect("taken");
         }
-        self.world.kill().await;
+        self.world.kill();
         self.world.without_env("ASKD_FAIL_CALL");
         self.world.serve().await;
         let (_, list) = self.call("GET", "?state=open", None).await;

@@ -50,7 +50,7 @@ fn the_agent_is_told_which_channel_failed_and_why() {
 
 #[test]
 fn a_page_in_view_keeps_an_ask_open_that_its_channel_cannot_show() {
-    let mut world = slack_is_away("max_retries = 1").started();
+    let mut world = slack_is_away("max_retries = 1").with_binary().started();
     let agent = world.group("g");
     agent.ask_framework("seen");
     let ask = within(SOON, "the ask", || world.open().into_iter().find(|ask| ask["request_id"] == "seen"));

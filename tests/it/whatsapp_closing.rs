@@ -10,14 +10,13 @@ fn closings(sim: &Whatsapp) -> Vec<Message> {
     sim.messages_to(ADA).into_iter().filter(|message| message.text.contains("Answered: ")).collect()
 }
 
-async fn closed(world: &World, times: usize) -> Message {
-    assert!(arrived(world, times, SOON).await, "{:#?}", world.said_to(ADA));
-    closings(&world.sim).pop().unwrap()
+fn arrived(world: &World) -> usize {
+    closings(&world.sim).iter().filter(|message| message.stage >= Stage::Delivered).count()
 }
 
-async fn arrived(world: &World, times: usize, patience: Duration) -> bool {
-    let often = |sim: &Whatsapp| closings(sim).iter().filter(|m| m.stage >= Stage::Delivered).count() >= times;
-    world.sim.wait_until(often, patience).await
+async fn closed(world: &World, times: usize) -> Message {
+    world.until("a closing line", || arrived(world) >= times).await;
+    closings(&world.sim).pop().unwrap()
 }
 
 async fn failed(world: &World, message: &Message, code: i64) {
@@ -62,7 +61,7 @@ async fn a_closing_line_that_fails_late_is_sent_again_once_and_then_reported() {
 #[tokio::test]
 async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart() {
     let routes = format!("{TO_ADA}, {{ channel = \"web\" }}");
-    let mut world = World::start(sim(), &routes, "").await;
+    let mut world = World::process(sim(), &routes, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
@@ -90,7 +89,7 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
 
 #[tokio::test]
 async fn a_closing_line_that_stays_away_is_noticed() {
-    let mut world = World::start(sim(), TO_ADA, "").await;
+    let mut world = World::process(sim(), TO_ADA, "").await;
     world.kill();
     world.begin_with(&[("ASKD_SABOTAGE", "noreclose")]);
     world.writes(ADA, "hello").await;
@@ -99,5 +98,6 @@ async fn a_closing_line_that_stays_away_is_noticed() {
     world.writes(ADA, "1").await;
     let first = closed(&world, 1).await;
     failed(&world, &first, 131_000).await;
-    assert!(!arrived(&world, 2, Duration::from_secs(8)).await, "nobody noticed");
+    let twice = |_: &Whatsapp| arrived(&world) >= 2;
+    assert!(!world.sim.wait_until(twice, Duration::from_secs(8)).await, "nobody noticed");
 }

@@ -36,7 +36,7 @@ async fn closed_once(world: &World, people: usize, patience: Duration) -> usize 
     };
     while owed() > 0 {
         assert!(started.elapsed() < patience, "{} asks are not closed", owed());
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.step().await;
     }
     let all = || (0..people).flat_map(|n| world.sim.messages_to(&person(n))).collect::<Vec<Message>>();
     let is = |message: &Message, kind: &str| message.opaque.as_deref().is_some_and(|tag| tag.ends_with(kind));
@@ -124,7 +124,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
                 let Some(rest) = message.text.split("Which ").nth(1) else { continue };
                 let Ok(ask) = rest.split('?').next().unwrap_or_default().parse::<usize>() else { continue };
                 // Whoever hears nothing for a while writes again.
-                let again = said.get(&ask).is_some_and(|at: &Instant| at.elapsed() > Duration::from_secs(45));
+                let again = said.get(&ask).is_some_and(|at: &Instant| at.elapsed() > Duration::from_secs(10));
                 if message.text.contains("Reply with") && open.contains(&ask) && (again || !said.contains_key(&ask)) {
                     said.insert(ask, Instant::now());
                     world.sim.person_quotes(&who, &message.id, &(ask % 3 + 1).to_string());
@@ -139,7 +139,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
             }
             None => true,
         });
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.step().await;
     }
     let took = started.elapsed();
     let mut undelivered = 0;

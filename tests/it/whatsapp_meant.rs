@@ -14,7 +14,7 @@ fn sent(message: &Message) -> i64 {
 }
 
 async fn asked() -> (World, Message) {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
@@ -96,7 +96,7 @@ async fn leaving_the_rule_of_time_out_is_noticed() {
 async fn a_late_answer_by_code_reaches_the_question_that_can_still_be_answered() {
     let session = "session = { start = { command = [\"/bin/true\"] } }\n";
     let mut world =
-        World::start(sim(), &format!("{TO_ADA}]\n{session}remind_after = \"\"\nlate_answers = \"7d\"\n#["), "").await;
+        World::process(sim(), &format!("{TO_ADA}]\n{session}remind_after = \"\"\nlate_answers = \"7d\"\n#["), "").await;
     world.writes(ADA, "hello").await;
     world.ask("r0", select("Old?", &["x", "y"]));
     world.shown(ADA, "Old?").await;
@@ -180,7 +180,7 @@ async fn was_off(world: &World) -> Message {
 
 #[tokio::test]
 async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
-    let mut world = World::start(sim(), TO_ADA, "").await;
+    let mut world = World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     let question = was_off(&world).await;
     let before = world.records();
@@ -222,7 +222,7 @@ async fn another_spelling_of_a_number_is_the_same_person() {
     let bia = Person { also: vec!["5511987654321".to_owned()], ..Person::new("551187654321", "Bia") };
     let config = Config { people: vec![bia, Person::new(MALLORY, "Mal")], ..sim() };
     let route = r#"{ channel = "whatsapp", chat = "5511987654321", responders = ["5511987654321"] }"#;
-    let mut world = World::start(config, route, "[asks]\nrender_timeout = \"60s\"").await;
+    let mut world = World::process(config, route, "[asks]\nrender_timeout = \"60s\"").await;
     // Nobody has written yet, so askd knows nothing: the window opens under the number that webhooks name.
     world.ask("r1", select("Which?", &["a", "b"]));
     assert_eq!(result(&world.response("r1").await).0, "undeliverable");

@@ -1,7 +1,7 @@
 //! What reminds people on WhatsApp of an open question, what does not, and until when they are told that
 //! they can answer.
 
-use crate::whatsapp_world::{ADA, SOON, TO_ADA, World, result, select, sim, until};
+use crate::whatsapp_world::{ADA, TO_ADA, World, result, select, sim};
 use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
@@ -13,8 +13,7 @@ fn reminders(sim: &Whatsapp) -> usize {
 }
 
 async fn reminded(world: &World, times: usize) {
-    let often = |sim: &Whatsapp| reminders(sim) >= times;
-    assert!(world.sim.wait_until(often, SOON).await, "{:#?}", world.said_to(ADA));
+    world.until("a reminder", || reminders(&world.sim) >= times).await;
 }
 
 #[tokio::test]
@@ -65,7 +64,7 @@ async fn nobody_is_reminded_outside_the_window() {
     let hint = world.shown(ADA, "I can only read text as an answer.").await;
     // Another message fails, because the chat is closed after all.
     world.sim.status(&hint.id, Stage::Failed, Some(131_047));
-    until("the reminder to be left out", || world.log().contains("a reminder is left out")).await;
+    world.until("the reminder to be left out", || world.log().contains("a reminder is left out")).await;
     assert_eq!(reminders(&world.sim), 0, "{:#?}", world.said_to(ADA));
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "it stayed open");
@@ -80,7 +79,7 @@ async fn nobody_is_reminded_of_what_is_not_displayed() {
     (off["timeoutMs"], off["renderTimeout"]) = (json!(25_000), json!(10_000));
     world.ask("r1", off);
     // Its clock runs from the acceptance, and so do the reminders.
-    until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
+    world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
     world.sim.phone(ADA, true);
     world.shown(ADA, "Timed out").await;
@@ -95,7 +94,7 @@ async fn what_was_settled_while_it_waited_for_its_turn_is_not_brought_to_mind() 
     world.shown(ADA, "Which?").await;
     // All this has to be paid back before the reminder can go: 42 seconds in all.
     world.chatters(ADA, 6).await;
-    until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
+    world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
     assert_eq!(reminders(&world.sim), 0, "it waits for its turn");
     world.writes(ADA, "1").await;
     world.response("r1").await;

@@ -1,12 +1,16 @@
 //! What must not happen on WhatsApp: nothing that is no answer answers, nobody who may not answer does,
 //! and nothing that is not signed is heard.
 
-use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, select, sim};
-use askd_sim::whatsapp::{Config, Sending, Stage};
+use crate::daemon::Daemon;
+use crate::whatsapp_world::{ADA, BOB, MALLORY, TO_ADA, World, select, sim};
+use askd_sim::whatsapp::{Config, Message, Sending, Stage};
 use serde_json::{Value, json};
 
 async fn asked(question: Value, text: &str) -> World {
-    let world = World::start(sim(), TO_ADA, "").await;
+    asked_in(World::start(sim(), TO_ADA, "").await, question, text).await
+}
+
+async fn asked_in(world: World, question: Value, text: &str) -> World {
     world.writes(ADA, "hello").await;
     world.ask("r1", question);
     world.shown(ADA, text).await;
@@ -76,10 +80,10 @@ async fn what_has_no_words_is_not_an_answer() {
     {
         let id = world.sim.person_sends(ADA, sending);
         world.taken(&id).await;
-        let told = |sim: &askd_sim::whatsapp::Whatsapp| {
-            sim.messages_to(ADA).iter().filter(|message| message.text.contains(hint)).count() > n
-        };
-        assert!(world.sim.wait_until(told, SOON).await, "{sending:?}: {:#?}", world.said_to(ADA));
+        // The same line is not sent twice at a time: it has to have arrived.
+        let arrived = |message: &Message| message.stage.shown() && message.text.contains(hint);
+        let told = || world.sim.messages_to(ADA).into_iter().filter(arrived).count() > n;
+        world.until(&format!("a friendly line about {sending:?}"), told).await;
     }
     let reaction = Sending::Reaction { on: question.id.clone(), emoji: "\u{1f44d}".to_owned() };
     world.taken(&world.sim.person_sends(ADA, &reaction)).await;
@@ -145,7 +149,8 @@ async fn who_may_answer_is_listed() {
 
 #[tokio::test]
 async fn last_weeks_duplicate_changes_nothing() {
-    let mut world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let world = World::process(sim(), TO_ADA, "").await;
+    let mut world = asked_in(world, select("Which?", &["a", "b"]), "Which?").await;
     let said = world.writes(ADA, "1").await;
     world.response("r1").await;
     world.shown(ADA, "Answered: a by Ada").await;
@@ -225,14 +230,14 @@ async fn webhooks_with_an_address_of_their_own_are_there_alone() {
         sim.api_url()
     );
     crate::whatsapp_world::put(&folder.path().join("askd.toml"), &text);
-    let (mut daemon, url) = crate::whatsapp_world::serve(folder.path());
+    let daemon = Daemon::here(&[folder.path().join("askd.toml")], &folder.path().join("log"));
+    let url = format!("http://{}", daemon.address().unwrap());
     sim.set_webhook(Some(&format!("http://127.0.0.1:{port}/whatsapp/webhook")));
     let apart = sim.handshake().await;
     sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
     let beside = sim.handshake().await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let inbox = http.get(format!("http://127.0.0.1:{port}/")).send().await.unwrap().status().as_u16();
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    drop(daemon);
     assert_eq!((apart, beside.is_err(), inbox), (Ok(()), true, 404));
 }

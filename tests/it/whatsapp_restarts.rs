@@ -9,7 +9,7 @@ const PAID: Duration = Duration::from_secs(100);
 
 /// A burst, a crash, a start with these variables, and one more question as soon as it may be asked.
 async fn asked_after_a_burst(env: &[(&str, &str)]) -> World {
-    let mut world = World::start(sim(), TO_ADA, "").await;
+    let mut world = World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
@@ -41,7 +41,7 @@ async fn a_forgotten_burst_is_noticed() {
 
 #[tokio::test]
 async fn what_had_not_begun_to_leave_is_sent_at_once_and_once() {
-    let mut world = World::start(sim(), TO_ADA, "[asks]\nrender_timeout = \"60s\"").await;
+    let mut world = World::process(sim(), TO_ADA, "[asks]\nrender_timeout = \"60s\"").await;
     world.writes(ADA, "hello").await;
     // Something leaves first, so that there is a memory of what left.
     world.ask("r0", select("Before?", &["a"]));
@@ -64,7 +64,7 @@ async fn what_had_not_begun_to_leave_is_sent_at_once_and_once() {
 
 #[tokio::test]
 async fn what_may_have_left_is_asked_again_only_without_word_of_it() {
-    let mut world = World::start(sim(), TO_ADA, "").await;
+    let mut world = World::process(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.kill();
     world.begin_with(&[("ASKD_CRASH_AT", "post.after")]);

@@ -1,7 +1,7 @@
 //! Time decides what a message can mean: only a question that the platform had sent to that person before it received
 //! the message.
 
-use crate::whatsapp_world::{ADA, BOB, TO_ADA, World, result, select, sim};
+use crate::whatsapp_world::{ADA, BOB, SHORTEST, TO_ADA, World, result, select, sim};
 use askd_sim::whatsapp::{Message, Stage};
 use serde_json::{Value, json};
 
@@ -35,6 +35,7 @@ async fn a_yes_that_was_held_back_does_not_meet_the_next_question() {
     first["timeoutMs"] = json!(10_000);
     world.ask("r1", first);
     let backups = world.shown(ADA, "Keep the old backups?").await;
+    world.later(SHORTEST);
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
     world.ask("r2", delete());
     world.shown(ADA, "Delete the production database?").await;

@@ -1,7 +1,7 @@
 //! Round trips on WhatsApp: asked by a file, shown on a phone, answered by what people write, read by the
 //! agent.
 
-use crate::whatsapp_world::{ADA, BOB, SOON, TO_ADA, World, result, select, sim};
+use crate::whatsapp_world::{ADA, BOB, SHORTEST, SOON, TO_ADA, World, result, select, sim};
 use askd_sim::whatsapp::{Config, Person};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -70,7 +70,8 @@ async fn several_options_in_every_spelling() {
 
 #[tokio::test]
 async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
-    let mut world = world().await;
+    let mut world = World::process(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
     world.ask(
         "r1",
         json!({"title": "Release", "questions": [
@@ -117,6 +118,7 @@ async fn dismissal_withdrawal_and_timeout() {
     short["timeoutMs"] = json!(10_000);
     world.ask("r3", short);
     let question = world.shown(ADA, "In time?").await;
+    world.later(SHORTEST);
     assert_eq!(result(&world.response("r3").await), ("timeout", "timeout"));
     world.shown(ADA, "Timed out").await;
     world.sim.person_quotes(ADA, &question.id, "1");

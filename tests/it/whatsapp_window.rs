@@ -43,7 +43,7 @@ async fn silent_for_a_day_a_template_opens_the_chat_and_the_question_follows() {
 
 #[tokio::test]
 async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
-    let mut world = World::start(with_template(), TO_ADA, TEMPLATE).await;
+    let mut world = World::process(with_template(), TO_ADA, TEMPLATE).await;
     world.ask("r1", select("Which?", &["a", "b"]));
     invited(&world).await;
     let held = |world: &World| world.records().iter().any(|(_, record)| record.contains("\"name\": \"held\""));

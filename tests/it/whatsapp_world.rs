@@ -1,12 +1,13 @@
-//! The real daemon as a process of its own, a folder to ask through, and the stand-in of WhatsApp: what
-//! every WhatsApp story needs.
+//! A world for the stories about WhatsApp: a daemon, a folder to ask through, and the stand-in of WhatsApp.
 
+pub(crate) use crate::daemon::SHORTEST;
+use crate::daemon::{Daemon, askd};
 use askd_sim::whatsapp::{Call, Config, Message, Person, Sending, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 pub(crate) const ADA: &str = "15550001111";
@@ -16,17 +17,21 @@ pub(crate) const MALLORY: &str = "15550009999";
 pub(crate) const SOON: Duration = Duration::from_secs(45);
 
 pub(crate) struct World {
+    // First, so that it ends before its folder goes.
+    daemon: Option<Daemon>,
     pub(crate) sim: Whatsapp,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) url: String,
-    daemon: Child,
+    process: bool,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        drop(self.daemon.take());
         if std::thread::panicking() {
+            for person in &self.sim.config().people {
+                eprintln!("said to {}: {:#?}", person.name, self.said_to(&person.wa_id));
+            }
             eprintln!("{}", self.log());
         }
     }
@@ -46,6 +51,15 @@ pub(crate) fn sim() -> Config {
 impl World {
     /// `routes` of the group `research`, and further lines of settings.
     pub(crate) async fn start(config: Config, routes: &str, more: &str) -> Self {
+        Self::start_as(false, config, routes, more).await
+    }
+
+    /// The same with the real binary in a process of its own, on the real clock.
+    pub(crate) async fn process(config: Config, routes: &str, more: &str) -> Self {
+        Self::start_as(true, config, routes, more).await
+    }
+
+    async fn start_as(process: bool, config: Config, routes: &str, more: &str) -> Self {
         let sim = Whatsapp::start(config).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
@@ -58,10 +72,10 @@ impl World {
             sim.api_url()
         );
         put(&folder.path().join("askd.toml"), &text);
-        let (daemon, url) = serve(folder.path());
-        sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
-        sim.handshake().await.unwrap();
-        Self { sim, folder, url, daemon }
+        let mut world = Self { daemon: None, sim, folder, url: String::new(), process };
+        world.begin();
+        world.sim.handshake().await.unwrap();
+        world
     }
 
     /// `kill -9`, and a new start.
@@ -71,21 +85,50 @@ impl World {
     }
 
     pub(crate) fn kill(&mut self) {
-        self.daemon.kill().unwrap();
-        self.daemon.wait().unwrap();
+        self.daemon.take().unwrap().kill();
+    }
+
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// Lets time pass here and at Meta: at once where the clock can be moved.
+    pub(crate) fn later(&self, by: Duration) {
+        self.sim.advance(by);
+        self.daemon().later(by);
+    }
+
+    /// Lets time pass until `look` finds something, at most `at_most` of it.
+    pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        self.daemon().passes(at_most, what, look, |by| self.sim.advance(by)).await
+    }
+
+    /// Waits a moment; a second passes if the daemon is idle all the while.
+    pub(crate) async fn step(&self) {
+        self.daemon().step(|by| self.sim.advance(by)).await;
+    }
+
+    /// Lets time pass until something has happened.
+    pub(crate) async fn until(&self, what: &str, mut happened: impl FnMut() -> bool) {
+        self.passes(SOON, what, || happened().then_some(())).await;
     }
 
     /// SIGTERM, and the exit code.
     pub(crate) async fn terminate(&mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.daemon.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let mut status = None;
-        until("the daemon to end", || {
-            status = self.daemon.try_wait().unwrap();
-            status.is_some()
-        })
-        .await;
-        status.and_then(|status| status.code())
+        self.daemon().tell_to_stop();
+        self.end().await.code()
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.daemon.as_mut().and_then(Daemon::ended) {
+                self.daemon = None;
+                return status;
+            }
+            assert!(started.elapsed() < SOON, "the daemon does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub(crate) fn begin(&mut self) {
@@ -94,7 +137,17 @@ impl World {
 
     /// A start with these variables in its environment.
     pub(crate) fn begin_with(&mut self, env: &[(&str, &str)]) {
-        (self.daemon, self.url) = serve_with(self.folder.path(), env);
+        let (settings, log) = (self.folder.path().join("askd.toml"), self.folder.path().join("log"));
+        let daemon = if self.process {
+            let mut command = askd();
+            command.args(["serve", "--config"]).arg(settings).envs(env.iter().copied());
+            Daemon::process(command, &log)
+        } else {
+            assert!(env.is_empty(), "only a process has an environment: see `World::process`");
+            Daemon::here(&[settings], &log)
+        };
+        let address = daemon.address().unwrap_or_else(|| panic!("it does not start\n{}", self.log()));
+        (self.daemon, self.url) = (Some(daemon), format!("http://{address}"));
         self.sim.set_webhook(Some(&format!("{}/whatsapp/webhook", self.url)));
     }
 
@@ -130,8 +183,7 @@ impl World {
 
     /// Waits until the daemon has ended by itself.
     pub(crate) async fn ended(&mut self) {
-        let daemon = &mut self.daemon;
-        until("the daemon to end", || daemon.try_wait().unwrap().is_some()).await;
+        self.end().await;
     }
 
     fn ipc(&self, group: &str) -> PathBuf {
@@ -179,14 +231,7 @@ impl World {
     }
 
     pub(crate) async fn response_within(&self, id: &str, patience: Duration) -> Value {
-        let started = Instant::now();
-        loop {
-            if let Some(response) = self.response_now(id) {
-                return response;
-            }
-            assert!(started.elapsed() < patience, "no response to {id}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.passes(patience, &format!("the response to {id}"), || self.response_now(id)).await
     }
 
     /// The shown message of that person that says this.
@@ -195,22 +240,20 @@ impl World {
     }
 
     pub(crate) async fn shown_within(&self, who: &str, says: &str, patience: Duration) -> Message {
-        let there = |m: &Message| m.wa_id == who && m.stage.shown() && m.text.contains(says);
-        let found = self.sim.wait_for_message(there, patience).await;
-        found.unwrap_or_else(|| panic!("nothing says {says:?}; there is {:#?}", self.said_to(who)))
+        let there = |m: &Message| m.stage.shown() && m.text.contains(says);
+        self.passes(patience, &format!("a message that says {says:?}"), || {
+            self.sim.messages_to(who).into_iter().filter(there).min_by_key(|m| m.at)
+        })
+        .await
     }
 
     /// Somebody sends stickers, and gets a friendly line for each: on credit, while it lasts.
     pub(crate) async fn chatters(&self, who: &str, times: usize) {
         for nth in 1..=times {
             self.sim.person_sends(who, &Sending::Sticker);
-            let hints = |sim: &Whatsapp| {
-                sim.messages_to(who)
-                    .iter()
-                    .filter(|m| m.stage.shown() && m.text.contains("I can only read text"))
-                    .count()
-            };
-            assert!(self.sim.wait_until(|sim| hints(sim) >= nth, SOON).await, "{:#?}", self.said_to(who));
+            let hint = |m: &Message| m.stage.shown() && m.text.contains("I can only read text");
+            let hints = || self.sim.messages_to(who).into_iter().filter(hint).count();
+            self.until("a friendly line", || hints() >= nth).await;
         }
     }
 
@@ -309,31 +352,6 @@ pub(crate) async fn until(what: &str, mut happened: impl FnMut() -> bool) {
         assert!(started.elapsed() < SOON, "waited {SOON:?} for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-pub(crate) fn serve(folder: &Path) -> (Child, String) {
-    serve_with(folder, &[])
-}
-
-fn serve_with(folder: &Path, env: &[(&str, &str)]) -> (Child, String) {
-    let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_askd"))
-        .args(["serve", "--config"])
-        .arg(folder.join("askd.toml"))
-        .env_remove("RUST_LOG")
-        .envs(env.iter().copied())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
-    stdout.read_line(&mut line).unwrap();
-    // It never has more to say than that line.
-    std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
-    let url = line.strip_prefix("Inbox: ").and_then(|rest| rest.split('/').nth(2));
-    let url = url.unwrap_or_else(|| panic!("{line:?}\n{}", fs::read_to_string(folder.join("log")).unwrap_or_default()));
-    (daemon, format!("http://{url}"))
 }
 
 /// One question with options.

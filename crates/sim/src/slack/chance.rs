@@ -6,7 +6,7 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A wall clock that can be set forward.
+/// A wall clock and a monotonic one; a test can let time pass on both.
 #[derive(Debug)]
 pub(super) struct Clock {
     epoch: Duration,
@@ -26,15 +26,15 @@ impl Clock {
 
     /// Since 1970, as this machine believes.
     pub(super) fn now(&self) -> Duration {
-        self.epoch + self.started.elapsed() + *self.ahead.lock()
+        self.epoch + self.monotonic()
     }
 
-    /// Since the stand-in started; never moved.
+    /// Since the stand-in started.
     pub(super) fn monotonic(&self) -> Duration {
-        self.started.elapsed()
+        self.started.elapsed() + *self.ahead.lock()
     }
 
-    /// Sets the clock forward.
+    /// Lets time pass at once.
     pub(super) fn advance(&self, by: Duration) {
         *self.ahead.lock() += by;
     }

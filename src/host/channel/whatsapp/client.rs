@@ -2,6 +2,7 @@
 
 use super::errors::{Verdict, verdict};
 use super::settings::Whatsapp as Settings;
+use crate::clock::Clock;
 use crate::host::outgoing::client_for;
 use askd_core::Time;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -67,6 +68,7 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
+    clock: Clock,
     settings: Settings,
     /// Set if the last call got no answer.
     away: AtomicBool,
@@ -104,9 +106,9 @@ struct ErrorShape {
 
 impl Client {
     /// Fixed address, no redirects, no proxy: the token goes nowhere else.
-    pub(super) fn new(settings: Settings) -> Result<Self, reqwest::Error> {
-        let http = client_for(&settings.api_url).timeout(TIMEOUT).redirect(Policy::none()).build()?;
-        Ok(Self { http, settings, away: AtomicBool::new(false) })
+    pub(super) fn new(settings: Settings, clock: Clock) -> Result<Self, reqwest::Error> {
+        let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
+        Ok(Self { http, clock, settings, away: AtomicBool::new(false) })
     }
 
     /// What it was set up with.
@@ -117,7 +119,12 @@ impl Client {
     /// Sends a message. `attempt`: which try, for the waits that grow with it.
     pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Answer {
         let mut answer = Answer { sent: Sent::Lost, date: None, wa_id: None };
-        answer.sent = self.call(message, attempt, &mut answer).await;
+        let sent = self.clock.timeout(TIMEOUT, self.call(message, attempt, &mut answer)).await;
+        answer.sent = sent.unwrap_or_else(|| {
+            self.away.store(true, Ordering::Relaxed);
+            tracing::warn!("WhatsApp did not answer within {} s", TIMEOUT.as_secs());
+            Sent::Lost
+        });
         answer
     }
 

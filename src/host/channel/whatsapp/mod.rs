@@ -102,7 +102,7 @@ impl Whatsapp {
             (person, Pair::resumed(began, START.min(began + LONGEST_CALL), debt.sent))
         });
         Ok(Self(Arc::new(Inner {
-            client: Client::new(settings).map_err(io::Error::other)?,
+            client: Client::new(settings, ctx.clock().clone()).map_err(io::Error::other)?,
             contacts,
             send_log,
             ctx,

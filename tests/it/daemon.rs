@@ -1,0 +1,259 @@
+//! The daemon of a story: within this process on a clock that the story can move, or as a process of its own. The
+//! world that holds it says which; everything that starts, ends or waits for a daemon is here.
+
+use askd::clock::{Clock, Hand};
+use askd::host::settings::Settings;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// How long anything may take that should take no time, on a busy machine. Only a story that fails waits so long.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// The shortest time that a question may wait for its answer.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
+/// So much time passes in one step while nothing comes of it. It is less than any limit of a call.
+const STEP: Duration = Duration::from_secs(1);
+/// What needs no time comes within this: so long no time passes on a clock that is moved.
+const GRACE: Duration = Duration::from_millis(250);
+/// A daemon that has done nothing for so long waits for its clock, for a person or for a disk.
+const IDLE: Duration = Duration::from_millis(25);
+
+/// The binary under test, without anything from this machine's environment.
+pub(crate) fn askd() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_askd"));
+    for (name, _) in std::env::vars() {
+        if name.starts_with("ASKD") || name.starts_with("ASK_USER") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// A daemon that was started.
+pub(crate) struct Daemon {
+    life: Life,
+    /// Where it listens; nothing more comes if it ends first.
+    listens: Mutex<Receiver<SocketAddr>>,
+}
+
+enum Life {
+    Here(Here),
+    Process(Child),
+}
+
+/// A daemon within this process.
+struct Here {
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    hand: Hand,
+    stop: CancellationToken,
+    ended: Mutex<Receiver<bool>>,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let runtime = self.runtime.take();
+        // A runtime must not be waited for on a thread of another one. The folder is removed after this.
+        let over = std::thread::spawn(move || runtime.map(|runtime| runtime.shutdown_timeout(Duration::from_secs(1))));
+        let _ended = over.join();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Life::Process(child) = &mut self.life {
+            let _gone = child.kill();
+            let _ended = child.wait();
+        }
+    }
+}
+
+/// Where a daemon's log goes: the same file over all its starts.
+fn log_file(path: &Path) -> fs::File {
+    fs::File::options().create(true).append(true).open(path).unwrap()
+}
+
+impl Daemon {
+    /// Starts a process with this command.
+    pub(crate) fn process(mut command: Command, log: &Path) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file(log));
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, listens) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let address = line.strip_prefix("Inbox: ").and_then(|line| line.split('/').nth(2)?.parse().ok());
+                address.map(|address| tell.send(address));
+            }
+        });
+        Self { life: Life::Process(child), listens: Mutex::new(listens) }
+    }
+
+    /// Starts one within this process, as `askd serve` does with these files of settings.
+    pub(crate) fn here(files: &[PathBuf], log: &Path) -> Self {
+        let settings = Settings::load(files).unwrap();
+        let filter: Targets = settings.log.filter.parse().unwrap();
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
+        let lines = lines.with_writer(Mutex::new(log_file(log)));
+        let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(filter).with(lines));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            // All threads of this daemon log to its file for as long as they live.
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
+            .build()
+            .unwrap();
+        let ((clock, hand), stop) = (Clock::running_by_hand(), CancellationToken::new());
+        let ((tell, listens), (over, ended)) = (channel(), channel());
+        let served = serve(settings, clock, tell, stop.clone());
+        runtime.spawn(async move { over.send(served.await) });
+        let here = Here { runtime: Some(runtime), hand, stop, ended: Mutex::new(ended) };
+        Self { life: Life::Here(here), listens: Mutex::new(listens) }
+    }
+
+    /// Waits until it listens; `None` if it ended instead.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.listens.lock().unwrap().recv_timeout(SOON * 2).ok()
+    }
+
+    /// Lets time pass: at once where the clock can be moved.
+    pub(crate) fn later(&self, by: Duration) {
+        match &self.life {
+            Life::Here(here) => here.hand.advance(by),
+            Life::Process(_) => std::thread::sleep(by),
+        }
+    }
+
+    /// Moves its clock.
+    pub(crate) fn hand(&self) -> &Hand {
+        match &self.life {
+            Life::Here(here) => &here.hand,
+            Life::Process(_) => panic!("nobody moves the clock of the real binary"),
+        }
+    }
+
+    /// What its workers have done so far, if all of them wait for something.
+    fn parked(&self) -> Option<Vec<u64>> {
+        let Life::Here(Here { runtime: Some(runtime), .. }) = &self.life else { return None };
+        let metrics = runtime.metrics();
+        let counts = (0..metrics.num_workers()).map(|worker| metrics.worker_park_unpark_count(worker));
+        // An odd count is of a worker that waits.
+        let counts: Vec<u64> = counts.collect();
+        counts.iter().all(|count| count % 2 == 1).then_some(counts)
+    }
+
+    /// Lets time pass until `look` finds something, at most `at_most` of it. It only passes while the daemon is idle.
+    /// The clocks of others are moved along by `others`.
+    pub(crate) async fn passes<T>(
+        &self,
+        at_most: Duration,
+        what: &str,
+        mut look: impl FnMut() -> Option<T>,
+        others: impl Fn(Duration),
+    ) -> T {
+        let (mut passed, began) = (Duration::ZERO, Instant::now());
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(passed <= at_most && began.elapsed() < at_most + SOON, "{what} did not come in {at_most:?}");
+            if began.elapsed() < GRACE {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            } else {
+                passed += self.step(&others).await;
+            }
+        }
+    }
+
+    /// Waits a moment; if the daemon is idle all the while, a step of time passes, too. How much passed.
+    pub(crate) async fn step(&self, others: impl Fn(Duration)) -> Duration {
+        let before = self.parked();
+        tokio::time::sleep(IDLE).await;
+        if before.is_none() || self.parked() != before {
+            return IDLE;
+        }
+        others(STEP);
+        self.later(STEP);
+        IDLE + STEP
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child().id()
+    }
+
+    fn child(&self) -> &Child {
+        match &self.life {
+            Life::Process(child) => child,
+            Life::Here(_) => panic!("a story about a process needs the real binary: see `World::process`"),
+        }
+    }
+
+    /// As `kill -9`.
+    pub(crate) fn kill(self) {
+        let _process = self.child();
+        drop(self);
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.pid()).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// As SIGTERM.
+    pub(crate) fn tell_to_stop(&self) {
+        match &self.life {
+            Life::Here(here) => here.stop.cancel(),
+            Life::Process(_) => self.signal(rustix::process::Signal::TERM),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        match &mut self.life {
+            Life::Here(here) => {
+                let well = here.ended.get_mut().unwrap().try_recv().ok()?;
+                Some(ExitStatus::from_raw(i32::from(!well) << 8))
+            }
+            Life::Process(child) => child.try_wait().unwrap(),
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn end(mut self) -> ExitStatus {
+        let until = Instant::now() + SOON;
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(Instant::now() < until, "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What `askd serve` does once it has read its settings. Whether it ended well.
+async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, stop: CancellationToken) -> bool {
+    let daemon = match askd::host::Daemon::open(settings, clock).await {
+        Ok(daemon) => daemon,
+        Err(error) => {
+            tracing::error!(%error, "the daemon does not start");
+            return false;
+        }
+    };
+    daemon.greet().await;
+    tracing::info!("askd is ready");
+    let _unheard = listens.send(daemon.address());
+    drop(listens);
+    daemon.run(stop).await.is_ok()
+}

@@ -157,7 +157,7 @@ impl Briefings {
             if !is_json_file(name) || replaced {
                 continue;
             }
-            if let Some(stamp) = dir.look(present).map_err(|error| self.error(error))? {
+            if let Some(stamp) = dir.stat(present).map_err(|error| self.error(error))? {
                 let left_over = left_over.is_some();
                 entries.push(Entry { written: stamp.modified(), name: name.to_owned(), left_over });
             }

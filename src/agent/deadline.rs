@@ -65,7 +65,7 @@ impl Deadline {
     /// Opens the file only if it has changed: the daemon's watch hears of each file that is opened.
     fn stated(&mut self, folder: &Folder, request_id: &RequestId) -> Option<Stated> {
         let name = status_name(request_id);
-        let stamp = folder.responses.look(&name).ok()??;
+        let stamp = folder.responses.stat(&name).ok()??;
         if let Some((known, stated)) = self.status
             && known == stamp
         {

@@ -267,7 +267,7 @@ impl Waiter {
     }
 
     fn is_waiting_to_be_claimed(&self) -> Result<bool, AgentError> {
-        let there = self.folder().tasks.look(&self.request_name());
+        let there = self.folder().tasks.stat(&self.request_name());
         there.map(|stamp| stamp.is_some()).map_err(|error| self.error(TASKS, error))
     }
 
@@ -306,7 +306,7 @@ impl Waiter {
     fn read_again(&self) -> Result<Option<ResponseFile>, AgentError> {
         let known = self.seen.lock().response.take();
         if let Some((stamp, response)) = known
-            && self.folder().responses.look(&response_name(&self.request_id)).ok().flatten() == Some(stamp)
+            && self.folder().responses.stat(&response_name(&self.request_id)).ok().flatten() == Some(stamp)
         {
             return Ok(Some(response));
         }

@@ -4,7 +4,7 @@
 //! Every call blocks on the disk and may be repeated. When and how often is the broker's to say.
 
 use super::folders::Folders;
-use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, of};
+use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
 use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
@@ -13,7 +13,7 @@ use std::io;
 
 /// Writes and syncs a waiter's response under a name that nobody reads.
 pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
-    let Some(response) = ask.waiter(request_id).and_then(|waiter| of(ask, waiter)) else { return Ok(()) };
+    let Some(response) = ask.waiter(request_id).and_then(|waiter| response_for(ask, waiter)) else { return Ok(()) };
     let dir = folders.ensure(&ask.group, RESPONSES)?;
     let (name, bytes) = (unpublished_name(request_id), file_bytes(&response)?);
     if on("torn") {

@@ -79,7 +79,7 @@ impl Looked {
         let look = |response: &LyingResponse| lies_in(responses.as_ref()?, &response.request_id).ok();
         let responses = lying.responses.iter().map(look).collect();
         let is_gone = |briefings: &Dir| -> io::Result<bool> {
-            let there = |name: String| Ok::<_, io::Error>(briefings.look(&name)?.is_some());
+            let there = |name: String| Ok::<_, io::Error>(briefings.stat(&name)?.is_some());
             Ok(!there(briefing_name(id))? && !there(format!(".taken-{id}.json"))? && !there(briefing_name(id))?)
         };
         let briefing_gone =
@@ -248,7 +248,7 @@ impl Broker {
         };
         let mut moved = renamed(&response_name(request_id))?;
         let taken = taken_name(request_id);
-        if !moved && responses.look(&taken)?.is_some() {
+        if !moved && responses.stat(&taken)?.is_some() {
             // Somebody is taking it: only if they are gone it is ours again.
             let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
             let life = process.map(|process| self.0.sessions.heartbeats.of(&ask.group, process, self.clock().now()));
@@ -260,7 +260,7 @@ impl Broker {
         // It may have been put back in the meantime.
         moved = moved || renamed(&response_name(request_id))?;
         // A crash may have come between the rename and its record.
-        let moved = moved || (!on("forgetrename") && responses.look(&to)?.is_some());
+        let moved = moved || (!on("forgetrename") && responses.stat(&to)?.is_some());
         responses.sync()?;
         crash_point("wake.withdrawn");
         Ok(!moved)
@@ -291,7 +291,7 @@ impl Broker {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => match left_over(&briefings, ask.id)? {
                 Some(name) => briefings.rename(&name, &put_away(ask.id)).map(|()| true)?,
-                None => briefings.look(&put_away(ask.id))?.is_some(),
+                None => briefings.stat(&put_away(ask.id))?.is_some(),
             },
             Err(error) => return Err(error),
         };
@@ -409,7 +409,7 @@ fn briefing_name(id: AskId) -> String {
 /// for.
 fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
     let name = format!(".taken-{id}.json");
-    if briefings.look(&name)?.is_none() {
+    if briefings.stat(&name)?.is_none() {
         return Ok(None);
     }
     // As those who take them do: whoever has the folder is reading, and whoever has died has it no more.

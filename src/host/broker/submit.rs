@@ -306,13 +306,13 @@ pub(super) enum Lies {
 /// Whether a response lies in its folder. Its waiter may be putting it back: that is looked for last.
 pub(super) fn lies_in(responses: &Dir, request_id: &RequestId) -> io::Result<Lies> {
     let name = response_name(request_id);
-    if responses.look(&name)?.is_some() {
+    if responses.stat(&name)?.is_some() {
         return Ok(Lies::There);
     }
-    if responses.look(&taken_name(request_id))?.is_some() {
+    if responses.stat(&taken_name(request_id))?.is_some() {
         return Ok(Lies::BeingTaken);
     }
-    Ok(if responses.look(&name)?.is_some() { Lies::There } else { Lies::Gone })
+    Ok(if responses.stat(&name)?.is_some() { Lies::There } else { Lies::Gone })
 }
 
 /// What a group may ask.

@@ -271,7 +271,7 @@ impl GroupScanner {
             tasks.rename_unless_there(to, from)?;
             return Ok(Claimed::NotOurs);
         }
-        Ok(Claimed::Ours(wire::read(&bytes), peek, bytes))
+        Ok(Claimed::Ours(wire::parse(&bytes), peek, bytes))
     }
 
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {

@@ -120,7 +120,7 @@ impl GroupScanner {
     /// Queues a file if it is a request of ours that can be taken now.
     fn judge(&self, tasks: &Dir, name: &str, survey: &mut Survey) -> io::Result<()> {
         let known = &mut survey.known;
-        let Some(stamp) = tasks.look(name)? else {
+        let Some(stamp) = tasks.stat(name)? else {
             known.forget(name);
             return Ok(());
         };
@@ -224,9 +224,9 @@ impl GroupScanner {
         let mut signs = Vec::new();
         // A name that no request can have says nothing, and others can make up any number of them.
         for process in processes.into_iter().filter(|process| process.parse::<RequestId>().is_ok()) {
-            let inside = folder.as_ref().map(|folder| folder.look(&process)).transpose();
+            let inside = folder.as_ref().map(|folder| folder.stat(&process)).transpose();
             blind |= inside.is_err();
-            let seen = [inside.ok().flatten().flatten(), tasks.look(&alive_name(&process))?];
+            let seen = [inside.ok().flatten().flatten(), tasks.stat(&alive_name(&process))?];
             if seen != [None; 2] {
                 signs.push((process, seen));
             }

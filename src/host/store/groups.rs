@@ -144,7 +144,7 @@ mod tests {
         let folder = store.root.sub(GROUPS).unwrap();
         folder.create("g.json", b"{", Access::PRIVATE).unwrap();
         assert_eq!(store.allowed().unwrap(), []);
-        assert!(folder.look("g.json.corrupt").unwrap().is_some());
+        assert!(folder.stat("g.json.corrupt").unwrap().is_some());
         folder.create("g.json", br#"{"v":9}"#, Access::PRIVATE).unwrap();
         assert!(matches!(store.allowed(), Err(StoreError::Newer { .. })));
     }

@@ -186,7 +186,7 @@ impl Store {
             let bytes = record::write(ask).map_err(io::Error::from)?;
             let kept = if ask.outcome().is_some() { Some(self.folder(SETTLED, &ask.group)?) } else { None };
             let folder = match kept {
-                Some(kept) if kept.look(&file_name(ask.id))?.is_some() => kept,
+                Some(kept) if kept.stat(&file_name(ask.id))?.is_some() => kept,
                 _ => self.folder(PENDING, &ask.group)?,
             };
             folder.store(&format!(".tmp-{}", ask.id), &file_name(ask.id), &bytes, Access::PRIVATE)
@@ -217,7 +217,7 @@ impl Store {
         let name = file_name(id);
         let rename = || {
             let pending = self.folder(PENDING, group)?;
-            if pending.look(&name)?.is_none() {
+            if pending.stat(&name)?.is_none() {
                 return Ok(());
             }
             pending.move_to(&name, &self.folder(SETTLED, group)?, &name)
@@ -230,7 +230,7 @@ impl Store {
         let name = file_name(id);
         let aside = format!("{name}.set-aside");
         let rename = || {
-            let kept = self.folder(SETTLED, group)?.look(&name)?.is_some();
+            let kept = self.folder(SETTLED, group)?.stat(&name)?.is_some();
             let kind = if kept { SETTLED } else { PENDING };
             let folder = self.folder(kind, group)?;
             folder.rename(&name, &aside)?;
@@ -258,7 +258,7 @@ impl Store {
             folder.replace(".tmp-rejected", name, bytes, Access::PRIVATE)?;
             let mut kept = Vec::new();
             for name in folder.names()? {
-                if let Some(stamp) = folder.look(&name)? {
+                if let Some(stamp) = folder.stat(&name)? {
                     kept.push((stamp.modified(), name, stamp.bytes()));
                 }
             }

@@ -3,15 +3,17 @@
 
 mod briefing;
 mod object;
+mod peek;
 mod request;
 mod response;
 
 pub use briefing::BriefingFile;
 pub use object::{Object, objects};
-pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Peek, Request, RequestFile, peek, read};
+pub use peek::{Peek, peek};
+pub use request::{Cancel, Draft, DraftChoice, Kinds, Message, Request, RequestFile, parse};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details,
-    of, outcome_of, refused, status, unanswered,
+    outcome_of, refused, response_for, status, unanswered,
 };
 
 use askd_core::{Digest, Time};

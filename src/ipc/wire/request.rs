@@ -1,12 +1,12 @@
 //! Request files. Section 4 of the specification.
 
+use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
     self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
 };
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -235,88 +235,8 @@ pub struct Request {
     pub digest: Digest,
 }
 
-/// What can be told of a file even if it is torn or wrong: whose it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Peek {
-    /// Its `type`.
-    pub kind: Option<String>,
-    /// Its request id, if it is one.
-    pub request_id: Option<RequestId>,
-    /// Whether the text ended early or is no JSON: it may be half-written.
-    pub torn: bool,
-    /// Whether it merely ended early, or in a hole of a file that is still being filled.
-    pub ends_early: bool,
-}
-
-/// The JSON of a file, without the byte-order mark that some editors and programs put in front.
-fn text(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
-}
-
-/// Reads as far as it goes.
-#[must_use]
-pub fn peek(bytes: &[u8]) -> Peek {
-    struct Fields<'a>(&'a mut Peek);
-    impl<'de> DeserializeSeed<'de> for Fields<'_> {
-        type Value = ();
-        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-            deserializer.deserialize_map(self)
-        }
-    }
-    impl<'de> Visitor<'de> for Fields<'_> {
-        type Value = ();
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-                match key.as_ref() {
-                    // Given twice, the first one counts here; reading the whole refuses it.
-                    "type" => {
-                        let kind = map.next_value::<Loose>()?.0;
-                        self.0.kind = self.0.kind.take().or(kind);
-                    }
-                    "request_id" | "requestId" => {
-                        let id = map.next_value::<Loose>()?.0.and_then(|id| id.parse().ok());
-                        self.0.request_id = self.0.request_id.take().or(id);
-                    }
-                    _ => drop(map.next_value::<IgnoredAny>()?),
-                }
-            }
-            Ok(())
-        }
-    }
-    let mut peek = Peek::default();
-    let mut json = serde_json::Deserializer::from_slice(text(bytes));
-    if let Err(error) = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end()) {
-        peek.torn = !error.is_data();
-        // Perhaps only the first bytes of a byte-order mark are there yet.
-        let begins = b"\xef\xbb\xbf".starts_with(bytes);
-        peek.ends_early = error.is_eof() || begins || bytes.ends_with(b"\0");
-    }
-    peek
-}
-
-/// A string if it is one; whatever else is passed over.
-struct Loose(Option<String>);
-
-impl<'de> Deserialize<'de> for Loose {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Text(String),
-            Other(IgnoredAny),
-        }
-        Ok(Self(match Either::deserialize(deserializer)? {
-            Either::Text(text) => Some(text),
-            Either::Other(IgnoredAny) => None,
-        }))
-    }
-}
-
 /// Reads a request of ours, within every limit.
-pub fn read(bytes: &[u8]) -> Result<Message, Rejection> {
+pub fn parse(bytes: &[u8]) -> Result<Message, Rejection> {
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type")]
@@ -427,10 +347,11 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>, Rejection> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::peek::{Peek, peek};
     use super::*;
 
     fn asked(text: &str) -> Result<Request, Rejection> {
-        match read(text.as_bytes())? {
+        match parse(text.as_bytes())? {
             Message::Ask(request) => Ok(*request),
             Message::Cancel(cancel) => panic!("{cancel:?}"),
         }
@@ -519,7 +440,7 @@ mod tests {
         assert!(!peek(whole).torn);
         let marked = [b"\xef\xbb\xbf".as_slice(), whole].concat();
         assert_eq!(peek(&marked), peek(whole), "a byte-order mark says nothing");
-        assert!(read(&marked).is_ok());
+        assert!(parse(&marked).is_ok());
         for (text, early) in [
             (&b""[..], true),
             (b"{\"type\": \"ask", true),

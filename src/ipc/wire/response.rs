@@ -187,7 +187,7 @@ pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
 
 /// What `waiter` is told of a settled ask; `None` while there is nothing to tell.
 #[must_use]
-pub fn of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
+pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     if waiter.withdrawn {
         return Some(told(ask, waiter, &Outcome::Withdrawn));
     }

@@ -471,7 +471,7 @@ mod tests {
         let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
         folder.create(FILE, b"{", Access::PRIVATE).unwrap();
         assert!(Contacts::open(temp.path(), "106").is_ok());
-        assert!(folder.look("whatsapp.json.corrupt").unwrap().is_some());
+        assert!(folder.stat("whatsapp.json.corrupt").unwrap().is_some());
         folder.create(FILE, br#"{"v":9,"numbers":{}}"#, Access::PRIVATE).unwrap();
         assert!(Contacts::open(temp.path(), "106").is_err());
     }

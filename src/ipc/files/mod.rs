@@ -5,15 +5,21 @@
 //! is written is synced before it gets its name, and the folder after. Both sides and the
 //! daemon's own state use it. It knows no shapes.
 
+mod read;
+mod stamp;
+
+pub use read::ReadError;
+pub use stamp::{Listing, Stamp};
+
 use super::{calls, names};
 use rustix::fs::{
-    self as sys, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
-    fchmod, fchown, fstat, statat, utimensat,
+    self as sys, AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, fchmod, fchown,
+    fstat, statat, utimensat,
 };
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// How often an interrupted look-up (a rename racing with it) is begun again.
@@ -25,112 +31,6 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 /// A folder, held open.
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
-
-/// Which file it is and how it was left: if two stamps are equal, nothing was written in between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stamp {
-    plain: bool,
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
-
-impl Stamp {
-    #[expect(clippy::cast_sign_loss, reason = "a size is never negative")]
-    #[expect(clippy::useless_conversion, reason = "the width of these fields differs between platforms")]
-    fn of(stat: &Stat) -> Self {
-        Self {
-            plain: FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            bytes: stat.st_size as u64,
-            modified: (stat.st_mtime.into(), stat.st_mtime_nsec.into()),
-            changed: (stat.st_ctime.into(), stat.st_ctime_nsec.into()),
-        }
-    }
-
-    /// Of a folder of our own by its path, links in it followed. Nothing is opened: whoever watches the
-    /// folder hears nothing of it.
-    pub fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self::of(&sys::stat(path)?))
-    }
-
-    /// Whether it is a plain file: no folder, link, FIFO or device.
-    #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.plain
-    }
-
-    /// Its size in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// When its content last changed: seconds and nanoseconds since the Unix epoch.
-    #[must_use]
-    pub fn modified(&self) -> (i64, u64) {
-        self.modified
-    }
-
-    /// Whether both are one file, whatever was written to it.
-    #[must_use]
-    pub fn same_file(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-}
-
-/// Why a file was not read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// There is none of that name.
-    #[error("it is gone")]
-    Gone,
-    /// A link, FIFO, device, folder, or a file with a second name.
-    #[error("it is not a plain file with one name ({0})")]
-    NotPlain(&'static str),
-    /// Larger than may be read.
-    #[error("it has {bytes} bytes; at most {limit} are read")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-        /// The most that is read.
-        limit: usize,
-    },
-    /// Anything else.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-/// A folder that is listed in parts, each from where the one before it stopped. A name that is there all the time is
-/// met once; a name that comes or goes meanwhile may be met or not.
-#[derive(Debug)]
-pub struct Listing {
-    entries: sys::Dir,
-    of: Stamp,
-}
-
-impl Listing {
-    /// Whether this is a listing of that folder.
-    #[must_use]
-    pub fn is_of(&self, folder: &Stamp) -> bool {
-        self.of.same_file(folder)
-    }
-
-    /// Hands over the next names, of at most this many entries, without `.` and `..`. `true` at the end of the folder.
-    pub fn part(&mut self, most: usize, mut each: impl FnMut(&str) -> io::Result<()>) -> io::Result<bool> {
-        for _ in 0..most {
-            let Some(entry) = self.entries.read() else { return Ok(true) };
-            match names::text(entry?.file_name().to_bytes()).as_ref() {
-                "." | ".." => {}
-                name => each(name)?,
-            }
-        }
-        Ok(false)
-    }
-}
 
 /// Why we do not know that a file is stored.
 #[derive(Debug, thiserror::Error)]
@@ -266,50 +166,16 @@ impl Dir {
 
     /// Begins to list it, in parts.
     pub fn list(&self) -> io::Result<Listing> {
-        Ok(Listing { entries: sys::Dir::read_from(&self.0)?, of: self.stamp()? })
+        Ok(Listing::new(sys::Dir::read_from(&self.0)?, self.stamp()?))
     }
 
     /// How the file of that name was left; `None` if there is none.
-    pub fn look(&self, name: &str) -> io::Result<Option<Stamp>> {
+    pub fn stat(&self, name: &str) -> io::Result<Option<Stamp>> {
         match statat(&self.0, &*names::name(plain(name)?), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stamp::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Reads a plain file of at most `limit` bytes, in a folder that somebody else can write.
-    pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-        self.read_with(name, limit, Names::One)
-    }
-
-    /// The same in a folder of our own, where a second name is only a backup's.
-    pub fn read_own(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-        self.read_with(name, limit, Names::Any)
-    }
-
-    fn read_with(&self, name: &str, limit: usize, names: Names) -> Result<(Vec<u8>, Stamp), ReadError> {
-        let pin =
-            match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV) {
-                Ok(pin) => pin,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ReadError::Gone),
-                // What a link answers to "no links".
-                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                    return Err(ReadError::NotPlain("a link"));
-                }
-                Err(error) => return Err(error.into()),
-            };
-        let stamp = check(&pin, limit, names)?;
-        // The pinned file itself is opened again, so that nothing can be put in its place.
-        let path = format!("/proc/self/fd/{}", pin.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(sys::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
-        let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes).unwrap_or(limit));
-        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit {
-            return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
-        }
-        Ok((bytes, stamp))
     }
 
     /// Creates a file and syncs it; there must be none of that name.
@@ -450,35 +316,10 @@ impl Dir {
     }
 }
 
-/// How many names a file may have: a second one may be that of a secret elsewhere.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
-    One,
-    Any,
-}
-
-fn check(pin: &OwnedFd, limit: usize, names: Names) -> Result<Stamp, ReadError> {
-    let stat = fstat(pin).map_err(io::Error::from)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Symlink => return Err(ReadError::NotPlain("a link")),
-        FileType::Directory => return Err(ReadError::NotPlain("a folder")),
-        FileType::Fifo => return Err(ReadError::NotPlain("a FIFO")),
-        _ => return Err(ReadError::NotPlain("a device or socket")),
-    }
-    if names == Names::One && stat.st_nlink != 1 {
-        return Err(ReadError::NotPlain("it has a second name, or none any more"));
-    }
-    let stamp = Stamp::of(&stat);
-    if stamp.bytes > limit as u64 {
-        return Err(ReadError::TooLarge { bytes: stamp.bytes, limit });
-    }
-    Ok(stamp)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     const SHARED: Access = Access { dir_mode: 0o770, gid: None };
@@ -554,22 +395,22 @@ mod tests {
     fn a_stamp_tells_whether_anything_was_written() {
         let (_temp, dir) = folder();
         dir.create("a", b"1", SHARED).unwrap();
-        let first = dir.look("a").unwrap().unwrap();
-        assert_eq!(dir.look("a").unwrap(), Some(first));
+        let first = dir.stat("a").unwrap().unwrap();
+        assert_eq!(dir.stat("a").unwrap(), Some(first));
         dir.replace(".tmp", "a", b"2", SHARED).unwrap();
-        assert_ne!(dir.look("a").unwrap(), Some(first));
-        assert_eq!(dir.look("none").unwrap(), None);
+        assert_ne!(dir.stat("a").unwrap(), Some(first));
+        assert_eq!(dir.stat("none").unwrap(), None);
     }
 
     #[test]
     fn a_touch_makes_a_file_and_changes_it_each_time() {
         let (temp, dir) = folder();
         dir.touch(".alive-p", SHARED).unwrap();
-        let first = dir.look(".alive-p").unwrap().unwrap();
+        let first = dir.stat(".alive-p").unwrap().unwrap();
         assert_eq!(first.bytes(), 0);
         std::fs::File::open(temp.path().join(".alive-p")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         dir.touch(".alive-p", SHARED).unwrap();
-        let second = dir.look(".alive-p").unwrap().unwrap();
+        let second = dir.stat(".alive-p").unwrap().unwrap();
         assert!(first.same_file(&second) && second.modified() >= first.modified());
     }
 }

@@ -500,5 +500,5 @@ fn settings_that_make_no_sense_end_it_with_a_sentence() {
     let output = crate::harness::askd().arg("mcp").env("ASKD_MAX_WAIT", "soon").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("ASKD_MAX_WAIT=\"soon\": it is no time"), "{said}");
+    assert!(said.contains("ASKD_MAX_WAIT=\"soon\": not a duration"), "{said}");
 }

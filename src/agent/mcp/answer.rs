@@ -5,8 +5,8 @@
 use crate::ipc::wire::{ResponseFile, ResponseResult, unanswered};
 use askd_core::wording;
 use rmcp::model::{CallToolResult, ContentBlock};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 /// What came of a call.
 #[derive(Debug, Clone)]
@@ -44,22 +44,29 @@ pub(super) struct Report {
 }
 
 /// `result` with what is added to it on this side.
-#[derive(Serialize)]
-struct Told<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(description = "")]
+struct Text<'a> {
     #[serde(flatten)]
     result: &'a ResponseResult,
+    /// what was done otherwise than asked for
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     note: Option<&'a str>,
 }
 
 /// The same with what only structured content has.
-#[derive(Serialize)]
-struct Structured<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(description = "")]
+pub(super) struct Structured<'a> {
     #[serde(flatten)]
-    told: Told<'a>,
+    text: Text<'a>,
+    /// whatever is not an answer, in one sentence
     error: Option<&'a str>,
     #[serde(rename = "stillPending")]
+    #[schemars(description = "open; repeat the call, or use ask_user_wait")]
     still_pending: bool,
+    #[schemars(description = "what ask_user_wait and ask_user_cancel take")]
     question_id: Option<&'a str>,
 }
 
@@ -95,22 +102,30 @@ impl Outcome {
 
 /// The result of a call that asks or waits.
 pub(super) fn result(report: &Report, question_id: Option<&str>) -> CallToolResult {
+    let written = written(report, question_id);
+    written.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.to_string())]))
+}
+
+fn written(report: &Report, question_id: Option<&str>) -> serde_json::Result<CallToolResult> {
     let response = report.outcome.response(question_id.unwrap_or_default());
     let pending = matches!(report.outcome, Outcome::Pending);
     let answered = response.result.answered && response.error.is_none();
     let error = (!pending && !answered).then(|| error(&response));
-    let told = Told { result: &response.result, note: report.note.as_deref() };
-    let text = match &error {
+    let text = Text { result: &response.result, note: report.note.as_deref() };
+    let words = match &error {
         Some(error) if response.result.should_retry => {
             format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW)
         }
         Some(error) if says_error(&report.outcome, &response) => wording::error_text(error),
         Some(error) => error.clone(),
         None if pending => wording::STILL_PENDING.to_owned(),
-        None => serde_json::to_string_pretty(&told).unwrap_or_default(),
+        None => serde_json::to_string_pretty(&text)?,
     };
-    let structured = Structured { told, error: error.as_deref(), still_pending: pending, question_id };
-    finish(text, &structured, error.is_some())
+    let structured = Structured { text, error: error.as_deref(), still_pending: pending, question_id };
+    let content = vec![ContentBlock::text(words)];
+    let mut result = if error.is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.structured_content = Some(serde_json::to_value(&structured)?);
+    Ok(result)
 }
 
 /// Whether the text also says in words that it is an error.
@@ -124,23 +139,16 @@ fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
 
 /// The result of a call that withdraws: that it is withdrawn is what was wanted, and no error.
 pub(super) fn withdrawal(report: &Report, question_id: &str) -> CallToolResult {
-    let mut told = result(report, Some(question_id));
-    let status = told.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
+    let mut result = result(report, Some(question_id));
+    let status = result.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
     if status == Some("cancelled") {
-        told.is_error = Some(false);
+        result.is_error = Some(false);
     }
-    told
+    result
 }
 
 /// Whatever is not an answer has a sentence, also from a host that sent none.
 fn error(response: &ResponseFile) -> String {
     let sent = response.error.clone().filter(|error| !error.trim().is_empty());
     sent.unwrap_or_else(|| format!("ask_user {}: no answer.", response.result.status))
-}
-
-fn finish(text: String, structured: &Structured<'_>, is_error: bool) -> CallToolResult {
-    let content = vec![ContentBlock::text(text)];
-    let mut told = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    told.structured_content = Some(serde_json::to_value(structured).unwrap_or(Value::Null));
-    told
 }

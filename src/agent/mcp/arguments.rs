@@ -4,10 +4,11 @@
 
 use super::settings::Settings;
 use crate::agent::Asking;
-use crate::ipc::wire::{Draft, Request, RequestFile, objects};
+use crate::ipc::wire::{Draft, Object, Request, RequestFile};
 use crate::random;
-use askd_core::{Digest, Rejection, wording};
+use askd_core::{Digest, MAX_CONTEXT, MAX_QUESTIONS, MAX_TITLE, Rejection, wording};
 use rmcp::model::JsonObject;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -46,31 +47,56 @@ pub(super) struct WaitArguments {
     pub(super) wait: Option<Duration>,
 }
 
-#[derive(Deserialize)]
-struct AskFields {
-    #[serde(default, deserialize_with = "objects")]
-    questions: Vec<Draft>,
-    #[serde(default)]
+/// The arguments of `ask_user`. What a model reads about each is its comment here.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(description = "")]
+pub(super) struct AskFields {
+    /// 1-4 questions at best, at most 10, with different texts. They are shown and answered together.
+    #[schemars(with = "Vec<Draft>", length(min = 1, max = MAX_QUESTIONS))]
+    questions: Option<Vec<Object<Draft>>>,
+    /// A heading: what this is about. At most 100 characters.
+    #[schemars(length(max = MAX_TITLE))]
     title: Option<String>,
-    #[serde(default)]
+    /// Background a person needs to decide who has not followed your work. At most 3000 characters.
+    #[schemars(length(max = MAX_CONTEXT))]
     context: Option<String>,
-    #[serde(default, alias = "maxRetries")]
+    /// How often a question that could not be shown is tried again.
+    #[serde(rename = "maxRetries", alias = "max_retries")]
+    #[schemars(range(min = 0, max = 5), extend("default" = RETRIES))]
     max_retries: Option<i64>,
-    #[serde(default, alias = "renderTimeout")]
+    /// Milliseconds until a question that nobody could see yet is tried elsewhere or again.
+    #[serde(rename = "renderTimeout", alias = "render_timeout")]
+    #[schemars(range(min = 10_000, max = 60_000), extend("default" = RENDER_TIMEOUT_MS))]
     render_timeout: Option<i64>,
-    #[serde(default, alias = "timeoutMs")]
+    /// Milliseconds a person has to answer, from the moment it is shown. Default: the operator's, 1800000 (30 minutes)
+    /// unless set otherwise. Less than {least} is raised to it. People may be away: give hours rather than minutes.
+    #[serde(rename = "timeoutMs", alias = "timeout_ms")]
+    #[schemars(range(min = 10_000, max = 604_800_000))]
     timeout_ms: Option<i64>,
-    #[serde(default, alias = "timeoutPolicy")]
+    #[serde(rename = "timeoutPolicy", alias = "timeout_policy")]
+    #[schemars(
+        description = "At a timeout: return_cancel (default) tells you; abort_task also has your session stopped, where \
+                       the operator has allowed that.",
+        extend("enum" = ["return_cancel", "abort_task"])
+    )]
     timeout_policy: Option<String>,
-    #[serde(default, alias = "waitMs")]
+    /// Milliseconds this call waits before it returns as pending; the question stays open. Default: chosen for your
+    /// client; leave it out.
+    #[serde(rename = "waitMs", alias = "wait_ms")]
+    #[schemars(range(min = 0, max = MAX_WAIT_MS))]
     wait_ms: Option<i64>,
 }
 
-#[derive(Deserialize)]
-struct WaitFields {
-    #[serde(default)]
+/// The arguments of `ask_user_wait`; `ask_user_cancel` takes the first.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(description = "")]
+pub(super) struct WaitFields {
+    #[schemars(required, length(min = 1, max = 64), description = "The question_id of a pending result.")]
     question_id: Option<String>,
-    #[serde(default, alias = "waitMs")]
+    /// Milliseconds this call waits before it returns as pending; the question stays open. Default: chosen for your
+    /// client; leave it out.
+    #[serde(rename = "waitMs", alias = "wait_ms")]
+    #[schemars(range(min = 0, max = MAX_WAIT_MS))]
     wait_ms: Option<i64>,
 }
 
@@ -97,7 +123,7 @@ impl AskArguments {
         let fields: AskFields = fields(arguments)?;
         let wait = wait(fields.wait_ms)?;
         let mut file = RequestFile {
-            questions: fields.questions,
+            questions: fields.questions.into_iter().flatten().map(|Object(draft)| draft).collect(),
             title: fields.title,
             context: fields.context,
             max_retries: fields.max_retries,

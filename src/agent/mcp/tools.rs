@@ -1,14 +1,14 @@
-//! What the tools say about themselves: names, descriptions with the rules a model has to know, and
-//! schemas. The limits are those that `ask` checks, so that they cannot say something else.
+//! What the tools say about themselves: names, descriptions with the rules a model has to know, and schemas. The schemas
+//! come from the structs that read the arguments and write the results, so they cannot say something else.
 
-use super::arguments::{MAX_WAIT_MS, RENDER_TIMEOUT_MS, RETRIES};
+use super::answer::Structured;
+use super::arguments::{AskFields, WaitFields};
 use super::settings::Settings;
-use askd_core::{
-    MAX_CHOICES, MAX_CONTEXT, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER, MAX_QUESTION_ID, MAX_QUESTIONS,
-    MAX_TEXT, MAX_TITLE,
-};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
-use serde_json::{Value, json};
+use schemars::generate::{Contract, SchemaSettings};
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema, json_schema};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Asks.
@@ -53,221 +53,82 @@ answer came first, it is returned instead. A call that merely stops waiting with
 
 /// All tools.
 pub(super) fn all(settings: &Settings) -> Vec<Tool> {
-    let output = Arc::new(object(output()));
-    let tool = |name, says, input: Value| {
-        Tool::new(name, says, Arc::new(object(input))).with_raw_output_schema(Arc::clone(&output))
+    let least = settings.min_timeout.as_millis().to_string();
+    let asking = schema::<AskFields>(Contract::Deserialize, &least);
+    let waiting = schema::<WaitFields>(Contract::Deserialize, &least);
+    let mut cancelling = waiting.clone();
+    if let Some(properties) = cancelling.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.remove("waitMs");
+    }
+    let output = Arc::new(schema::<Structured<'_>>(Contract::Serialize, &least));
+    let tool = |name, says, input: JsonObject| {
+        Tool::new(name, says, Arc::new(input)).with_raw_output_schema(Arc::clone(&output))
     };
     let hints = ToolAnnotations::new().read_only(false).destructive(false).open_world(true);
-    let question_id = json!({
-        "type": "string", "minLength": 1, "maxLength": 64,
-        "description": "The question_id of a pending result.",
-    });
     vec![
-        tool(ASK, ASK_SAYS, asking(settings)).annotate(hints.clone().idempotent(false)).with_title("Ask a person"),
-        tool(
-            WAIT,
-            WAIT_SAYS,
-            json!({
-                "type": "object",
-                "properties": {"question_id": question_id, "waitMs": wait_ms()},
-                "required": ["question_id"],
-            }),
-        )
-        .annotate(hints.clone().idempotent(true))
-        .with_title("Wait on for an answer"),
-        tool(
-            CANCEL,
-            CANCEL_SAYS,
-            json!({
-                "type": "object",
-                "properties": {"question_id": question_id},
-                "required": ["question_id"],
-            }),
-        )
-        .annotate(hints.destructive(true).idempotent(true))
-        .with_title("Withdraw a question"),
+        tool(ASK, ASK_SAYS, asking).annotate(hints.clone().idempotent(false)).with_title("Ask a person"),
+        tool(WAIT, WAIT_SAYS, waiting).annotate(hints.clone().idempotent(true)).with_title("Wait on for an answer"),
+        tool(CANCEL, CANCEL_SAYS, cancelling)
+            .annotate(hints.destructive(true).idempotent(true))
+            .with_title("Withdraw a question"),
     ]
 }
 
-fn object(value: Value) -> JsonObject {
-    match value {
-        Value::Object(object) => object,
-        _ => JsonObject::new(),
+/// The schema of `T` in the plain form that every client understands.
+fn schema<T: JsonSchema>(contract: Contract, least: &str) -> JsonObject {
+    let reads = contract == Contract::Deserialize;
+    let mut settings = SchemaSettings::draft2020_12();
+    (settings.inline_subschemas, settings.meta_schema, settings.contract) = (true, None, contract);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("title");
+    Plain { reads, least }.transform(&mut schema);
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// Some clients know one type for each schema only. An argument that may be left out has the type that it has when it is
+/// given; a result that may be null has two branches.
+struct Plain<'a> {
+    reads: bool,
+    /// The least time a person is given, in milliseconds.
+    least: &'a str,
+}
+
+impl Transform for Plain<'_> {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        schema.remove("format");
+        if let Some(Value::String(description)) = schema.get_mut("description") {
+            *description = description.replace('\n', " ").replace("{least}", self.least);
+        }
+        let Some(Value::Array(types)) = schema.get_mut("type") else { return };
+        let first = types.swap_remove(0);
+        schema.insert("type".to_owned(), first);
+        if !self.reads {
+            let description = schema.remove("description");
+            *schema = json_schema!({"anyOf": [schema.clone(), {"type": "null"}]});
+            if let Some(text) = description {
+                schema.insert("description".to_owned(), text);
+            }
+        }
     }
 }
 
-fn wait_ms() -> Value {
-    json!({
-        "type": "integer", "minimum": 0, "maximum": MAX_WAIT_MS,
-        "description": "Milliseconds this call waits before it returns as pending; the question stays open. \
-                        Default: chosen for your client; leave it out.",
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn asking(settings: &Settings) -> Value {
-    let least = settings.min_timeout.as_millis();
-    json!({
-        "type": "object",
-        "properties": {
-            "questions": {
-                "type": "array", "minItems": 1, "maxItems": MAX_QUESTIONS,
-                "description": "1-4 questions at best, at most 10, with different texts. They are shown and answered \
-                                together.",
-                "items": question(),
-            },
-            "title": {
-                "type": "string", "maxLength": MAX_TITLE,
-                "description": format!("A heading: what this is about. At most {MAX_TITLE} characters."),
-            },
-            "context": {
-                "type": "string", "maxLength": MAX_CONTEXT,
-                "description": format!(
-                    "Background a person needs to decide who has not followed your work. At most {MAX_CONTEXT} characters."
-                ),
-            },
-            "maxRetries": {
-                "type": "integer", "minimum": 0, "maximum": 5, "default": RETRIES,
-                "description": "How often a question that could not be shown is tried again.",
-            },
-            "renderTimeout": {
-                "type": "integer", "minimum": 10_000, "maximum": 60_000, "default": RENDER_TIMEOUT_MS,
-                "description": "Milliseconds until a question that nobody could see yet is tried elsewhere or again.",
-            },
-            "timeoutMs": {
-                "type": "integer", "minimum": 10_000, "maximum": 604_800_000,
-                "description": format!(
-                    "Milliseconds a person has to answer, from the moment it is shown. Default: the operator's, 1800000 \
-                     (30 minutes) unless set otherwise. Less than {least} is raised to it. People may be away: give hours \
-                     rather than minutes."
-                ),
-            },
-            "timeoutPolicy": {
-                "type": "string", "enum": ["return_cancel", "abort_task"],
-                "description": "At a timeout: return_cancel (default) tells you; abort_task also has your session \
-                                stopped, where the operator has allowed that.",
-            },
-            "waitMs": wait_ms(),
-        },
-        "required": ["questions"],
-    })
-}
-
-fn question() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "question": {
-                "type": "string", "minLength": 1, "maxLength": MAX_TEXT,
-                "description": "The question, whole and understandable by itself.",
-            },
-            "options": {
-                "type": "array", "maxItems": MAX_CHOICES,
-                "description": "What can be chosen; leave it out for a typed answer. Labels differ in more than upper \
-                                and lower case.",
-                "items": {"anyOf": [
-                    {"type": "string", "minLength": 1, "maxLength": MAX_LABEL},
-                    {
-                        "type": "object",
-                        "properties": {
-                            "label": {"type": "string", "minLength": 1, "maxLength": MAX_LABEL},
-                            "description": {
-                                "type": "string", "maxLength": MAX_DESCRIPTION,
-                                "description": "What choosing it leads to.",
-                            },
-                        },
-                        "required": ["label"],
-                    },
-                ]},
-            },
-            "type": {
-                "type": "string", "enum": ["text", "select", "multi-select", "confirm"],
-                "description": "Default: select with options, text without. confirm is Yes or No, or exactly two \
-                                options that rename them.",
-            },
-            "multiSelect": {"type": "boolean", "default": false, "description": "The same as type multi-select."},
-            "custom": {
-                "type": "boolean",
-                "description": "Whether an answer in the person's own words is possible beside the options. Default \
-                                true; never for confirm.",
-            },
-            "required": {
-                "type": "boolean", "default": true,
-                "description": "false: the person may skip it; it is then left out of the answers.",
-            },
-            "header": {
-                "type": "string", "maxLength": MAX_HEADER,
-                "description": "A few words above the question.",
-            },
-            "placeholder": {
-                "type": "string", "maxLength": MAX_PLACEHOLDER,
-                "description": "What an empty input shows.",
-            },
-            "id": {
-                "type": "string", "minLength": 1, "maxLength": MAX_QUESTION_ID,
-                "description": "Your own id for it, which comes back in details.",
-            },
-        },
-        "required": ["question"],
-    })
-}
-
-/// Kept wide where a newer daemon may say more.
-fn output() -> Value {
-    let text = |says: &str| json!({"type": "string", "description": says});
-    // Two branches and no list of types: some clients know one type for each schema only.
-    let or_null = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
-    let maybe = |says: &str| json!({"anyOf": [{"type": "string"}, {"type": "null"}], "description": says});
-    let flag = |says: &str| json!({"type": "boolean", "description": says});
-    json!({
-        "type": "object",
-        "properties": {
-            "status": text("answered, pending, timeout, cancelled, undeliverable, blocked or rejected"),
-            "reason": text("user, system, timeout or pending: who or what brought it about"),
-            "answers": {
-                "type": "object",
-                "description": "By question text: one label or text, or a list for multi-select. Empty unless answered.",
-                "additionalProperties": {"anyOf": [
-                    {"type": "string"}, {"type": "array", "items": {"type": "string"}},
-                ]},
-            },
-            "answered": flag("a person has answered"),
-            "cancelled": flag("dismissed or withdrawn"),
-            "timedOut": flag("nobody answered in time; never a yes"),
-            "stillPending": flag("open; repeat the call, or use ask_user_wait"),
-            "shouldRetry": flag("repeat this exact call now"),
-            "retryReason": maybe("why it could not be shown"),
-            "cause": text("which channel could not show it and why, like slack: no connection; else left out"),
-            "renderConfirmed": flag("it is known that it was shown"),
-            "details": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string"},
-                        "question": {"type": "string"},
-                        "selected": {"type": "array", "items": {"type": "string"}},
-                        "text": or_null(json!({"type": "string"})),
-                    },
-                    "required": ["id", "question", "selected", "text"],
-                },
-            },
-            "answered_by": or_null(json!({
-                "type": "object",
-                "properties": {
-                    "channel": {"type": "string"}, "id": {"type": "string"}, "name": or_null(json!({"type": "string"})),
-                },
-            })),
-            "answered_at": maybe("when, RFC 3339"),
-            "request_id": text("the id of this call's request; empty if nothing was asked"),
-            "question_id": maybe("what ask_user_wait and ask_user_cancel take"),
-            "opCode": or_null(json!({"type": "string"})),
-            "error": maybe("whatever is not an answer, in one sentence"),
-            "note": text("what was done otherwise than asked for"),
-        },
-        "required": [
-            "status", "reason", "answers", "answered", "cancelled", "timedOut", "stillPending", "shouldRetry",
-            "retryReason", "renderConfirmed", "details", "answered_by", "answered_at", "request_id", "question_id",
-            "opCode", "error",
-        ],
-    })
+    #[test]
+    fn clients_see_the_schemas_that_they_have_always_seen() {
+        let tools = serde_json::to_value(all(&Settings::read(None, |_| None).unwrap())).unwrap();
+        let known: Value = serde_json::from_str(include_str!("../../../tests/contract/mcp_tools.json")).unwrap();
+        for (tool, known) in tools.as_array().unwrap().iter().zip(known.as_array().unwrap()) {
+            for schema in ["inputSchema", "outputSchema"] {
+                assert_eq!(tool[schema]["required"], known[schema]["required"]);
+                for (field, expected) in known[schema]["properties"].as_object().unwrap() {
+                    assert_eq!(&tool[schema]["properties"][field], expected, "{field}");
+                }
+            }
+        }
+        assert!(tools == known, "{tools:#}");
+    }
 }

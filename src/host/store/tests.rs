@@ -1,7 +1,7 @@
 //! The store against real folders.
 
 use super::*;
-use crate::ipc::wire::{Message, read};
+use crate::ipc::wire::{Message, parse};
 use askd_core::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
 use askd_core::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn ask(number: u128, group: &str) -> Ask {
     let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
         {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
-    let Ok(Message::Ask(request)) = read(request) else { panic!() };
+    let Ok(Message::Ask(request)) = parse(request) else { panic!() };
     let web = Route { channel: askd_core::ChannelName::WEB, chat: String::new(), responders: Responders::Anyone };
     let new = Accepted {
         id: AskId::from_bits(number),

@@ -3,8 +3,10 @@
 use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
-    self, Choice, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
+    self, Choice, Content, Digest, MAX_CHOICES, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
+    MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
 };
+use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,40 +67,63 @@ impl RequestFile {
     }
 }
 
-/// A question as it is written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of a question in section 4")]
+/// A question as it is written. What a model reads about each field is its comment here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "")]
 pub struct Draft {
+    /// The question, whole and understandable by itself.
+    #[schemars(length(min = 1, max = MAX_TEXT))]
     pub question: String,
+    /// Your own id for it, which comes back in details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = MAX_QUESTION_ID))]
     pub id: Option<String>,
+    /// A few words above the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_HEADER))]
     pub header: Option<String>,
+    /// Default: select with options, text without. confirm is Yes or No, or exactly two options that rename them.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["text", "select", "multi-select", "confirm"]))]
     pub kind: Option<String>,
+    /// The same as type multi-select.
     #[serde(default, alias = "multiSelect", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "multiSelect", extend("default" = false))]
     pub multi_select: Option<bool>,
+    /// As other tools call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub multiple: Option<bool>,
+    /// What can be chosen; leave it out for a typed answer. Labels differ in more than upper and lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_CHOICES))]
     pub options: Option<Vec<DraftChoice>>,
+    /// false: the person may skip it; it is then left out of the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true))]
     pub required: Option<bool>,
+    /// What an empty input shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_PLACEHOLDER))]
     pub placeholder: Option<String>,
+    /// Whether an answer in the person's own words is possible beside the options. Default true; never for confirm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<bool>,
 }
 
 /// An option: a label alone, or with a description.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(description = "")]
 #[expect(missing_docs, reason = "the two spellings of section 4")]
 pub enum DraftChoice {
-    Label(String),
+    Label(#[schemars(length(min = 1, max = MAX_LABEL))] String),
     Described {
+        #[schemars(length(min = 1, max = MAX_LABEL))]
         label: String,
+        /// What choosing it leads to.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(length(max = MAX_DESCRIPTION))]
         description: Option<String>,
     },
 }

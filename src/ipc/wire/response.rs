@@ -3,9 +3,11 @@
 
 use super::time_text;
 use askd_core::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
+use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -18,30 +20,44 @@ pub struct ResponseFile {
     pub error: Option<String>,
 }
 
-/// What came of an ask, as one waiter is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// What came of an ask, as one waiter is told. What a model reads about each field is its comment here.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "")]
 #[expect(missing_docs, reason = "the fields are those of section 5")]
 #[expect(clippy::struct_excessive_bools, reason = "the wire has them; they are derived from the outcome below")]
 pub struct ResponseResult {
+    /// By question text: one label or text, or a list for multi-select. Empty unless answered.
+    #[schemars(with = "BTreeMap<String, AnswerValue>")]
     pub answers: Pairs,
+    /// answered, pending, timeout, cancelled, undeliverable, blocked or rejected
     pub status: String,
+    /// user, system, timeout or pending: who or what brought it about
     pub reason: String,
+    /// a person has answered
     pub answered: bool,
+    /// dismissed or withdrawn
     pub cancelled: bool,
+    /// nobody answered in time; never a yes
     pub timed_out: bool,
+    /// repeat this exact call now
     pub should_retry: bool,
+    /// why it could not be shown
     pub retry_reason: Option<String>,
-    /// Why it could not be shown; only there if it could not.
+    /// which channel could not show it and why, like slack: no connection; else left out
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub cause: Option<String>,
+    /// it is known that it was shown
     pub render_confirmed: bool,
     pub details: Vec<Detail>,
     #[serde(rename = "answered_by")]
     pub answered_by: Option<AnsweredBy>,
+    /// the id of this call's request; empty if nothing was asked
     #[serde(rename = "request_id")]
     pub request_id: String,
     pub op_code: Option<String>,
+    /// when, RFC 3339
     #[serde(rename = "answered_at")]
     pub answered_at: Option<String>,
 }
@@ -51,8 +67,9 @@ pub struct ResponseResult {
 pub struct Pairs<V = AnswerValue>(pub Vec<(String, V)>);
 
 /// One label or text, or a list of them for `multi-select`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(description = "")]
 #[expect(missing_docs, reason = "the two forms of section 5")]
 pub enum AnswerValue {
     One(String),
@@ -60,7 +77,8 @@ pub enum AnswerValue {
 }
 
 /// One question's answer, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "")]
 #[expect(missing_docs, reason = "the fields are those of section 5")]
 pub struct Detail {
     pub id: String,
@@ -69,13 +87,19 @@ pub struct Detail {
     pub text: Option<String>,
 }
 
-/// Who answered, and through which door.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Who answered, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "", transform = without_required)]
 #[expect(missing_docs, reason = "the fields are those of section 5")]
 pub struct AnsweredBy {
     pub channel: String,
     pub id: String,
     pub name: Option<String>,
+}
+
+/// A newer daemon may leave some of them out.
+fn without_required(schema: &mut schemars::Schema) {
+    schema.remove("required");
 }
 
 /// A `.status` file: where an undecided ask is.

@@ -84,7 +84,7 @@ struct Inner {
     /// Closing lines that a status has told of.
     closed: Mutex<HashSet<(AskId, usize, usize)>>,
     /// Notes that wait to be sent: the same one is not sent twice at a time.
-    notes: Mutex<HashSet<(String, String)>>,
+    notes: Mutex<HashSet<(String, String, Option<u8>)>>,
 }
 
 impl Whatsapp {

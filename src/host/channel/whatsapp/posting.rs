@@ -160,13 +160,14 @@ impl Whatsapp {
     }
 
     fn send_aside(&self, to: &str, ask: Option<&Ask>, text: String, confirms: Option<(String, u8)>) {
-        let key = (to.to_owned(), text);
+        // Each request for confirmation is about other words, so one on its way does not stand for the next.
+        let key = (to.to_owned(), text, confirms.as_ref().map(|(_, nth)| *nth));
         if !self.0.notes.lock().insert(key.clone()) {
             return;
         }
         let (channel, ask) = (self.clone(), ask.map(|ask| ask.id));
         self.0.ctx.finish(async move {
-            let (to, text) = &key;
+            let (to, text, _) = &key;
             for text in text::note(text) {
                 let (attempt, kind) = confirms.as_ref().map_or((0, Kind::Note), |(_, nth)| (*nth, Kind::Confirmation));
                 let tag = ask.map(|ask| CallbackData { ask, route: 0, attempt, part: 0, kind });

@@ -42,7 +42,7 @@ impl Got {
 
     /// The payload of an interaction, or the JSON of an event.
     pub(crate) fn payload(&self) -> Value {
-        let form = form_urlencoded::parse(&self.body).find(|(key, _)| key == "payload");
+        let form = url::form_urlencoded::parse(&self.body).find(|(key, _)| key == "payload");
         match form {
             Some((_, payload)) => serde_json::from_str(&payload).expect("payload is JSON"),
             None => serde_json::from_slice(&self.body).expect("body is JSON"),

@@ -196,7 +196,7 @@ pub(super) struct Attempt {
 
 /// The form-encoded POST of an interaction.
 pub(super) fn interaction_post(url: String, payload: &Value) -> Post {
-    let body = form_urlencoded::Serializer::new(String::new())
+    let body = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("payload", &payload.to_string())
         .finish()
         .into_bytes();

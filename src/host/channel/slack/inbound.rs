@@ -52,12 +52,12 @@ impl Inbound {
 
     /// Takes in an interaction. Returns in time for Slack, even if the interaction is still being stored.
     pub(super) async fn interaction(&self, interaction: Interaction) -> Result<(), NotStored> {
-        self.in_time(self.interact(interaction)).await
+        self.in_time(Box::pin(self.interact(interaction))).await
     }
 
     /// Takes in an event. Returns in time for Slack, even if the event is still being stored.
     pub(super) async fn event(&self, callback: EventCallback) -> Result<(), NotStored> {
-        self.in_time(self.hear(callback)).await
+        self.in_time(Box::pin(self.hear(callback))).await
     }
 
     /// The broker goes on with what takes longer: it is stored and the card says so.

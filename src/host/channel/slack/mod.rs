@@ -51,7 +51,7 @@ struct Inner {
     pace: Arc<Pace>,
     ctx: Ctx,
     started: Time,
-    bot: OnceCell<Bot>,
+    bot: OnceCell<AuthTest>,
     /// The failure of `auth.test` that was logged last.
     logged: Mutex<Option<CallError>>,
 }
@@ -59,7 +59,7 @@ struct Inner {
 /// What Slack says about the bot: the answer of `auth.test`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Bot {
+struct AuthTest {
     team_id: String,
     team: String,
     user: String,
@@ -141,9 +141,9 @@ impl Slack {
         }
     }
 
-    async fn bot(&self) -> Result<&Bot, CallError> {
+    async fn bot(&self) -> Result<&AuthTest, CallError> {
         let nothing = json!({});
-        self.0.bot.get_or_try_init(|| self.0.client.post::<Bot>("auth.test", "", &nothing)).await
+        self.0.bot.get_or_try_init(|| self.0.client.post::<AuthTest>("auth.test", "", &nothing)).await
     }
 
     /// The teams whose people are listened to; `None` while Slack has not said which team the bot belongs to.

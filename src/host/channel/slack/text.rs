@@ -35,7 +35,7 @@ fn visible(text: &str) -> String {
             | '\u{feff}'
             | '\u{e0000}'..='\u{e007f}' => {}
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => {
-                visible.push(REPLACEMENT)
+                visible.push(REPLACEMENT);
             }
             c if c.is_control() => visible.push(REPLACEMENT),
             _ if marks > MAX_MARKS => {}

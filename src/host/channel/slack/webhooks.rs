@@ -63,7 +63,7 @@ fn is_recent(timestamp: &str, now_millis: i64) -> bool {
 }
 
 async fn interactions(State(WebhookState { inbound, .. }): State<WebhookState>, signed: Signed) -> Response {
-    let payload = form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
+    let payload = url::form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
     let Some(interaction) = payload.and_then(|(_, payload)| serde_json::from_str::<Interaction>(&payload).ok()) else {
         // An error status would only show the person a warning, and the person cannot mend this.
         tracing::debug!("ignored an interaction that askd does not understand");

@@ -21,7 +21,7 @@ impl Args {
     pub(super) fn read(headers: &HeaderMap, query: &str, body: &[u8]) -> (Option<String>, Result<Self, Failure>) {
         let mut map = Map::new();
         let mut form = |text: &[u8]| {
-            for (key, value) in form_urlencoded::parse(text) {
+            for (key, value) in url::form_urlencoded::parse(text) {
                 map.insert(key.into_owned(), Value::String(value.into_owned()));
             }
         };

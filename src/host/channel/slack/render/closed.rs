@@ -1,8 +1,8 @@
 //! A card that says how the ask ended. The question stays readable, the buttons are gone.
 
 use super::super::text;
-use super::blocks::{context, section, sections};
-use super::open::{question_text, title_blocks};
+use super::blocks::{context, section};
+use super::open::{texts, title_blocks};
 use super::{COMFORTABLE, CardView, MAX_BLOCKS, Message, total};
 use crate::ipc::wire::time_text;
 use askd_core::wording::{self, Closing};
@@ -37,16 +37,8 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
 /// Who asked what. Only who, if the texts still stand above.
 fn heading(ask: &Ask, at: Time) -> Vec<Value> {
     let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
-    if let Some(title) = &ask.content.title {
-        blocks.extend(title_blocks(title));
-    }
-    let mut texts = Vec::new();
-    if let Some(background) = &ask.content.context {
-        texts.extend(sections(&text::mrkdwn(background)));
-    }
-    for (index, question) in ask.content.questions.iter().enumerate() {
-        texts.extend(question_text(&ask.content, index, question));
-    }
+    blocks.extend(ask.content.title.iter().flat_map(|title| title_blocks(title)));
+    let texts = texts(&ask.content);
     let one_message = super::card(&CardView::of(ask, 1, at)).len() == 1;
     if one_message && blocks.len() + texts.len() < MAX_BLOCKS && total(&texts) <= COMFORTABLE {
         blocks.extend(texts);

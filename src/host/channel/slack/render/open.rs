@@ -17,6 +17,7 @@ const NOTICE: usize = 300;
 /// The messages of a card; the last one is what people use.
 pub(in super::super) fn card(view: &CardView<'_>) -> Vec<Message> {
     let notice = notice(view);
+    let one_message = |view: &CardView<'_>| form(view, &byline(view), false);
     let blocks = one_message(view);
     let is_one = |blocks: &[Value]| blocks.len() <= MAX_BLOCKS && total(blocks) <= COMFORTABLE;
     // After its timeout a card has as many messages as before: posted messages cannot be joined or split.
@@ -27,15 +28,38 @@ pub(in super::super) fn card(view: &CardView<'_>) -> Vec<Message> {
     if one { vec![Message { text: notice, blocks }] } else { split(view, &notice) }
 }
 
-/// The blocks of a card that is one message.
-fn one_message(view: &CardView<'_>) -> Vec<Value> {
-    let mut blocks = intro(view);
-    for (index, question) in view.content.questions.iter().enumerate() {
-        blocks.extend(question_text(view.content, index, question));
+/// The blocks of the message that people use. Its first line is askd's own, the rest is the agent's. The texts are in
+/// it, or stand above it in messages of their own.
+fn form(view: &CardView<'_>, first_line: &str, texts_above: bool) -> Vec<Value> {
+    let content = view.content;
+    let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
+    blocks.push(context(first_line));
+    blocks.extend(content.title.iter().flat_map(|title| title_blocks(title)));
+    if !texts_above {
+        blocks.extend(background(content));
+    }
+    let many = content.questions.len() > 1;
+    for (index, question) in content.questions.iter().enumerate() {
+        if texts_above {
+            blocks.push(section(&wording::slack_above(many.then_some(index))));
+        } else {
+            blocks.extend(question_text(content, index, question));
+        }
         blocks.extend(inputs(view, index, question));
     }
     blocks.extend(last_row(view));
     blocks
+}
+
+fn background(content: &Content) -> Vec<Value> {
+    content.context.iter().flat_map(|background| sections(&text::mrkdwn(background))).collect()
+}
+
+/// What people read before they answer: the background and the questions.
+pub(super) fn texts(content: &Content) -> Vec<Value> {
+    let questions = content.questions.iter().enumerate();
+    let questions = questions.flat_map(|(index, question)| question_text(content, index, question));
+    background(content).into_iter().chain(questions).collect()
 }
 
 /// Whether the messages of a card with this content are within Slack's limits.
@@ -68,25 +92,13 @@ fn notice(view: &CardView<'_>) -> String {
     text::top_level(&asks)
 }
 
-/// Who asks, until when, and what about. The first line is askd's own, the rest is the agent's.
-fn intro(view: &CardView<'_>) -> Vec<Value> {
-    let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
-    blocks.push(context(&byline(view)));
-    if let Some(title) = &view.content.title {
-        blocks.extend(title_blocks(title));
-    }
-    if let Some(background) = &view.content.context {
-        blocks.extend(sections(&text::mrkdwn(background)));
-    }
-    blocks
-}
-
 /// The heading of a card that was posted again and waits for an answer.
 fn retry_heading(view: &CardView<'_>) -> Option<Value> {
     let again = view.numbered && view.attempt > 1 && view.timed_out.is_none();
     again.then(|| context(&wording::retry_heading(view.attempt)))
 }
 
+/// Who asks, and until when.
 fn byline(view: &CardView<'_>) -> String {
     let code = view.short_id.map_or("k7", |short| short.as_str());
     if let Some(at) = view.timed_out {
@@ -103,7 +115,7 @@ pub(super) fn title_blocks(title: &str) -> Vec<Value> {
 }
 
 /// The question, and a list of its options if they are too long for their buttons.
-pub(super) fn question_text(content: &Content, index: usize, question: &Question) -> Vec<Value> {
+fn question_text(content: &Content, index: usize, question: &Question) -> Vec<Value> {
     let mut shown = String::new();
     if content.questions.len() > 1 {
         shown.push_str(&wording::slack_number(index));
@@ -233,15 +245,8 @@ fn last_row(view: &CardView<'_>) -> Option<Value> {
 
 /// A card of several messages: the texts first, then the form.
 fn split(view: &CardView<'_>, notice: &str) -> Vec<Message> {
-    let mut texts = Vec::new();
-    if let Some(background) = &view.content.context {
-        texts.extend(sections(&text::mrkdwn(background)));
-    }
-    for (index, question) in view.content.questions.iter().enumerate() {
-        texts.extend(question_text(view.content, index, question));
-    }
     let mut packed: Vec<Vec<Value>> = Vec::new();
-    for block in texts {
+    for block in texts(view.content) {
         let one = std::slice::from_ref(&block);
         match packed.last_mut() {
             Some(last) if last.len() + 2 < MAX_BLOCKS && total(last) + total(one) + 200 <= COMFORTABLE => {
@@ -251,31 +256,15 @@ fn split(view: &CardView<'_>, notice: &str) -> Vec<Message> {
         }
     }
     let count = packed.len() + 1;
-    let head = |part: usize| context(&format!("{} {}", byline(view), wording::slack_part(part, count)));
+    let first_line = |part: usize| format!("{} {}", byline(view), wording::slack_part(part, count));
     let mut messages: Vec<Message> = packed
         .into_iter()
         .enumerate()
         .map(|(part, mut blocks)| {
-            blocks.insert(0, head(part + 1));
+            blocks.insert(0, context(&first_line(part + 1)));
             Message { text: notice.to_owned(), blocks }
         })
         .collect();
-    messages.push(Message { text: notice.to_owned(), blocks: form(view, head(count)) });
+    messages.push(Message { text: notice.to_owned(), blocks: form(view, &first_line(count), true) });
     messages
-}
-
-/// The form of a card whose texts stand above it.
-fn form(view: &CardView<'_>, head: Value) -> Vec<Value> {
-    let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
-    blocks.push(head);
-    if let Some(title) = &view.content.title {
-        blocks.extend(title_blocks(title));
-    }
-    let many = view.content.questions.len() > 1;
-    for (index, question) in view.content.questions.iter().enumerate() {
-        blocks.push(section(&wording::slack_above(many.then_some(index))));
-        blocks.extend(inputs(view, index, question));
-    }
-    blocks.extend(last_row(view));
-    blocks
 }

@@ -11,6 +11,7 @@ pub mod watch;
 pub mod wire;
 
 use askd_core::RequestId;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Where requests are put: agent to daemon.
@@ -24,9 +25,9 @@ pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 /// The group whose folder is used on a host without containers.
 pub const HOST_GROUP: &str = "default";
 
-/// The name under which a waiter looks for its response.
+/// The name under which a waiter looks for its response, and the agent for a briefing, which has the id of its ask.
 #[must_use]
-pub fn response_name(request_id: &RequestId) -> String {
+pub fn response_name(request_id: &impl Display) -> String {
     format!("{request_id}.json")
 }
 
@@ -38,13 +39,13 @@ pub fn unpublished_name(request_id: &RequestId) -> String {
 
 /// The name of a response that its waiter is taking.
 #[must_use]
-pub fn taken_name(request_id: &RequestId) -> String {
+pub fn taken_name(request_id: &impl Display) -> String {
     format!(".taken-{request_id}.json")
 }
 
 /// The name of a response that was put out of its waiter's reach.
 #[must_use]
-pub fn withdrawn_name(request_id: &RequestId) -> String {
+pub fn withdrawn_name(request_id: &impl Display) -> String {
     format!(".withdrawn-{request_id}.json")
 }
 

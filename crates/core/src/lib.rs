@@ -19,10 +19,10 @@ pub mod wording;
 
 pub use channel::{ChannelName, Via};
 pub use lifecycle::{
-    Accepted, AgentStart, Block, DeliveryEffect, DeliveryEvent, Effect, Event, Fact, FollowUp, FollowUpEffect,
-    FollowUpEvent, Found, Late, Left, Lifted, MessageStatus, OneByOne, Outcome, Posted, Relation, Remark, Response,
-    Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Taker, Tried, Waiter, WaiterEvent, Widget, WidgetEffect,
-    WidgetEvent, WidgetState,
+    Accepted, AgentStart, Block, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Event, Fact, FollowUp,
+    FollowUpEffect, FollowUpEvent, Found, Late, Left, Lifted, MessageStatus, OneByOne, Outcome, Posted, Relation,
+    Remark, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Taker, Tried, Waiter, WaiterEvent, Widget,
+    WidgetEffect, WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

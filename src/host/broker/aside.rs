@@ -4,7 +4,7 @@
 use super::Broker;
 use crate::host::delivery;
 use crate::ipc::wire;
-use askd_core::{Ask, AskId, DeliveryEvent, Rejection, RequestId, Response};
+use askd_core::{Ask, AskId, DeliveryEvent, DeliveryState, Rejection, RequestId};
 use std::io;
 use std::sync::Arc;
 
@@ -44,13 +44,16 @@ impl Broker {
             let request_id = waiter.request_id.clone();
             // The ask is forgotten, so nobody needs this event.
             let told = DeliveryEvent::Published.of(request_id.clone());
-            match waiter.response {
-                Response::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),
-                Response::Owed | Response::Ready => self.deliver(ask, told, move |broker, ask| {
+            match waiter.response.state() {
+                DeliveryState::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),
+                DeliveryState::Owed | DeliveryState::Ready => self.deliver(ask, told, move |broker, ask| {
                     delivery::write(&broker.0.folders, ask, &request_id)?;
                     delivery::publish(&broker.0.folders, &ask.group, &request_id)
                 }),
-                Response::Published { .. } | Response::TakingBack | Response::TakenBack | Response::Taken => {}
+                DeliveryState::Published { .. }
+                | DeliveryState::TakingBack
+                | DeliveryState::TakenBack { .. }
+                | DeliveryState::Taken => {}
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name
 use crate::random;
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    AgentStart, Ask, AskId, DeliveryEffect, DeliveryEvent, Event, FollowUpEvent, Group, RequestId, Response, Taker,
+    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
     Time, Tried, WaiterEvent, wording,
 };
 use std::collections::HashMap;
@@ -23,20 +23,18 @@ use std::sync::Arc;
 /// No briefing of an ask at its limits comes near this.
 const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
-/// What lies in a group's folders for somebody to take.
+/// What is published of an ask in its group's folders and was not taken yet.
 #[derive(Debug, Clone)]
 pub(super) struct Lying {
-    pub(super) responses: Vec<LyingResponse>,
-    /// The briefing: which one.
-    pub(super) briefing: Option<u32>,
+    outcomes: Vec<LyingOutcome>,
     /// Something else than a sign of life can tell of its session.
-    pub(super) probe: bool,
+    probe: bool,
 }
 
-/// A response that lies there.
+/// A response or briefing that lies there.
 #[derive(Debug, Clone)]
-pub(super) struct LyingResponse {
-    request_id: RequestId,
+struct LyingOutcome {
+    to: Taker,
     since: Time,
     /// The process that waits.
     process: Option<String>,
@@ -47,44 +45,40 @@ pub(super) struct LyingResponse {
 impl Lying {
     /// What lies there of an ask, if anything does.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
-        let responses = ask.waiters.iter().filter_map(|waiter| match waiter.response {
-            Response::Published { at } => Some(LyingResponse {
-                request_id: waiter.request_id.clone(),
-                since: at,
+        let responses = ask.waiters.iter().filter_map(|waiter| {
+            Some(LyingOutcome {
+                to: Taker::Waiter(waiter.request_id.clone()),
+                since: waiter.response.published_at()?,
                 process: waiter.process.clone(),
                 judged: ask.minds_death_of(waiter),
-            }),
-            _ => None,
+            })
         });
-        ask.is_watched().then(|| Self {
-            responses: responses.collect(),
-            briefing: ask.has_briefing().then_some(ask.follow_up.briefings),
-            probe: ask.rules.session.probe,
-        })
+        let since = ask.follow_up.briefing.published_at();
+        let briefing = since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, judged: false });
+        ask.is_watched().then(|| Self { outcomes: responses.chain(briefing).collect(), probe: ask.rules.session.probe })
     }
 }
 
-/// What was found of an ask's response and briefing.
+/// What was found of an ask's responses and briefing.
 struct Looked {
     id: AskId,
-    lying: Lying,
-    briefing_gone: bool,
-    /// In the same order as the files; `None`: askd could not look.
-    responses: Vec<Option<Lies>>,
+    probe: bool,
+    /// `None`: askd could not look.
+    outcomes: Vec<(LyingOutcome, Option<Lies>)>,
 }
 
 impl Looked {
     fn at(folders: &Folders, group: &Group, id: AskId, lying: Lying) -> Self {
-        let responses = folders.get(group, RESPONSES).ok();
-        let look = |response: &LyingResponse| lies_in(responses.as_ref()?, &response.request_id).ok();
-        let responses = lying.responses.iter().map(look).collect();
-        let is_gone = |briefings: &Dir| -> io::Result<bool> {
-            let there = |name: String| Ok::<_, io::Error>(briefings.stat(&name)?.is_some());
-            Ok(!there(briefing_name(id))? && !there(format!(".taken-{id}.json"))? && !there(briefing_name(id))?)
+        let (responses, briefings) = (folders.get(group, RESPONSES).ok(), folders.get(group, BRIEFINGS).ok());
+        let look = |outcome: &LyingOutcome| match &outcome.to {
+            Taker::Waiter(request_id) => lies_in(responses.as_ref()?, request_id).ok(),
+            Taker::Briefing => lies_in(briefings.as_ref()?, &id).ok(),
         };
-        let briefing_gone =
-            lying.briefing.is_some() && folders.get(group, BRIEFINGS).and_then(|dir| is_gone(&dir)).unwrap_or(false);
-        Self { id, lying, briefing_gone, responses }
+        let outcomes = lying.outcomes.into_iter().map(|outcome| {
+            let lies = look(&outcome);
+            (outcome, lies)
+        });
+        Self { id, probe: lying.probe, outcomes: outcomes.collect() }
     }
 }
 
@@ -115,18 +109,13 @@ impl Broker {
         // that is renamed meanwhile.
         let look = move || asks.into_iter().map(|(id, lying)| Looked::at(&folders, &of, id, lying)).collect::<Vec<_>>();
         let Ok(looked) = tokio::task::spawn_blocking(look).await else { return };
-        for Looked { id, lying, briefing_gone, responses } in looked {
-            if let (Some(nth), true) = (lying.briefing, briefing_gone) {
-                self.tell(id, Event::FollowUp(FollowUpEvent::BriefingRead { nth }));
-            }
-            for (LyingResponse { request_id, since, process, judged }, lies) in
-                lying.responses.into_iter().zip(responses)
-            {
-                match lies {
-                    Some(Lies::Gone) => self.tell(id, WaiterEvent::Collected { since }.of(request_id)),
-                    Some(Lies::There | Lies::BeingTaken)
+        for Looked { id, probe, outcomes } in looked {
+            for (LyingOutcome { to, since, process, judged }, lies) in outcomes {
+                match (lies, to) {
+                    (Some(Lies::Gone), to) => self.tell(id, DeliveryEvent::Taken { since }.to(to)),
+                    (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if judged
-                            && self.may_be_dead(group, process.as_deref(), lying.probe)
+                            && self.may_be_dead(group, process.as_deref(), probe)
                             && self.is_dead(id, &request_id).await == Some(true) =>
                     {
                         self.tell(id, WaiterEvent::Died.of(request_id));
@@ -166,29 +155,23 @@ impl Broker {
                     delivery::publish(&broker.0.folders, &ask.group, &request_id)
                 });
             }
-            (Taker::Waiter(request_id), DeliveryEffect::TakeBack) => {
-                let told = request_id.clone();
-                let work = move |broker: &Self, ask: &Ask| match ask.waiter(&request_id).map(|waiter| waiter.response) {
-                    Some(Response::TakingBack) => broker.take_back(ask, &request_id).map(Some),
-                    _ => Ok(None),
-                };
-                self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.of(told.clone()));
-            }
             // A briefing is there as soon as it is written.
             (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
-                let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
-                    AgentStart::Briefing => broker.write_briefing(ask).map(Some),
+                let work = |broker: &Self, ask: &Ask| match ask.follow_up.briefing.state() {
+                    DeliveryState::Owed => broker.write_briefing(ask).map(Some),
                     _ => Ok(None),
                 };
                 self.work(ask, work, |()| DeliveryEvent::Published.to(Taker::Briefing));
             }
-            (Taker::Briefing, DeliveryEffect::TakeBack) => {
-                let work = |broker: &Self, ask: &Ask| match ask.follow_up.start {
-                    AgentStart::Briefing => Ok(None),
-                    _ if ask.has_briefing() => Ok(None),
-                    _ => broker.take_briefing(ask).map(Some),
+            (to, DeliveryEffect::TakeBack) => {
+                let taker = to.clone();
+                let work = move |broker: &Self, ask: &Ask| match ask.delivery(&taker).map(Delivery::state) {
+                    None | Some(DeliveryState::Owed | DeliveryState::Ready | DeliveryState::Published { .. }) => {
+                        Ok(None)
+                    }
+                    _ => broker.take_back(ask, &taker).map(Some),
                 };
-                self.work(ask, work, |taken| DeliveryEvent::TakenBack { taken }.to(Taker::Briefing));
+                self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.to(to.clone()));
             }
         }
     }
@@ -237,31 +220,42 @@ impl Broker {
         });
     }
 
-    /// Puts a response out of its waiter's reach, by one rename; `true` if it was taken.
-    fn take_back(&self, ask: &Ask, request_id: &RequestId) -> io::Result<bool> {
-        let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
-        let to = withdrawn_name(request_id);
-        let renamed = |from: &str| match responses.rename(from, &to) {
+    /// Puts a response or briefing out of its taker's reach, by one rename; `true` if it was taken.
+    fn take_back(&self, ask: &Ask, to: &Taker) -> io::Result<bool> {
+        let (folder, id) = match to {
+            Taker::Waiter(request_id) => (RESPONSES, request_id.to_string()),
+            Taker::Briefing => (BRIEFINGS, ask.id.to_string()),
+        };
+        let folder = self.0.folders.ensure(&ask.group, folder)?;
+        let withdrawn = withdrawn_name(&id);
+        let renamed = |from: &str| match folder.rename(from, &withdrawn) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         };
-        let mut moved = renamed(&response_name(request_id))?;
-        let taken = taken_name(request_id);
-        if !moved && responses.stat(&taken)?.is_some() {
+        let mut moved = renamed(&response_name(&id))?;
+        let taken = taken_name(&id);
+        if !moved && folder.stat(&taken)?.is_some() {
             // Somebody is taking it: only if they are gone it is ours again.
-            let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
-            let life = process.map(|process| self.0.sessions.heartbeats.of(&ask.group, process, self.clock().now()));
-            if matches!(life, Some(Liveness::Alive | Liveness::TooEarly)) {
+            let is_being_taken = match to {
+                Taker::Waiter(request_id) => {
+                    let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
+                    let now = self.clock().now();
+                    let life = process.map(|process| self.0.sessions.heartbeats.of(&ask.group, process, now));
+                    matches!(life, Some(Liveness::Alive | Liveness::TooEarly))
+                }
+                Taker::Briefing => is_being_read(&folder),
+            };
+            if is_being_taken {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             moved = renamed(&taken)?;
         }
         // It may have been put back in the meantime.
-        moved = moved || renamed(&response_name(request_id))?;
+        moved = moved || renamed(&response_name(&id))?;
         // A crash may have come between the rename and its record.
-        let moved = moved || (!on("forgetrename") && responses.stat(&to)?.is_some());
-        responses.sync()?;
+        let moved = moved || (!on("forgetrename") && folder.stat(&withdrawn)?.is_some());
+        folder.sync()?;
         crash_point("wake.withdrawn");
         Ok(!moved)
     }
@@ -278,25 +272,10 @@ impl Broker {
         };
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let temporary = format!(".tmp-{}", random::unique());
-        briefings.replace(&temporary, &briefing_name(ask.id), &file_bytes(&briefing)?, self.0.folders.access())?;
-        briefings.remove(&put_away(ask.id))?;
+        briefings.replace(&temporary, &response_name(&ask.id), &file_bytes(&briefing)?, self.0.folders.access())?;
+        briefings.remove(&withdrawn_name(&ask.id))?;
         crash_point("wake.briefed");
         Ok(())
-    }
-
-    /// Takes the briefing away; `true` if the agent has read it.
-    fn take_briefing(&self, ask: &Ask) -> io::Result<bool> {
-        let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
-        let moved = match briefings.rename(&briefing_name(ask.id), &put_away(ask.id)) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match left_over(&briefings, ask.id)? {
-                Some(name) => briefings.rename(&name, &put_away(ask.id)).map(|()| true)?,
-                None => briefings.stat(&put_away(ask.id))?.is_some(),
-            },
-            Err(error) => return Err(error),
-        };
-        briefings.sync()?;
-        Ok(!moved)
     }
 
     /// Which run of its container the agent is now, for later.
@@ -337,7 +316,7 @@ impl Broker {
         let (broker, of) = (self.clone(), Arc::clone(ask));
         let read = move || {
             let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
-            match briefings.read(&briefing_name(of.id), MAX_BRIEFING) {
+            match briefings.read(&response_name(&of.id), MAX_BRIEFING) {
                 Ok((bytes, _)) => Ok(Some(bytes)),
                 Err(ReadError::Gone) => match left_over(&briefings, of.id)? {
                     Some(name) => {
@@ -386,10 +365,10 @@ impl super::Inner {
             let folder = self.folders.get(&ask.group, folder)?;
             names.iter().try_for_each(|name| folder.remove(name).map(drop))
         };
-        let back = ask.waiters.iter().filter(|waiter| waiter.response == Response::TakenBack);
-        let mut briefings = vec![put_away(ask.id)];
+        let back = ask.waiters.iter().filter(|waiter| waiter.response.is_taken_back());
+        let mut briefings = vec![withdrawn_name(&ask.id)];
         if all {
-            briefings.push(briefing_name(ask.id));
+            briefings.push(response_name(&ask.id));
         }
         let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
             .and_then(|()| remove(BRIEFINGS, briefings));
@@ -401,27 +380,21 @@ impl super::Inner {
     }
 }
 
-fn briefing_name(id: AskId) -> String {
-    format!("{id}.json")
-}
-
-/// The name of a briefing whose reader has died before it was done with it; one that is being read has to be waited
-/// for.
+/// The name of a briefing whose reader died before it was done with it.
 fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
-    let name = format!(".taken-{id}.json");
+    let name = taken_name(&id);
     if briefings.stat(&name)?.is_none() {
         return Ok(None);
     }
-    // As those who take them do: whoever has the folder is reading, and whoever has died has it no more.
-    // Not every file system can tell.
-    if briefings.claim().unwrap_or(true) {
-        Ok(Some(name))
-    } else {
+    if is_being_read(briefings) {
         Err(io::Error::new(io::ErrorKind::WouldBlock, "it is being read"))
+    } else {
+        Ok(Some(name))
     }
 }
 
-/// Where a briefing is put that is taken back.
-fn put_away(id: AskId) -> String {
-    format!(".withdrawn-{id}.json")
+/// Whether an agent reads briefings now: it holds the folder, and one that has died holds it no more. Not every file
+/// system can tell.
+fn is_being_read(briefings: &Dir) -> bool {
+    !briefings.claim().unwrap_or(true)
 }

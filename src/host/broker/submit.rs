@@ -10,9 +10,10 @@ use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Event, Group, Rejection, Relation, RequestId, Response, Rules, ShortId, Step, Time,
-    TimeoutPolicy, Waiter, WaiterEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Event, Group, Rejection, Relation, RequestId, Rules,
+    ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent,
 };
+use std::fmt::Display;
 use std::io;
 
 /// What became of a request.
@@ -84,9 +85,9 @@ impl Broker {
         if waiter.digest != request.digest {
             return Some(Submitted::OtherContent);
         }
-        match waiter.response {
-            Response::Undecided | Response::Owed | Response::Ready => return Some(Submitted::Known(id)),
-            Response::Published { .. } => match self.lies(&ask.group, &request.request_id).await {
+        match waiter.response.state() {
+            DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
+            DeliveryState::Published { .. } => match self.lies(&ask.group, &request.request_id).await {
                 Ok(Lies::There) => return Some(Submitted::Known(id)),
                 Ok(Lies::BeingTaken | Lies::Gone) => {}
                 Err(error) => {
@@ -94,7 +95,7 @@ impl Broker {
                     return Some(Submitted::NotStored);
                 }
             },
-            Response::TakingBack | Response::TakenBack | Response::Taken => {}
+            DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
         match self.happen(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
@@ -139,12 +140,12 @@ impl Broker {
         }
         let mut reclaim = Vec::new();
         for old in &ask.waiters {
-            let Response::Published { at } = old.response else { continue };
+            let Some(at) = old.response.published_at() else { continue };
             let lies = self.lies(&ask.group, &old.request_id).await;
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
-                    let collected = WaiterEvent::Collected { since: at }.of(old.request_id.clone());
+                    let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
                     if matches!(self.happen(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
@@ -303,16 +304,17 @@ pub(super) enum Lies {
     Gone,
 }
 
-/// Whether a response lies in its folder. Its waiter may be putting it back: that is looked for last.
-pub(super) fn lies_in(responses: &Dir, request_id: &RequestId) -> io::Result<Lies> {
-    let name = response_name(request_id);
-    if responses.stat(&name)?.is_some() {
+/// Whether a response or briefing of this name lies in its folder. Its taker may be putting it back, so that is looked
+/// for last.
+pub(super) fn lies_in(folder: &Dir, id: &impl Display) -> io::Result<Lies> {
+    let name = response_name(id);
+    if folder.stat(&name)?.is_some() {
         return Ok(Lies::There);
     }
-    if responses.stat(&taken_name(request_id))?.is_some() {
+    if folder.stat(&taken_name(id))?.is_some() {
         return Ok(Lies::BeingTaken);
     }
-    Ok(if responses.stat(&name)?.is_some() { Lies::There } else { Lies::Gone })
+    Ok(if folder.stat(&name)?.is_some() { Lies::There } else { Lies::Gone })
 }
 
 /// What a group may ask.
@@ -338,6 +340,6 @@ fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Wait
         run: None,
         late: false,
         withdrawn: false,
-        response: Response::Undecided,
+        response: Delivery::default(),
     })
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ipc::wire::{Message, parse};
 use askd_core::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
-use askd_core::{Digest, Effect, Responders, Response, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
+use askd_core::{Delivery, Digest, Effect, Responders, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
 use std::time::Duration;
 
 const START: Time = Time::from_millis(1_760_000_000_000);
@@ -41,7 +41,7 @@ fn ask(number: u128, group: &str) -> Ask {
             run: None,
             late: false,
             withdrawn: false,
-            response: Response::Undecided,
+            response: Delivery::default(),
         },
     };
     Ask::accept(new, START).ask

@@ -52,9 +52,9 @@ fn rules(rules: &mut Object) {
 fn waiter(waiter: &mut Object) {
     default(waiter, json!({"late": false}));
     let published_at = waiter.remove("published_at");
-    if waiter.get("response").is_some_and(|response| response == "published") {
-        let published = json!({"published": {"at": time(published_at)}});
-        waiter.insert("response".to_owned(), published);
+    if let Some(state @ ("published" | "taken_back")) = waiter.get("response").and_then(Value::as_str) {
+        let response = json!({ state: {"at": time(published_at)} });
+        waiter.insert("response".to_owned(), response);
     }
     let asked_at = time(waiter.remove("asked_at"));
     waiter.insert("asked_at".to_owned(), asked_at);
@@ -103,11 +103,29 @@ fn outcome(outcome: &mut Object) {
 }
 
 fn follow_up(after: &mut Object) {
-    rename(after, "wake", "start");
-    let defaults = json!({"start": {"name": "idle"}, "late": {"name": "no"}, "stop": "no", "overdue": false,
-        "briefings": 0});
-    default(after, defaults);
+    after.remove("briefings");
+    default(after, json!({"late": {"name": "no"}, "stop": "no", "overdue": false}));
     inside(after, "late", |late| rename(late, "given", "answers"));
+    let mut start = after.remove("wake").unwrap_or_else(|| json!({"name": "idle"}));
+    let flag = |name| start.get(name).is_some_and(|value| value == true);
+    let (accepted, before) = (flag("accepted"), flag("before"));
+    let published = json!({"published": {"at": time(None)}});
+    let name = start["name"].as_str().unwrap_or_default().to_owned();
+    // One field said what became of the briefing and of the start.
+    let (briefing, name) = match name.as_str() {
+        "idle" => (json!("undecided"), "not_tried"),
+        "briefing" => (json!("owed"), "not_tried"),
+        "kept" => (published, "not_tried"),
+        "started" if accepted => (json!("taken"), "started"),
+        "started" if before => (published, "started_before"),
+        "reclaiming" => (json!("taking_back"), "not_tried"),
+        "reclaimed" => (json!({"taken_back": {"at": start["until"]}}), "not_tried"),
+        "read" => (json!("taken"), "not_tried"),
+        other => (published, other),
+    };
+    start["name"] = json!(name);
+    after.insert("briefing".to_owned(), briefing);
+    after.insert("start".to_owned(), start);
 }
 
 fn default(object: &mut Object, fields: Value) {

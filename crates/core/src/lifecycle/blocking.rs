@@ -6,10 +6,7 @@
 //! as the block stands, its card is treated like one of an open ask: posted until it is up, shown on the next
 //! route where it cannot be. It is closed when the block ends.
 
-use super::{
-    Accepted, DeliveryEffect, Effect, Fact, FollowUpEffect, Outcome, Response, Source, Stage, Waiter, WidgetEffect,
-    WidgetState,
-};
+use super::{Accepted, Effect, Fact, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +48,7 @@ impl Ask {
         ask.stage = Stage::Settled { outcome: Outcome::Blocked { limit }, at: now, shown_at: None };
         let mut effects = vec![Effect::Note(Fact::Asked), Effect::Note(Fact::Settled)];
         for waiter in &mut ask.waiters {
-            waiter.response = Response::Owed;
-            effects.push(DeliveryEffect::Write.of(waiter.request_id.clone()));
+            effects.push(waiter.response.owe().of(waiter.request_id.clone()));
         }
         ask.show_next(now, &mut effects);
         super::Step { ask, effects }
@@ -88,16 +84,15 @@ impl Ask {
             block.times = block.times.saturating_add(1);
         }
         // The first one names the record, and whoever has no response yet is not forgotten.
-        let taken = |waiter: &Waiter| matches!(waiter.response, Response::Taken | Response::TakenBack);
-        let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. });
+        let taken = |waiter: &Waiter| waiter.response.is_taken() || waiter.response.is_taken_back();
+        let lies = |waiter: &Waiter| waiter.response.is_published();
         while self.waiters.len() >= REMEMBERED {
             let others = || self.waiters.iter().skip(1);
             let Some(told) = others().position(taken).or_else(|| others().position(lies)) else { break };
             self.waiters.remove(told + 1);
         }
-        waiter.response = Response::Owed;
         effects.push(Effect::Note(Fact::Joined(waiter.request_id.clone())));
-        effects.push(DeliveryEffect::Write.of(waiter.request_id.clone()));
+        effects.push(waiter.response.owe().of(waiter.request_id.clone()));
         self.waiters.push(waiter);
         true
     }

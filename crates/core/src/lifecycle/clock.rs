@@ -2,7 +2,7 @@
 //! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
 //! only what still runs moves: people have been told when it was decided.
 
-use super::{AgentStart, Effect, Late, Response, Stage, Step, Stop, WidgetEffect, WidgetState};
+use super::{AgentStart, Effect, Late, Stage, Step, Stop, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Time};
 
 impl Ask {
@@ -59,23 +59,14 @@ impl Ask {
 
     fn move_after(&mut self, by: i64) {
         for waiter in &mut self.waiters {
-            if let Response::Published { at } = &mut waiter.response {
-                *at = at.moved(by);
+            if waiter.response.is_published() {
+                waiter.response.move_by(by);
             }
         }
-        match &mut self.follow_up.start {
-            AgentStart::Starting { since, next, .. } => {
-                *since = since.moved(by);
-                *next = next.moved(by);
-            }
-            AgentStart::Reclaimed { until } => *until = until.moved(by),
-            AgentStart::Idle
-            | AgentStart::Briefing
-            | AgentStart::Started { .. }
-            | AgentStart::Kept
-            | AgentStart::GivenUp { .. }
-            | AgentStart::Reclaiming
-            | AgentStart::Read => {}
+        self.follow_up.briefing.move_by(by);
+        if let AgentStart::Starting { since, next, .. } = &mut self.follow_up.start {
+            *since = since.moved(by);
+            *next = next.moved(by);
         }
         if let Late::Open { until } = &mut self.follow_up.late {
             *until = until.moved(by);

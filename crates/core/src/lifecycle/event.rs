@@ -143,6 +143,11 @@ pub enum DeliveryEvent {
     Written,
     /// It is where its taker looks for it.
     Published,
+    /// The taker has taken it.
+    Taken {
+        /// Since when it had been there.
+        since: Time,
+    },
     /// It was put out of its taker's reach.
     TakenBack {
         /// It was not there any more: the taker has it.
@@ -160,11 +165,6 @@ pub enum WaiterEvent {
         /// The run.
         run: String,
     },
-    /// It has taken its response.
-    Collected {
-        /// Since when it had lain there.
-        since: Time,
-    },
     /// Its process is gone, and its response still lies there.
     Died,
 }
@@ -172,11 +172,6 @@ pub enum WaiterEvent {
 /// Something that happened after the decision.
 #[derive(Debug, Clone)]
 pub enum FollowUpEvent {
-    /// The agent has read the briefing.
-    BriefingRead {
-        /// Which one, from 1.
-        nth: u32,
-    },
     /// A start of the agent was tried.
     Tried(Tried),
     /// The session was stopped.

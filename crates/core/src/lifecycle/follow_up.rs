@@ -5,7 +5,7 @@
 //! The states; what leads from one to the next is in [`super::handoff`]. What life a waiting process has, and what
 //! lies in its folders, is looked at elsewhere and comes in as events.
 
-use super::{Outcome, Response, Stage, Waiter};
+use super::{Delivery, DeliveryState, Outcome, Stage, Waiter};
 use crate::{Answers, Ask, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -48,7 +48,9 @@ impl Default for SessionRules {
 /// What happens after the decision.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FollowUp {
-    /// What becomes of an outcome that nobody has taken.
+    /// The briefing, for an outcome that no waiter has taken.
+    pub briefing: Delivery,
+    /// What came of starting the agent with it.
     pub start: AgentStart,
     /// Whether it can still be answered after the timeout, or was.
     pub late: Late,
@@ -56,20 +58,31 @@ pub struct FollowUp {
     pub stop: Stop,
     /// The response lay there for so long that people were told.
     pub overdue: bool,
-    /// How often a briefing was written: what is seen of an earlier one says nothing of this one.
-    pub briefings: u32,
 }
 
-/// What becomes of an outcome that nobody has taken.
+impl FollowUp {
+    /// Whether it is not decided yet what becomes of the outcome.
+    pub(super) fn is_under_way(&self) -> bool {
+        match self.briefing.state() {
+            DeliveryState::Owed
+            | DeliveryState::Ready
+            | DeliveryState::TakingBack
+            | DeliveryState::TakenBack { .. } => true,
+            DeliveryState::Undecided | DeliveryState::Published { .. } | DeliveryState::Taken => {
+                matches!(self.start, AgentStart::Starting { .. })
+            }
+        }
+    }
+}
+
+/// What came of starting the agent. Only a briefing that is there, or was read, has been a reason for a start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum AgentStart {
-    /// Nothing: somebody has taken it, or still may.
+    /// Nothing was tried: the briefing is kept for the agent's next start.
     #[default]
-    Idle,
-    /// The briefing is to be written.
-    Briefing,
-    /// It is there, and the agent is to be started.
+    NotTried,
+    /// The agent is to be started.
     Starting {
         /// Since when.
         since: Time,
@@ -81,35 +94,14 @@ pub enum AgentStart {
         running: bool,
     },
     /// The agent was started with it.
-    Started {
-        /// By a command that took the briefing itself; else it lies there until it is read.
-        accepted: bool,
-        /// It was started by somebody else, before the briefing was there.
-        before: bool,
-    },
-    /// The briefing lies there for the agent's next start.
-    Kept,
-    /// Starting was given up; the briefing lies there.
+    Started,
+    /// Somebody else started the agent before the briefing was there.
+    StartedBefore,
+    /// Starting was given up.
     GivenUp {
         /// What came of the last try.
         why: String,
     },
-    /// The briefing is to be taken back for a call that asks the same again.
-    Reclaiming,
-    /// It was; that call has until then.
-    Reclaimed {
-        /// After this it is briefed again.
-        until: Time,
-    },
-    /// The agent has read the briefing.
-    Read,
-}
-
-impl AgentStart {
-    /// Whether it is not decided yet what becomes of it.
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Briefing | Self::Starting { .. } | Self::Reclaiming | Self::Reclaimed { .. })
-    }
 }
 
 /// Whether an ask can be answered after its timeout.
@@ -213,13 +205,13 @@ impl Ask {
         }
         match self.follow_up.start {
             AgentStart::Starting { running: true, .. } => Remark::Running,
-            AgentStart::Started { before: true, .. } => Remark::StartedBefore,
-            AgentStart::Started { .. } => Remark::Started,
-            AgentStart::Kept if self.is_worth_a_start() => Remark::Kept,
+            AgentStart::StartedBefore => Remark::StartedBefore,
+            AgentStart::Started => Remark::Started,
             AgentStart::GivenUp { .. } => Remark::NotStarted,
-            AgentStart::Read => Remark::Plain,
-            _ if self.follow_up.overdue => Remark::Overdue,
-            _ => Remark::Plain,
+            AgentStart::NotTried if self.has_briefing() && self.is_worth_a_start() => Remark::Kept,
+            AgentStart::NotTried if self.follow_up.briefing.is_taken() => Remark::Plain,
+            AgentStart::NotTried | AgentStart::Starting { .. } if self.follow_up.overdue => Remark::Overdue,
+            AgentStart::NotTried | AgentStart::Starting { .. } => Remark::Plain,
         }
     }
 
@@ -259,9 +251,9 @@ impl Ask {
     #[must_use]
     pub fn is_untaken(&self) -> bool {
         let Some(outcome) = self.outcome() else { return false };
-        let taken = |waiter: &Waiter| waiter.response == Response::Taken && self.is_told_all(waiter);
+        let taken = |waiter: &Waiter| waiter.response.is_taken() && self.is_told_all(waiter);
         !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
-            && !matches!(self.follow_up.start, AgentStart::Read | AgentStart::Started { accepted: true, .. })
+            && !self.follow_up.briefing.is_taken()
             && !self.waiters.iter().any(taken)
     }
 
@@ -274,7 +266,7 @@ impl Ask {
     /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
     #[must_use]
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
-        let briefs = self.follow_up.start == AgentStart::Idle && !self.is_late_open();
+        let briefs = self.has_no_briefing() && !self.is_late_open();
         self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
     }
 
@@ -290,23 +282,23 @@ impl Ask {
     /// Whether a call that asks the same may be given the outcome as things are.
     #[must_use]
     pub fn is_free(&self) -> bool {
-        let lies = |waiter: &Waiter| {
-            matches!(waiter.response, Response::Published { .. } | Response::TakenBack | Response::Taken)
-        };
-        matches!(self.follow_up.start, AgentStart::Idle | AgentStart::Reclaimed { .. }) && self.waiters.iter().all(lies)
+        let is_over = |response: Delivery| response.is_published() || response.is_taken_back() || response.is_taken();
+        (self.has_no_briefing() || self.follow_up.briefing.is_taken_back())
+            && self.waiters.iter().all(|waiter| is_over(waiter.response))
     }
 
     /// Whether something of it lies in the group's folders that may be taken.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.waiters.iter().any(|waiter| matches!(waiter.response, Response::Published { .. })) || self.has_briefing()
+        self.waiters.iter().any(|waiter| waiter.response.is_published()) || self.has_briefing()
     }
 
     /// Whether something about it is not over, so that it cannot be forgotten.
     pub(super) fn is_pending(&self) -> bool {
-        let lies = |waiter: &Waiter| matches!(waiter.response, Response::Published { .. } | Response::TakingBack);
+        let lies =
+            |waiter: &Waiter| waiter.response.is_published() || waiter.response.state() == DeliveryState::TakingBack;
         self.waiters.iter().any(lies)
-            || self.follow_up.start.is_under_way()
+            || self.follow_up.is_under_way()
             || self.is_late_open()
             || matches!(self.follow_up.stop, Stop::Owed | Stop::Stopping)
     }
@@ -320,14 +312,11 @@ impl Ask {
     /// Whether its briefing lies there.
     #[must_use]
     pub fn has_briefing(&self) -> bool {
-        match self.follow_up.start {
-            AgentStart::Starting { .. } | AgentStart::Kept | AgentStart::GivenUp { .. } => true,
-            AgentStart::Started { accepted, .. } => !accepted,
-            AgentStart::Idle
-            | AgentStart::Briefing
-            | AgentStart::Reclaiming
-            | AgentStart::Reclaimed { .. }
-            | AgentStart::Read => false,
-        }
+        self.follow_up.briefing.is_published()
+    }
+
+    /// Whether nothing is briefed, was, or is to be.
+    pub(super) fn has_no_briefing(&self) -> bool {
+        self.follow_up.briefing == Delivery::default()
     }
 }

@@ -1,8 +1,8 @@
-//! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::after`].
+//! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::follow_up`].
 
 use super::{
-    AgentStart, DeliveryEffect, Effect, Fact, FollowUpEffect, Late, Outcome, Response, Stage, Stop, Taker, Tried,
-    Waiter, WidgetEffect, WidgetState,
+    AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUpEffect, Late, Outcome,
+    Stage, Stop, Taker, Tried, Waiter, WidgetEffect, WidgetState,
 };
 use crate::{Answers, Ask, ChannelName, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
@@ -37,19 +37,16 @@ impl Ask {
     pub(super) fn after_deadline(&self) -> Option<Time> {
         let Stage::Settled { at, .. } = self.stage else { return None };
         let waiters = self.waiters.iter().filter_map(|waiter| self.waiter_deadline(waiter));
-        let wake = match self.follow_up.start {
-            AgentStart::Starting { next, .. } => Some(next),
-            AgentStart::Reclaimed { until } => Some(until),
-            _ => None,
-        };
+        let reclaimed = self.reclaimed_until();
+        let start = if let AgentStart::Starting { next, .. } = self.follow_up.start { Some(next) } else { None };
         let late = if let Late::Open { until } = self.follow_up.late { Some(until) } else { None };
         let stop = (self.follow_up.stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
-        waiters.chain(wake).chain(late).chain(stop).min()
+        waiters.chain(reclaimed).chain(start).chain(late).chain(stop).min()
     }
 
     /// When a response that lies there is looked at again.
     fn waiter_deadline(&self, waiter: &Waiter) -> Option<Time> {
-        let Response::Published { at } = waiter.response else { return None };
+        let at = waiter.response.published_at()?;
         let overdue = (!self.follow_up.overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
         Some(self.dead_at(waiter, at).min(overdue.unwrap_or(Time::MAX)))
     }
@@ -71,7 +68,7 @@ impl Ask {
         let mut changed = false;
         for index in 0..self.waiters.len() {
             let waiter = &self.waiters[index];
-            let Response::Published { at } = waiter.response else { continue };
+            let Some(at) = waiter.response.published_at() else { continue };
             if self.dead_at(waiter, at) <= now {
                 self.take_back(index, effects);
                 changed = true;
@@ -80,19 +77,17 @@ impl Ask {
                 changed = true;
             }
         }
-        match self.follow_up.start {
-            AgentStart::Starting { next, since, tries, running } if next <= now => {
-                // Until it is known what came of it, the next try waits.
-                let next = now + START_AGAIN.1;
-                self.follow_up.start = AgentStart::Starting { since, tries, next, running };
-                effects.push(Effect::FollowUp(FollowUpEffect::Start));
-                changed = true;
-            }
-            AgentStart::Reclaimed { until } if until <= now => {
-                self.brief(effects);
-                changed = true;
-            }
-            _ => {}
+        if let AgentStart::Starting { next, .. } = &mut self.follow_up.start
+            && *next <= now
+        {
+            // Until it is known what came of it, the next try waits.
+            *next = now + START_AGAIN.1;
+            effects.push(Effect::FollowUp(FollowUpEffect::Start));
+            changed = true;
+        }
+        if self.reclaimed_until().is_some_and(|until| until <= now) {
+            self.brief(effects);
+            changed = true;
         }
         if matches!(self.follow_up.late, Late::Open { until } if until <= now) {
             self.follow_up.late = Late::No;
@@ -116,16 +111,9 @@ impl Ask {
 
     /// What is still to be done after a restart.
     pub(super) fn resume_after(&self, effects: &mut Vec<Effect>) {
-        for waiter in &self.waiters {
-            if waiter.response == Response::TakingBack {
-                effects.push(DeliveryEffect::TakeBack.of(waiter.request_id.clone()));
-            }
-        }
-        match self.follow_up.start {
-            AgentStart::Briefing => effects.push(DeliveryEffect::Write.to(Taker::Briefing)),
-            AgentStart::Reclaiming => effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing)),
-            AgentStart::Starting { .. } => effects.push(Effect::FollowUp(FollowUpEffect::Start)),
-            _ => {}
+        effects.extend(self.follow_up.briefing.resume().map(|effect| effect.to(Taker::Briefing)));
+        if matches!(self.follow_up.start, AgentStart::Starting { .. }) {
+            effects.push(Effect::FollowUp(FollowUpEffect::Start));
         }
         if self.follow_up.stop == Stop::Stopping {
             effects.push(Effect::FollowUp(FollowUpEffect::Stop));
@@ -137,51 +125,69 @@ impl Ask {
         }
     }
 
+    /// What was taken back for a call that asks the same waits that long for it.
+    fn reclaimed_until(&self) -> Option<Time> {
+        let DeliveryState::TakenBack { at } = self.follow_up.briefing.state() else { return None };
+        Some(at + RECLAIMED)
+    }
+
     fn take_back(&mut self, index: usize, effects: &mut Vec<Effect>) {
-        self.waiters[index].response = Response::TakingBack;
-        effects.push(DeliveryEffect::TakeBack.of(self.waiters[index].request_id.clone()));
+        let waiter = &mut self.waiters[index];
+        effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
     }
 
     fn index_of(&self, request_id: &RequestId) -> Option<usize> {
         self.waiters.iter().position(|waiter| waiter.request_id == *request_id)
     }
 
-    /// The waiter has taken its response.
-    pub(super) fn collected(&mut self, request_id: &RequestId, since: Time, effects: &mut Vec<Effect>) -> bool {
+    /// Something happened to the response to a waiter.
+    pub(super) fn step_response(
+        &mut self,
+        request_id: &RequestId,
+        event: DeliveryEvent,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
-        if self.waiters[index].response != (Response::Published { at: since }) {
+        if !self.waiters[index].response.step(event, now) {
             return false;
         }
-        self.was_taken(index, effects);
+        match event {
+            DeliveryEvent::Written => effects.push(DeliveryEffect::Publish.of(request_id.clone())),
+            DeliveryEvent::Published => {
+                effects.push(Effect::Note(Fact::Delivered(request_id.clone())));
+                self.stop_if_done(effects);
+                self.retire_if_done(effects);
+            }
+            DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true } => self.was_taken(index, effects),
+            DeliveryEvent::TakenBack { taken: false } => self.taken_back(request_id, effects),
+        }
         true
     }
 
     fn was_taken(&mut self, index: usize, effects: &mut Vec<Effect>) {
-        self.waiters[index].response = Response::Taken;
         self.follow_up.overdue = false;
-        // It was briefed only because its process seemed dead, and lay there all the same.
+        // The briefing was written because the process looked dead; the response was taken after all.
         if self.is_told_all(&self.waiters[index]) {
-            self.unbrief(effects);
+            self.drop_briefing(effects);
         }
         self.refresh(effects);
     }
 
-    /// Somebody is told by a response: nobody has to be by a briefing.
-    fn unbrief(&mut self, effects: &mut Vec<Effect>) {
-        let reclaimed = matches!(self.follow_up.start, AgentStart::Reclaimed { .. });
-        if self.has_briefing() || matches!(self.follow_up.start, AgentStart::Briefing | AgentStart::Reclaiming) {
-            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
-        } else if !reclaimed {
+    /// A response tells the agent, so no briefing has to.
+    fn drop_briefing(&mut self, effects: &mut Vec<Effect>) {
+        if self.follow_up.briefing.is_taken() || self.has_no_briefing() {
             return;
         }
-        self.follow_up.start = AgentStart::Idle;
+        effects.extend(self.follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
+        self.follow_up.start = AgentStart::NotTried;
     }
 
     /// The process of the waiter is gone, and its response still lies there.
     pub(super) fn died(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
         let waiter = &self.waiters[index];
-        if !matches!(waiter.response, Response::Published { .. }) || !self.minds_death_of(waiter) {
+        if !waiter.response.is_published() || !self.minds_death_of(waiter) {
             return false;
         }
         if self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() {
@@ -193,74 +199,68 @@ impl Ask {
         true
     }
 
-    /// A response is out of its waiter's reach, or was taken in that very moment.
-    pub(super) fn taken_back(&mut self, request_id: &RequestId, gone: bool, effects: &mut Vec<Effect>) -> bool {
-        let Some(index) = self.index_of(request_id) else { return false };
-        if self.waiters[index].response != Response::TakingBack {
-            return false;
-        }
-        if gone {
-            self.was_taken(index, effects);
-            return true;
-        }
-        self.waiters[index].response = Response::TakenBack;
+    /// A response is out of its waiter's reach.
+    fn taken_back(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) {
         effects.push(Effect::Note(Fact::TakenBack(request_id.clone())));
-        let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response == Response::TakenBack;
+        let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response.is_taken_back();
         let all = self.waiters.iter().all(back);
         if self.block.is_some() {
             // A later start of the agent has no use for it: asking again tells the same.
             self.tidy(effects);
-        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.follow_up.start == AgentStart::Idle {
+        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.has_no_briefing() {
             self.brief(effects);
         }
         self.refresh(effects);
-        true
     }
 
-    /// Writes down what the agent is to read at its next start.
+    /// Writes down what the agent reads at its next start.
     fn brief(&mut self, effects: &mut Vec<Effect>) {
-        self.follow_up.start = AgentStart::Briefing;
-        self.follow_up.briefings = self.follow_up.briefings.saturating_add(1);
-        effects.push(DeliveryEffect::Write.to(Taker::Briefing));
+        self.follow_up.start = AgentStart::NotTried;
+        effects.push(self.follow_up.briefing.owe().to(Taker::Briefing));
     }
 
-    pub(super) fn briefed(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if self.follow_up.start != AgentStart::Briefing {
+    /// Something happened to the briefing.
+    pub(super) fn step_briefing(&mut self, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let briefing = &mut self.follow_up.briefing;
+        if event == DeliveryEvent::Published {
+            // It is written and published in one rename.
+            briefing.step(DeliveryEvent::Written, now);
+        }
+        if event == DeliveryEvent::Written || !briefing.step(event, now) {
             return false;
         }
-        effects.push(Effect::Note(Fact::Briefed));
-        self.follow_up.start = if self.is_worth_a_start() && self.rules.session.start {
-            effects.push(Effect::FollowUp(FollowUpEffect::Start));
-            AgentStart::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false }
-        } else {
-            AgentStart::Kept
-        };
-        self.tidy(effects);
+        match event {
+            DeliveryEvent::Written => {}
+            DeliveryEvent::Published => {
+                effects.push(Effect::Note(Fact::Briefed));
+                if self.is_worth_a_start() && self.rules.session.start {
+                    effects.push(Effect::FollowUp(FollowUpEffect::Start));
+                    self.follow_up.start =
+                        AgentStart::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false };
+                }
+                self.tidy(effects);
+            }
+            DeliveryEvent::Taken { .. } => {
+                self.follow_up.overdue = false;
+                effects.push(Effect::Note(Fact::BriefingRead));
+                if self.follow_up.start != AgentStart::Started {
+                    self.follow_up.start = AgentStart::NotTried;
+                }
+            }
+            DeliveryEvent::TakenBack { taken } => {
+                self.follow_up.overdue &= !taken;
+                self.tidy(effects);
+            }
+        }
         self.refresh(effects);
         true
     }
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
     fn tidy(&self, effects: &mut Vec<Effect>) {
-        let under_way = self.follow_up.start.is_under_way();
-        if !under_way && self.waiters.iter().any(|waiter| waiter.response == Response::TakenBack) {
+        if !self.follow_up.is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
             effects.push(Effect::FollowUp(FollowUpEffect::Tidy));
         }
-    }
-
-    /// The agent has read its briefing.
-    pub(super) fn briefing_read(&mut self, nth: u32, effects: &mut Vec<Effect>) -> bool {
-        if !self.has_briefing() || nth != self.follow_up.briefings {
-            return false;
-        }
-        self.follow_up.overdue = false;
-        effects.push(Effect::Note(Fact::BriefingRead));
-        self.follow_up.start = match self.follow_up.start {
-            AgentStart::Started { before: false, .. } => AgentStart::Started { accepted: true, before: false },
-            _ => AgentStart::Read,
-        };
-        self.refresh(effects);
-        true
     }
 
     /// What came of starting the agent.
@@ -272,16 +272,20 @@ impl Ask {
         self.follow_up.start = match what {
             Tried::Started { accepted } => {
                 effects.push(Effect::Note(Fact::Started));
-                AgentStart::Started { accepted, before: false }
+                if accepted {
+                    self.follow_up.briefing.take();
+                }
+                AgentStart::Started
             }
-            Tried::StartedBefore => AgentStart::Started { accepted: false, before: true },
+            Tried::StartedBefore => AgentStart::StartedBefore,
             Tried::Read => {
                 effects.push(Effect::Note(Fact::BriefingRead));
                 self.follow_up.overdue = false;
-                AgentStart::Read
+                self.follow_up.briefing.take();
+                AgentStart::NotTried
             }
             Tried::Running if now < since + START_FOR => again(true),
-            Tried::Nothing | Tried::Running => AgentStart::Kept,
+            Tried::Nothing | Tried::Running => AgentStart::NotTried,
             Tried::Failed(why) if now < since + START_FOR => {
                 effects.push(Effect::Note(Fact::StartFailed { why, last: false }));
                 again(false)
@@ -304,40 +308,28 @@ impl Ask {
         let mut changed = false;
         for index in 0..self.waiters.len() {
             let waiter = &self.waiters[index];
-            if matches!(waiter.response, Response::Published { .. }) && whose.contains(&waiter.request_id) {
+            if waiter.response.is_published() && whose.contains(&waiter.request_id) {
                 self.take_back(index, effects);
                 changed = true;
             }
         }
-        let waits = |waiter: &Waiter| {
-            self.is_told_all(waiter) && !matches!(waiter.response, Response::TakingBack | Response::TakenBack)
-        };
-        let reclaimed = AgentStart::Reclaimed { until: now + RECLAIMED };
-        if self.has_briefing() {
-            self.follow_up.start = AgentStart::Reclaiming;
-            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
+        let is_back = |response: Delivery| response.is_taken_back() || response.state() == DeliveryState::TakingBack;
+        let waits = |waiter: &Waiter| self.is_told_all(waiter) && !is_back(waiter.response);
+        let nobody_waits = !self.waiters.iter().any(waits);
+        let briefing = &mut self.follow_up.briefing;
+        if let Some(effect) = briefing.take_back() {
+            effects.push(effect.to(Taker::Briefing));
+            self.follow_up.start = AgentStart::NotTried;
             changed = true;
-        } else if self.follow_up.start == AgentStart::Briefing {
+        } else if briefing.state() == DeliveryState::Owed {
             // If it is not there yet, that does not mean that somebody has read it.
-            self.follow_up.start = reclaimed;
+            briefing.set_aside(now);
             effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
-        } else if changed && self.follow_up.start == AgentStart::Idle && !self.waiters.iter().any(waits) {
-            self.follow_up.start = reclaimed;
+        } else if changed && *briefing == Delivery::default() && nobody_waits {
+            briefing.set_aside(now);
         }
         changed
-    }
-
-    /// The briefing is taken back, or was read in that very moment.
-    pub(super) fn unbriefed(&mut self, gone: bool, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if self.follow_up.start != AgentStart::Reclaiming {
-            return false;
-        }
-        self.follow_up.overdue &= !gone;
-        self.follow_up.start = if gone { AgentStart::Read } else { AgentStart::Reclaimed { until: now + RECLAIMED } };
-        self.tidy(effects);
-        self.refresh(effects);
-        true
     }
 
     /// One more call is given the outcome that nobody took.
@@ -347,9 +339,9 @@ impl Ask {
         }
         let request_id = waiter.request_id.clone();
         waiter.late = matches!(self.follow_up.late, Late::Answered { .. });
-        waiter.response = Response::Undecided;
+        waiter.response = Delivery::default();
         effects.push(Effect::Note(Fact::Joined(request_id.clone())));
-        self.follow_up.start = AgentStart::Idle;
+        self.follow_up.briefing = Delivery::default();
         self.follow_up.overdue = false;
         self.waiters.push(waiter);
         self.identify(self.waiters.len() - 1, effects);
@@ -363,17 +355,14 @@ impl Ask {
     pub(super) fn replay(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
-        let told = matches!(
-            self.waiters[index].response,
-            Response::Published { .. } | Response::Taken | Response::TakenBack | Response::TakingBack
-        );
+        let told = self.waiters[index].response.has_been_published();
         if !(settled || self.waiters[index].withdrawn) || !told {
             return false;
         }
         // What was said late is what there is to tell now, as to any call that comes now.
         self.waiters[index].late = matches!(self.follow_up.late, Late::Answered { .. });
         if self.is_told_all(&self.waiters[index]) {
-            self.unbrief(effects);
+            self.drop_briefing(effects);
         }
         self.follow_up.overdue = false;
         self.owe_response(request_id.clone(), effects);
@@ -418,9 +407,7 @@ impl Ask {
     }
 
     pub(super) fn has_responded(&self) -> bool {
-        let written =
-            |waiter: &Waiter| !matches!(waiter.response, Response::Undecided | Response::Owed | Response::Ready);
-        self.waiters.iter().all(written)
+        self.waiters.iter().all(|waiter| waiter.response.has_been_published())
     }
 
     pub(super) fn has_closed(&self) -> bool {

@@ -44,7 +44,7 @@ fn published(ask: Ask, number: u8, now: Time) -> Ask {
 }
 
 fn collected(ask: Ask, number: u8, since: Time, now: Time) -> Ask {
-    then(ask, WaiterEvent::Collected { since }.of(request_id(number)), now)
+    then(ask, DeliveryEvent::Taken { since }.of(request_id(number)), now)
 }
 
 fn back(number: u8, gone: bool) -> Event {
@@ -95,7 +95,7 @@ fn what_was_taken_while_it_was_to_be_taken_back_starts_nobody() {
     let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));
     let ask = then(ask, back(0, true), at(6));
     let ask = perhaps(ask, Event::Tick, at(60));
-    assert_eq!((&ask.follow_up.start, ask.is_pending()), (&AgentStart::Idle, false));
+    assert_eq!((ask.has_no_briefing(), ask.is_pending()), (true, false));
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
         at(6),
     );
     let briefing = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(briefing.follow_up.start, AgentStart::Briefing);
+    assert_eq!(briefing.follow_up.briefing.state(), DeliveryState::Owed);
     for ask in [reclaimed, briefing] {
         let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(7)), 0, at(7));
         let ask = perhaps(perhaps(ask, DeliveryEvent::Published.to(Taker::Briefing), at(8)), Event::Tick, at(60));
-        assert_eq!(ask.follow_up.start, AgentStart::Idle, "told by its response, and by a start: {ask:?}");
+        assert!(ask.has_no_briefing(), "told by its response, and by a start: {ask:?}");
     }
 }
 
@@ -119,7 +119,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
 fn a_briefing_that_was_never_written_was_not_read() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
     let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(ask.follow_up.start, AgentStart::Briefing, "and the disk is full");
+    assert_eq!(ask.follow_up.briefing.state(), DeliveryState::Owed, "and the disk is full");
     let ask = perhaps(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(7));
     let ask = perhaps(ask, DeliveryEvent::TakenBack { taken: true }.to(Taker::Briefing), at(7));
     assert!(ask.is_untaken(), "the call that asks the same would be a new question: {ask:?}");
@@ -131,8 +131,8 @@ fn what_a_living_process_has_not_collected_yet_is_not_taken_from_it() {
     let ask = published(published(then(ask, answer(), at(5)), 0, at(5)), 1, at(5));
     let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));
     let ask = then(ask, back(0, false), at(6));
-    assert_eq!(ask.waiters[1].response, Response::Published { at: at(5) });
-    assert_eq!(ask.follow_up.start, AgentStart::Idle, "somebody waits for it: {ask:?}");
+    assert_eq!(ask.waiters[1].response.published_at(), Some(at(5)));
+    assert!(ask.has_no_briefing(), "somebody waits for it: {ask:?}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_answer_that_is_briefed_late_is_not_forgotten_at_once() {
         at(67),
     );
     assert!(ask.deadline() > at(68), "the agent that was just started has not read it: {ask:?}");
-    let ask = then(ask, Event::FollowUp(FollowUpEvent::BriefingRead { nth: 1 }), at(80));
+    let ask = then(ask, DeliveryEvent::Taken { since: at(66) }.to(Taker::Briefing), at(80));
     assert!(next(ask, Event::Tick, at(80)).effects.contains(&Effect::Forget));
 }
 

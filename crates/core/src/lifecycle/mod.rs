@@ -6,6 +6,7 @@
 
 mod blocking;
 mod clock;
+mod delivery;
 mod event;
 mod fact;
 mod follow_up;
@@ -26,6 +27,7 @@ mod properties;
 mod viewing_tests;
 
 pub use blocking::{Block, Lifted};
+pub use delivery::{Delivery, DeliveryState};
 pub use event::{
     DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
     Relation, Source, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
@@ -119,31 +121,7 @@ pub struct Waiter {
     /// It was withdrawn by itself: it is told so, whatever comes of the ask.
     pub withdrawn: bool,
     /// How far its response is.
-    pub response: Response,
-}
-
-/// How far a waiter's response is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Response {
-    /// There is nothing to say yet.
-    Undecided,
-    /// To be written and synced under a name of our own.
-    Owed,
-    /// Written and synced; only the rename is left. After a crash, a missing file means that it
-    /// was published.
-    Ready,
-    /// It is there for the waiter to take.
-    Published {
-        /// Since when.
-        at: Time,
-    },
-    /// To be put out of the waiter's reach, by one rename.
-    TakingBack,
-    /// It was not taken, and cannot be any more.
-    TakenBack,
-    /// The waiter has it.
-    Taken,
+    pub response: Delivery,
 }
 
 /// What was posted for one route.
@@ -378,15 +356,9 @@ impl Ask {
     }
 
     fn step_delivery(&mut self, to: &Taker, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
-        match (to, event) {
-            (Taker::Waiter(request_id), DeliveryEvent::Written) => self.response_ready(request_id, effects),
-            (Taker::Waiter(request_id), DeliveryEvent::Published) => self.response_published(request_id, now, effects),
-            (Taker::Waiter(request_id), DeliveryEvent::TakenBack { taken }) => {
-                self.taken_back(request_id, taken, effects)
-            }
-            (Taker::Briefing, DeliveryEvent::Written) => false,
-            (Taker::Briefing, DeliveryEvent::Published) => self.briefed(now, effects),
-            (Taker::Briefing, DeliveryEvent::TakenBack { taken }) => self.unbriefed(taken, now, effects),
+        match to {
+            Taker::Waiter(request_id) => self.step_response(request_id, event, now, effects),
+            Taker::Briefing => self.step_briefing(event, now, effects),
         }
     }
 
@@ -400,14 +372,12 @@ impl Ask {
         match event {
             WaiterEvent::Withdrawn => self.withdraw(request_id, now, effects),
             WaiterEvent::Identified { run } => self.identified(request_id, run),
-            WaiterEvent::Collected { since } => self.collected(request_id, since, effects),
             WaiterEvent::Died => self.died(request_id, effects),
         }
     }
 
     fn step_follow_up(&mut self, event: FollowUpEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
         match event {
-            FollowUpEvent::BriefingRead { nth } => self.briefing_read(nth, effects),
             FollowUpEvent::Tried(tried) => self.tried(tried, now, effects),
             FollowUpEvent::Stopped => self.stopped(effects),
             FollowUpEvent::Lifted { by } => self.lift(by, now, effects),
@@ -456,11 +426,7 @@ impl Ask {
             effects.push(Effect::FollowUp(FollowUpEffect::Recount));
         }
         for waiter in &self.waiters {
-            match waiter.response {
-                Response::Owed => effects.push(DeliveryEffect::Write.of(waiter.request_id.clone())),
-                Response::Ready => effects.push(DeliveryEffect::Publish.of(waiter.request_id.clone())),
-                _ => {}
-            }
+            effects.extend(waiter.response.resume().map(|effect| effect.of(waiter.request_id.clone())));
         }
         self.resume_after(&mut effects);
         if !settled {
@@ -496,6 +462,15 @@ impl Ask {
     #[must_use]
     pub fn settled_at(&self) -> Option<Time> {
         if let Stage::Settled { at, .. } = self.stage { Some(at) } else { None }
+    }
+
+    /// The outcome on its way to that taker.
+    #[must_use]
+    pub fn delivery(&self, to: &Taker) -> Option<Delivery> {
+        match to {
+            Taker::Waiter(request_id) => self.waiter(request_id).map(|waiter| waiter.response),
+            Taker::Briefing => Some(self.follow_up.briefing),
+        }
     }
 
     /// The waiter of that request.

@@ -23,7 +23,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         run: None,
         late: false,
         withdrawn: false,
-        response: Response::Undecided,
+        response: Delivery::default(),
     }
 }
 
@@ -188,11 +188,13 @@ fn after_event() -> impl Strategy<Value = Event> {
     let whose = || (0..4_u8).prop_map(request_id);
     prop_oneof![
         1 => whose().prop_map(|request_id| WaiterEvent::Identified { run: "c@1".to_owned() }.of(request_id)),
-        1 => (whose(), 0..3_000_u64).prop_map(|(request_id, seconds)| WaiterEvent::Collected { since: START + Duration::from_secs(seconds) }.of(request_id)),
+        1 => (proptest::option::of(whose()), 0..3_000_u64).prop_map(|(whose, seconds)| {
+            let since = START + Duration::from_secs(seconds);
+            DeliveryEvent::Taken { since }.to(whose.map_or(Taker::Briefing, Taker::Waiter))
+        }),
         3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
         3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
         3 => Just(DeliveryEvent::Published.to(Taker::Briefing)),
-        1 => (1..3_u32).prop_map(|nth| Event::FollowUp(FollowUpEvent::BriefingRead { nth })),
         1 => any::<bool>().prop_map(|gone| DeliveryEvent::TakenBack { taken: gone }.to(Taker::Briefing)),
         3 => tried().prop_map(|tried| Event::FollowUp(FollowUpEvent::Tried(tried))),
         1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
@@ -530,8 +532,8 @@ proptest! {
         }
         prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
         // What a person said reached the agent: by a response that was taken, or by a briefing.
-        let taken = ask.waiters.iter().any(|waiter| waiter.response == Response::Taken);
-        prop_assert!(!ask.is_worth_a_start() || taken || ask.follow_up.start != AgentStart::Idle, "{ask:?}");
+        let taken = ask.waiters.iter().any(|waiter| waiter.response.is_taken());
+        prop_assert!(!ask.is_worth_a_start() || taken || !ask.has_no_briefing(), "{ask:?}");
     }
 }
 
@@ -681,7 +683,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
         Event::FollowUp(FollowUpEvent::Tried(Tried::Read)),
         later,
     );
-    assert_eq!((&read.follow_up.start, read.remark()), (&AgentStart::Read, Remark::Plain));
+    assert_eq!((read.follow_up.briefing.is_taken(), read.remark()), (true, Remark::Plain));
 }
 
 #[test]

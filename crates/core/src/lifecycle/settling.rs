@@ -1,9 +1,7 @@
 //! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{
-    DeliveryEffect, Effect, Fact, Outcome, Remark, Response, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState,
-};
+use super::{Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState};
 use crate::{Ask, ChannelName, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
@@ -57,7 +55,7 @@ impl Ask {
 
     /// One waiting call is withdrawn; the ask is, when none is left.
     pub(super) fn withdraw(&mut self, request_id: &RequestId, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Undecided;
+        let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Delivery::default();
         let Some(waiter) = self.waiters.iter_mut().find(waiting) else { return false };
         waiter.withdrawn = true;
         if self.waiters.iter().all(|waiter| waiter.withdrawn) {
@@ -71,8 +69,7 @@ impl Ask {
 
     pub(super) fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
-            waiter.response = Response::Owed;
-            effects.push(DeliveryEffect::Write.of(request_id));
+            effects.push(waiter.response.owe().of(request_id));
         }
     }
 
@@ -239,7 +236,7 @@ impl Ask {
         self.stage = Stage::Settled { outcome, at: now, shown_at };
         self.begin_after(now);
         effects.push(Effect::Note(Fact::Settled));
-        let undecided = self.waiters.iter().filter(|waiter| waiter.response == Response::Undecided);
+        let undecided = self.waiters.iter().filter(|waiter| waiter.response == Delivery::default());
         for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
             self.owe_response(request_id, effects);
         }
@@ -266,24 +263,6 @@ impl Ask {
                 | WidgetState::Closed => {}
             }
         }
-    }
-
-    pub(super) fn response_ready(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
-        let owed = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Owed;
-        let Some(waiter) = self.waiters.iter_mut().find(owed) else { return false };
-        waiter.response = Response::Ready;
-        effects.push(DeliveryEffect::Publish.of(request_id.clone()));
-        true
-    }
-
-    pub(super) fn response_published(&mut self, request_id: &RequestId, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let ready = |w: &&mut Waiter| w.request_id == *request_id && w.response == Response::Ready;
-        let Some(waiter) = self.waiters.iter_mut().find(ready) else { return false };
-        waiter.response = Response::Published { at: now };
-        effects.push(Effect::Note(Fact::Delivered(request_id.clone())));
-        self.stop_if_done(effects);
-        self.retire_if_done(effects);
-        true
     }
 
     pub(super) fn widget_closed(&mut self, route: usize, remark: Remark, effects: &mut Vec<Effect>) -> bool {

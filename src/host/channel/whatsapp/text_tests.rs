@@ -2,8 +2,8 @@
 
 use super::text::{Audience, How, blocked, closing, question, tame, update};
 use askd_core::{
-    Accepted, Ask, AskId, Block, Choice, Content, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
-    Lifted, Names, Outcome, Person, Questions, Relation, Reply, Response, Stage, Taker, WidgetEvent,
+    Accepted, Ask, AskId, Block, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given,
+    Heard, Lifted, Names, Outcome, Person, Questions, Relation, Reply, Stage, Taker, WidgetEvent,
 };
 use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
@@ -149,7 +149,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             run: None,
             late: false,
             withdrawn: false,
-            response: Response::Undecided,
+            response: Delivery::default(),
         },
     };
     let now = Time::from_millis(1_790_000_000_000);

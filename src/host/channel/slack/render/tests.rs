@@ -3,7 +3,7 @@
 
 use super::*;
 use askd_core::{
-    Accepted, ChannelName, Choice, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders, Response,
+    Accepted, ChannelName, Choice, Delivery, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders,
     Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter, WidgetEvent,
 };
 use askd_sim::slack::blocks::{Surface, check};
@@ -71,7 +71,7 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
         run: None,
         late: false,
         withdrawn: false,
-        response: Response::Undecided,
+        response: Delivery::default(),
     };
     let new = Accepted {
         id: AskId::from_bits(7),

@@ -16,6 +16,7 @@ pub mod intake;
 mod keyed_lock;
 mod outgoing;
 mod places;
+pub mod port;
 mod ready;
 pub mod session;
 pub mod settings;
@@ -23,17 +24,17 @@ pub mod store;
 pub mod warnings;
 
 use crate::clock::Clock;
+use askd_core::ChannelName;
 use audit::Audit;
 use axum::Router;
 use broker::Broker;
-use channel::Channels;
 use channel::signed::Webhooks;
-use channel::slack::Slack;
-use channel::web::{Inbox, token};
-use channel::whatsapp::Whatsapp;
+use channel::web::{Inbox, Web, token};
+use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use folders::Folders;
 use intake::Intake;
+use port::{Channel, Channels};
 use ready::{Gate, Readiness, Running};
 use secrecy::SecretString;
 use settings::{Http, Settings};
@@ -46,6 +47,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use warnings::Warnings;
+
+/// The channels of askd, one line each.
+pub const CHANNELS: &[(ChannelName, Open)] = &[
+    (ChannelName::SLACK, slack::open),
+    (ChannelName::WHATSAPP, whatsapp::open),
+    (ChannelName::WEB, |_, _| Ok(Some(Arc::new(Web)))),
+];
 
 /// Why the daemon cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +97,7 @@ pub struct Daemon {
     intake: Intake,
     ctx: Ctx,
     token: SecretString,
-    slack: Option<Slack>,
+    channels: Vec<Arc<dyn Adapter>>,
     serving: Vec<JoinHandle<io::Result<()>>>,
     address: SocketAddr,
 }
@@ -105,6 +113,11 @@ impl Daemon {
     /// Takes the state folder (before the port, so that a second daemon says what is the matter), the
     /// address, and every stored ask.
     pub async fn open(settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
+        Self::open_with(CHANNELS, settings, clock).await
+    }
+
+    /// The same with other channels than [`CHANNELS`].
+    pub async fn open_with(all: &[(ChannelName, Open)], settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
         let store = Store::open(&state)?;
         let at = |path: &Path| format!("cannot use {}", path.display());
@@ -121,35 +134,40 @@ impl Daemon {
             Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
             None => None,
         };
-        let slack = settings.slack.clone().map(|slack| Slack::new(slack, ctx.clone())).transpose();
-        let slack = slack.map_err(DaemonError::io("slack: the certificates of this machine cannot be read"))?;
-        let whatsapp = settings.whatsapp.clone().map(|whatsapp| Whatsapp::open(whatsapp, &state, ctx.clone()));
-        let whatsapp = whatsapp.transpose().map_err(DaemonError::io("whatsapp"))?;
+        let mut adapters = Vec::new();
+        for (name, open) in all {
+            adapters.extend(open(&settings, &ctx).map_err(DaemonError::io(name.as_str()))?);
+        }
         // From now on the health calls answer: reading many asks takes time.
         let (readiness, gates) = (Readiness::new(ctx.clone()), Gates::default());
-        let serving = serve(&settings.http, &ctx, &readiness, &gates, listener, webhooks);
+        let called = gates.webhooks.webhooks(all.iter().map(|(name, _)| *name));
+        let serving = serve(&settings.http, &ctx, &readiness, &gates, called, (listener, webhooks));
         let settings = Arc::new(settings);
-        let channels = Channels::new(slack.clone(), whatsapp.clone());
-        let (loading, its) = (readiness.loading(), (folders.clone(), ctx.clone(), Arc::clone(&settings)));
-        let load = move || Broker::start(store, its.0, audit, channels, its.1, its.2, &loading);
-        let broker = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
-        let broker = broker.map_err(DaemonError::io("the stored asks"))??;
         let warnings = Warnings::new(ctx.clock().clone());
         let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
-        let mut signed_routes = Router::new();
-        if let Some(slack) = &slack {
-            signed_routes = slack.routes(&broker, &signed).unwrap_or_default();
-        }
-        if let Some(whatsapp) = &whatsapp {
-            signed_routes = signed_routes.merge(whatsapp.routes(&signed));
-        }
+        let channels: Channels = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Channel>).collect();
+        let connect = {
+            let adapters = adapters.clone();
+            move |broker: &Broker| {
+                adapters.iter().map(|it| it.connect(broker, &signed)).fold(Router::new(), Router::merge)
+            }
+        };
+        let (loading, its) =
+            (readiness.loading(), (folders.clone(), channels.clone(), ctx.clone(), Arc::clone(&settings)));
+        let load = move || {
+            let (broker, stored) = Broker::open(store, its.0, audit, its.1, its.2, its.3, &loading)?;
+            let routes = connect(&broker);
+            broker.go_on(stored);
+            Ok::<_, StoreError>((broker, routes))
+        };
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
+        let (broker, signed_routes) = loaded.map_err(DaemonError::io("the stored asks"))??;
         let intake = Intake::new(broker.clone(), folders, ctx.clone(), warnings);
         let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
         gates.inbox.open(Inbox::new(broker.clone(), token.clone(), ctx.clone()).routes());
         gates.webhooks.open(signed_routes);
-        let (of, slack_too) = (broker.clone(), slack.clone());
-        readiness.runs(Running { broker: of, round: intake.look_round(), slack: slack_too, whatsapp });
-        Ok(Self { broker, intake, ctx, token, slack, serving, address })
+        readiness.runs(Running { broker: broker.clone(), round: intake.look_round(), channels });
+        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -170,18 +188,18 @@ impl Daemon {
         &self.broker
     }
 
-    /// Learns within seconds whether its tokens are good, and says so if they are not.
+    /// Learns within seconds whether the credentials of its channels are good, and tells the operator if they are not.
     pub async fn greet(&self) {
-        if let Some(slack) = &self.slack {
-            slack.greet().await;
+        for channel in &self.channels {
+            channel.greet().await;
         }
     }
 
     /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
         let ctx = self.ctx;
-        if let Some(slack) = &self.slack {
-            slack.start(&self.broker);
+        for channel in &self.channels {
+            channel.start(&self.broker);
         }
         ctx.finish(self.intake.run());
         let told = ctx.clone();
@@ -203,15 +221,15 @@ fn serve(
     ctx: &Ctx,
     readiness: &Readiness,
     gates: &Gates,
-    listener: TcpListener,
-    webhooks: Option<TcpListener>,
+    called: Router,
+    (listener, webhooks): (TcpListener, Option<TcpListener>),
 ) -> Vec<JoinHandle<io::Result<()>>> {
     let begin = |listener, routes, open| {
         let (http, own) = (http.clone(), ctx.clone());
         ctx.finish(async move { http::serve(listener, &http, routes, open, &own).await })
     };
     let (inbox, health) = (gates.inbox.routes(), readiness.routes());
-    let open = health.clone().merge(gates.webhooks.webhooks());
+    let open = health.clone().merge(called);
     match webhooks {
         None => vec![begin(listener, inbox, open)],
         Some(apart) => vec![begin(listener, inbox, health), begin(apart, Router::new(), open)],

@@ -3,12 +3,12 @@
 //! asks are still being read.
 
 use super::broker::Broker;
-use super::channel::slack::Slack;
 use super::channel::web::Problem;
-use super::channel::whatsapp::Whatsapp;
 use super::ctx::Ctx;
 use super::intake::LookRound;
+use super::port::Channels;
 use super::store::Loading;
+use askd_core::ChannelName;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -27,8 +27,7 @@ const LOOKED: Duration = Duration::from_secs(30);
 pub(super) struct Running {
     pub(super) broker: Broker,
     pub(super) round: LookRound,
-    pub(super) slack: Option<Slack>,
-    pub(super) whatsapp: Option<Whatsapp>,
+    pub(super) channels: Channels,
 }
 
 /// How far the daemon is. Cheap to clone.
@@ -75,7 +74,7 @@ impl Readiness {
         if self.ctx.is_stopping() {
             return Err("stopping".to_owned());
         }
-        let Some(Running { broker, round, slack, whatsapp }) = self.running.get() else {
+        let Some(Running { broker, round, channels }) = self.running.get() else {
             let (done, of) = self.loading.so_far();
             return Err(if of == 0 { "starting".to_owned() } else { format!("loading {done} of {of}") });
         };
@@ -90,13 +89,7 @@ impl Readiness {
         if looked > LOOKED {
             return Err(format!("the groups' folders were not looked at for {} s", looked.as_secs()));
         }
-        let mut reasons = Vec::new();
-        if slack.as_ref().is_some_and(Slack::is_away) {
-            reasons.push("Slack is away".to_owned());
-        }
-        if whatsapp.as_ref().is_some_and(Whatsapp::is_away) {
-            reasons.push("WhatsApp is away".to_owned());
-        }
+        let mut reasons: Vec<String> = channels.away().map(|name| format!("{} is away", name.title())).collect();
         match round.hung() {
             0 => {}
             1 => reasons.push("the folder of a group does not answer".to_owned()),
@@ -124,9 +117,11 @@ impl Gate {
     }
 
     /// A router for what the platforms call.
-    pub(super) fn webhooks(&self) -> Router {
-        let pass = |gate: Self| any(move |request| gate.pass(request));
-        Router::new().route("/slack/{*rest}", pass(self.clone())).route("/whatsapp/{*rest}", pass(self.clone()))
+    pub(super) fn webhooks(&self, channels: impl Iterator<Item = ChannelName>) -> Router {
+        channels.fold(Router::new(), |routes, name| {
+            let gate = self.clone();
+            routes.route(&format!("/{name}/{{*rest}}"), any(move |request| gate.pass(request)))
+        })
     }
 
     async fn pass(self, request: Request) -> Response {

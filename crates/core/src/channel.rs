@@ -3,6 +3,7 @@
 
 use crate::BadName;
 use crate::record::as_text;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,7 +11,7 @@ use std::str::FromStr;
 const LONGEST: usize = 16;
 
 /// The name of a channel in settings, files and metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName([u8; LONGEST]);
 
 impl ChannelName {
@@ -69,6 +70,33 @@ impl fmt::Display for ChannelName {
 impl fmt::Debug for ChannelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a platform can do. Fixed with the route of an ask, so that another version of a channel does not change what is
+/// expected of a card that is already up.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a platform")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// A message that was sent can be changed.
+    pub edits: bool,
+    /// The messages of a chat can be read again, so that a post whose reply was lost can be looked for.
+    pub history: bool,
+    /// People answer on the card: what they do says which question they mean. A plain message may name none.
+    pub forms: bool,
+    /// It lists every ask by itself: nothing is posted, reminded of or closed.
+    pub lists_itself: bool,
+}
+
+impl Capabilities {
+    /// What the channels could do whose routes were stored before records said it.
+    #[must_use]
+    pub fn before_they_were_stored(channel: ChannelName) -> Self {
+        match channel {
+            ChannelName::SLACK => Self { edits: true, history: true, forms: true, lists_itself: false },
+            ChannelName::WEB => Self { forms: true, lists_itself: true, ..Self::default() },
+            _ => Self::default(),
+        }
     }
 }
 

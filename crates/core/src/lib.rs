@@ -17,7 +17,7 @@ mod trouble;
 mod typed;
 pub mod wording;
 
-pub use channel::{ChannelName, Via};
+pub use channel::{Capabilities, ChannelName, Via};
 pub use lifecycle::{
     Accepted, AgentStart, Block, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Event, Fact, FollowUp,
     FollowUpEffect, FollowUpEvent, Found, Late, Left, Lifted, MessageStatus, OneByOne, Outcome, Posted, Relation,
@@ -135,6 +135,16 @@ pub struct Route {
     pub chat: String,
     /// Who may answer there.
     pub responders: Responders,
+    /// What the platform can do. The daemon asks the channel when it accepts an ask; settings leave it empty.
+    pub capabilities: Capabilities,
+}
+
+impl Route {
+    /// Whether a card is posted there.
+    #[must_use]
+    pub fn posts(&self) -> bool {
+        !self.capabilities.lists_itself
+    }
 }
 
 /// The people who may answer on a route.

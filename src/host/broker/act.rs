@@ -2,8 +2,8 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::{Broker, RETRY};
-use crate::host::channel::Closed;
 use crate::host::delivery;
+use crate::host::port::Updated;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
 use askd_core::{
@@ -104,7 +104,7 @@ impl Broker {
         self.0.ctx.spawn(async move {
             broker.clock().sleep_until(not_before).await;
             if let Some(place) = ask.rules.routes.get(route) {
-                broker.0.channels.turn(place).await;
+                broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
             broker.tell(ask.id, WidgetEvent::SlotGranted.on(route));
         });
@@ -115,8 +115,9 @@ impl Broker {
         self.0.ctx.finish(async move {
             crash_point("post.before");
             let progress = || broker.tell(ask.id, WidgetEvent::Progress { attempt }.on(route));
+            let channel = broker.0.channels.of(&ask, route);
             // The daemon stopped before this began: the next start posts it as the same try.
-            let Some(posted) = broker.0.channels.post(&ask, route, attempt, progress).await else { return };
+            let Some(posted) = channel.post(&ask, route, attempt, &progress).await else { return };
             crash_point("post.after");
             if let Posted::Never { why, .. } = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
@@ -128,7 +129,7 @@ impl Broker {
     fn look(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
-            let found = broker.0.channels.find(&ask, route).await;
+            let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
             broker.tell(ask.id, WidgetEvent::Looked(found).on(route));
         });
     }
@@ -138,10 +139,10 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             let Some(place) = ask.rules.routes.get(route) else { return };
-            let turn = broker.0.ctx.unless_cut(broker.0.channels.turn(place)).await;
+            let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && !broker.index().is_settled(ask.id) {
-                broker.0.channels.remind(&ask, route).await;
+                broker.0.channels.of(&ask, route).remind(&ask, route).await;
             }
         });
     }
@@ -154,16 +155,16 @@ impl Broker {
             loop {
                 let Ok(Some(ask)) = broker.show(id).await else { return };
                 let drawn = match ask.stage {
-                    Stage::Open { .. } => broker.0.channels.redraw(&ask, route).await,
+                    Stage::Open { .. } => broker.0.channels.of(&ask, route).update(&ask, route).await,
                     _ => return,
                 };
                 match drawn {
-                    Closed::Done => break,
-                    Closed::Never(why) => {
+                    Updated::Done => break,
+                    Updated::Never(why) => {
                         tracing::warn!(ask = %id, route, why, "a card shows the deadline from before the clock was set");
                         break;
                     }
-                    Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                    Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
                 }
                 if !broker.pause(&mut pause).await {
                     return;
@@ -186,13 +187,13 @@ impl Broker {
             for (route, widget) in ask.widgets.iter().enumerate() {
                 let mut pause = RETRY.0;
                 while matches!(widget.state, WidgetState::Up { .. }) && broker.blocked().contains(&ask.id) {
-                    match broker.0.channels.recount(&ask, route).await {
-                        Closed::Done => break,
-                        Closed::Never(why) => {
+                    match broker.0.channels.of(&ask, route).update(&ask, route).await {
+                        Updated::Done => break,
+                        Updated::Never(why) => {
                             tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be rewritten");
                             break;
                         }
-                        Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                        Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
                     }
                     if !broker.pause(&mut pause).await {
                         return;
@@ -207,7 +208,7 @@ impl Broker {
     fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
-            if broker.0.channels.opened(&ask, route, until).await {
+            if broker.0.channels.of(&ask, route).wait_for_person(&ask, route, until).await {
                 broker.tell(ask.id, WidgetEvent::Opened.on(route));
             }
         });
@@ -219,13 +220,13 @@ impl Broker {
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
-                match broker.0.channels.close(&ask, route).await {
-                    Closed::Done => break,
-                    Closed::Never(why) => {
+                match broker.0.channels.of(&ask, route).update(&ask, route).await {
+                    Updated::Done => break,
+                    Updated::Never(why) => {
                         tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be closed");
                         break;
                     }
-                    Closed::Later(after) => pause = pause.max(after.unwrap_or_default()),
+                    Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
                 }
                 if !broker.pause(&mut pause).await {
                     return;

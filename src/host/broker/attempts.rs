@@ -232,7 +232,7 @@ impl Broker {
                 _ => return self.index().attempts().over(group, &content, limit).map(|_| Submitted::NotStored),
             }
         }
-        let rules = rules_of(settings);
+        let rules = rules_of(settings, self.0.channels.fix(&settings.routes));
         let make = |id, short_id, now| {
             let accepted = Accepted {
                 id,
@@ -275,7 +275,7 @@ impl Broker {
 }
 
 /// The group's own rules: a card that nobody waits for is not put up by those of a call.
-fn rules_of(settings: &GroupSettings) -> Rules {
+fn rules_of(settings: &GroupSettings, routes: Vec<askd_core::Route>) -> Rules {
     Rules {
         timeout: settings.timeout,
         render_timeout: settings.render_timeout,
@@ -284,7 +284,7 @@ fn rules_of(settings: &GroupSettings) -> Rules {
         remind_after: None,
         escalate_after: None,
         session: settings.session_rules(),
-        routes: settings.routes.clone(),
+        routes,
     }
 }
 

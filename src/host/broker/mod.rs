@@ -23,10 +23,10 @@ pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
-use crate::host::channel::Channels;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
+use crate::host::port::Channels;
 use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Scan, Store, StoreError};
@@ -107,8 +107,8 @@ pub enum Named {
 }
 
 impl Broker {
-    /// Takes up what the store holds. Returns when every ask is known; what they owe goes on in the background.
-    pub fn start(
+    /// Reads what the store holds. Returns when every ask is known; nothing goes on yet.
+    pub fn open(
         store: Store,
         folders: Folders,
         audit: Audit,
@@ -116,20 +116,20 @@ impl Broker {
         ctx: Ctx,
         settings: Arc<Settings>,
         loading: &Loading,
-    ) -> Result<Self, StoreError> {
-        let Scan { pending, settled, corrupt } = store.scan(loading)?;
-        for (file, why) in corrupt {
+    ) -> Result<(Self, Scan), StoreError> {
+        let mut scan = store.scan(loading)?;
+        for (file, why) in std::mem::take(&mut scan.corrupt) {
             tracing::error!(file = %file.display(), %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }
         let mut index = Index::default();
         let set_by = ctx.clock().reading().set_by;
-        for ask in pending.iter().chain(&settled) {
+        for ask in scan.pending.iter().chain(&scan.settled) {
             index.insert(ask, set_by);
         }
         for (group, allowed) in store.allowed()? {
             index.attempts_mut().load(&group, allowed);
         }
-        tracing::info!(open = pending.len(), settled = settled.len(), "Stored asks loaded");
+        tracing::info!(open = scan.pending.len(), settled = scan.settled.len(), "Stored asks loaded");
         let broker = Self(Arc::new(Inner {
             store,
             folders,
@@ -145,20 +145,23 @@ impl Broker {
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
         }));
+        Ok((broker, scan))
+    }
+
+    /// Does what the stored asks still owe, in the background, and lets time pass for them.
+    pub fn go_on(&self, stored: Scan) {
         let mut known = Lines::default();
-        broker.0.channels.attach(&broker);
-        for ask in pending {
-            broker.resume(ask, &mut known);
+        for ask in stored.pending {
+            self.resume(ask, &mut known);
         }
         // What was finished may have been taken up again: by a call that asks the same, or a late answer.
-        for ask in settled {
+        for ask in stored.settled {
             let effects = ask.resume();
-            broker.act(&Arc::new(ask), effects);
+            self.act(&Arc::new(ask), effects);
         }
-        broker.end_all_blocks();
-        let timer = broker.clone();
-        broker.0.ctx.spawn(async move { timer.keep_time().await });
-        Ok(broker)
+        self.end_all_blocks();
+        let timer = self.clone();
+        self.0.ctx.spawn(async move { timer.keep_time().await });
     }
 
     /// What an ask still owes after a restart. What has to be in its lane goes through it.

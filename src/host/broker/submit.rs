@@ -230,7 +230,7 @@ impl Broker {
             remind_after: settings.remind_after,
             escalate_after: settings.escalate_after,
             session: settings.session_rules(),
-            routes: settings.routes.clone(),
+            routes: self.0.channels.fix(&settings.routes),
         };
         Ok(Admitted { rules, waiter })
     }

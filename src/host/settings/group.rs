@@ -4,7 +4,7 @@ use super::session::{Session, SessionShape};
 use super::values::{at_least_one, between, duration, or_off};
 use super::{SettingsError, wrong};
 use crate::host::channel::whatsapp::settings as whatsapp;
-use askd_core::{ChannelName, Responders, Route, SessionRules, TimeoutPolicy};
+use askd_core::{Capabilities, ChannelName, Responders, Route, SessionRules, TimeoutPolicy};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -208,7 +208,12 @@ impl AsksShape {
 }
 
 pub(super) fn web_route() -> Route {
-    Route { channel: ChannelName::WEB, chat: String::new(), responders: Responders::Only(Vec::new()) }
+    Route {
+        channel: ChannelName::WEB,
+        chat: String::new(),
+        responders: Responders::Only(Vec::new()),
+        capabilities: Capabilities::default(),
+    }
 }
 
 impl RouteShape {

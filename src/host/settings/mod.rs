@@ -18,7 +18,7 @@ pub(crate) use values::secret;
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
-use askd_core::{ChannelName, Group, Responders, Route, TimeoutPolicy};
+use askd_core::{Capabilities, ChannelName, Group, Responders, Route, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
 use group::{GroupShape, Table, web_route};
 use http::HttpShape;
@@ -159,7 +159,12 @@ impl Settings {
     /// The same, with a further group that asks in a stand-in of Slack.
     #[must_use]
     pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
-        let route = Route { channel: ChannelName::SLACK, chat: chat.to_owned(), responders: Responders::Anyone };
+        let route = Route {
+            channel: ChannelName::SLACK,
+            chat: chat.to_owned(),
+            responders: Responders::Anyone,
+            capabilities: Capabilities::default(),
+        };
         let settings = GroupSettings { routes: vec![route, web_route()], ..self.defaults.clone() };
         self.groups.insert(group.to_owned(), settings);
         self.slack = Some(slack);

@@ -2,7 +2,7 @@
 
 use super::group::{RespondersShape, RouteShape};
 use super::{GroupSettings, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong};
-use askd_core::{ChannelName, Responders, Route};
+use askd_core::{Capabilities, ChannelName, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -145,6 +145,6 @@ impl RouteShape {
             }
             _ => return Err(wrong(format!("{at}.responders"), people)),
         };
-        Ok(Route { channel: ChannelName::SLACK, chat, responders })
+        Ok(Route { channel: ChannelName::SLACK, chat, responders, capabilities: Capabilities::default() })
     }
 }

@@ -13,7 +13,12 @@ fn ask(number: u128, group: &str) -> Ask {
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
         {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
     let Ok(Message::Ask(request)) = parse(request) else { panic!() };
-    let web = Route { channel: askd_core::ChannelName::WEB, chat: String::new(), responders: Responders::Anyone };
+    let web = Route {
+        channel: askd_core::ChannelName::WEB,
+        chat: String::new(),
+        responders: Responders::Anyone,
+        capabilities: askd_core::Capabilities::before_they_were_stored(askd_core::ChannelName::WEB),
+    };
     let new = Accepted {
         id: AskId::from_bits(number),
         short_id: "k7".parse().unwrap(),

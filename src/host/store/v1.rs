@@ -4,7 +4,7 @@
 //! Knows no type of the core but those whose defaults or names it needs. What fits neither format is left as it is, and
 //! is refused when the ask is read.
 
-use askd_core::{Reason, SessionRules, Time, Trouble};
+use askd_core::{Capabilities, Reason, SessionRules, Time, Trouble};
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
@@ -46,6 +46,8 @@ fn rules(rules: &mut Object) {
             Some(only) => json!({ "only": only }),
         };
         route.insert("responders".to_owned(), responders);
+        let channel = route.get("channel").and_then(|name| name.as_str()?.parse().ok()).unwrap_or_default();
+        default(route, json!({"capabilities": Capabilities::before_they_were_stored(channel)}));
     });
 }
 

@@ -7,7 +7,7 @@
 //! route where it cannot be. It is closed when the block ends.
 
 use super::{Accepted, Effect, Fact, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState};
-use crate::{Ask, ChannelName, Person, Refusal, Time};
+use crate::{Ask, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 
 /// Callers of a blocked ask that are remembered; older ones have had their response, and an agent that asks
@@ -71,7 +71,8 @@ impl Ask {
     }
 
     /// Whether its cards are to be closed: it is settled, and no block stands.
-    pub(super) fn is_over(&self) -> bool {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
         self.outcome().is_some() && !self.is_blocked()
     }
 
@@ -151,7 +152,7 @@ impl Ask {
     /// Has the cards rewritten if they may show too low a number; `true` if that begins now.
     pub(super) fn keep_count(&mut self, effects: &mut Vec<Effect>) -> bool {
         let is_blocked = self.is_blocked();
-        let posts = |route: usize| self.rules.routes[route].channel != ChannelName::WEB;
+        let posts = |route: usize| self.rules.routes[route].posts();
         let up = self.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         match &mut self.block {
             Some(block) if is_blocked && up && !block.telling && block.told < block.times => {

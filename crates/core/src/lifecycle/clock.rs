@@ -3,7 +3,7 @@
 //! only what still runs moves: people have been told when it was decided.
 
 use super::{AgentStart, Effect, Late, Stage, Step, Stop, WidgetEffect, WidgetState};
-use crate::{Ask, ChannelName, Time};
+use crate::{Ask, Time};
 
 impl Ask {
     /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
@@ -35,7 +35,7 @@ impl Ask {
         if matches!(self.stage, Stage::Open { .. }) {
             let up =
                 self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
-            let cards = up.filter(|(route, _)| self.rules.routes[*route].channel != ChannelName::WEB);
+            let cards = up.filter(|(route, _)| self.rules.routes[*route].posts());
             effects.extend(cards.map(|(route, _)| WidgetEffect::Redraw.on(route)));
         }
         Some(Step { ask: self, effects })
@@ -78,7 +78,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted, channel, event};
     use super::*;
-    use crate::{Event, WidgetEvent};
+    use crate::{ChannelName, Event, WidgetEvent};
     use proptest::prelude::*;
     use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::{
     AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUpEffect, Late, Outcome,
     Stage, Stop, Taker, Tried, Waiter, WidgetEffect, WidgetState,
 };
-use crate::{Answers, Ask, ChannelName, Person, RequestId, Time, TimeoutPolicy};
+use crate::{Answers, Ask, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
 
 /// How long a response may lie there before people are told so.
@@ -417,7 +417,7 @@ impl Ask {
     /// Whether the closed card of a route does not say what it should.
     pub(super) fn owes_remark(&self, route: usize) -> bool {
         let widget = &self.widgets[route];
-        let is_card = self.rules.routes[route].channel != ChannelName::WEB && !widget.messages.is_empty();
+        let is_card = self.rules.routes[route].posts() && !widget.messages.is_empty();
         is_card && widget.state == WidgetState::Closed && widget.said != Some(self.remark())
     }
 

@@ -2,7 +2,7 @@
 //! specification.
 
 use super::{Effect, Fact, Stage, WidgetEffect, WidgetState};
-use crate::{Ask, ChannelName, Time};
+use crate::{Ask, Time};
 
 /// How often an ask is brought to mind at most.
 const REMINDERS: u8 = 3;
@@ -35,7 +35,7 @@ impl Ask {
         }
         let reminded = self.reminders > reminders;
         if reminded {
-            let posts = |route: usize| self.rules.routes[route].channel != ChannelName::WEB;
+            let posts = |route: usize| self.rules.routes[route].posts();
             let up =
                 self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
             let shown: Vec<usize> = up.map(|(route, _)| route).filter(|route| posts(*route)).collect();

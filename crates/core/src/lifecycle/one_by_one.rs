@@ -3,7 +3,7 @@
 
 use super::settling::so_far_route;
 use super::{Effect, Fact, MessageStatus, Posted, Remark, Source, Widget, WidgetEffect, WidgetState};
-use crate::{Ask, ChannelName, Person, Time, Trouble};
+use crate::{Ask, Person, Route, Time, Trouble};
 
 impl Widget {
     /// Keeps the channel's id of a message, and which question it asked.
@@ -171,7 +171,7 @@ impl Ask {
     ) -> bool {
         let settled = self.is_over();
         let render_timeout = self.rules.render_timeout;
-        let posts = self.rules.routes.get(route).is_some_and(|route| route.channel != ChannelName::WEB);
+        let posts = self.rules.routes.get(route).is_some_and(Route::posts);
         let Some(widget) = self.widgets.get_mut(route).filter(|_| posts) else { return false };
         let mut changed = widget.remember(message, part);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
@@ -260,7 +260,7 @@ impl Ask {
     /// Nobody knows whether it is up, nor ever will: it is sent once more, marked as a repetition.
     pub(super) fn lost(&mut self, route: usize, interrupted: bool, now: Time, effects: &mut Vec<Effect>) {
         // Where there is a history, a second card was looked for too.
-        let no_history = self.rules.routes[route].channel == ChannelName::WHATSAPP;
+        let no_history = !self.rules.routes[route].capabilities.history;
         if interrupted {
             self.widgets[route].one_by_one.repeated = true;
             self.post_again(route, now, effects);

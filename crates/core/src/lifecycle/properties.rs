@@ -2,7 +2,9 @@
 //! route, sensible or not.
 
 use super::*;
-use crate::{ChannelName, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via};
+use crate::{
+    Capabilities, ChannelName, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via,
+};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -67,6 +69,7 @@ fn accepted_in(
         channel: *channel,
         chat: "C1".to_owned(),
         responders: Responders::Only(vec!["alice".to_owned(), "bob".to_owned()]),
+        capabilities: Capabilities::before_they_were_stored(*channel),
     });
     Accepted {
         id: AskId::from_bits(1),

@@ -2,7 +2,7 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState};
-use crate::{Ask, ChannelName, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
+use crate::{Ask, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {
     /// Lets time pass.
@@ -248,7 +248,7 @@ impl Ask {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
             match widget.state {
                 // The inbox shows the stored ask itself: it is closed by being settled.
-                WidgetState::Up { .. } if self.rules.routes[route].channel == ChannelName::WEB => widget.end(),
+                WidgetState::Up { .. } if !self.rules.routes[route].posts() => widget.end(),
                 WidgetState::Up { .. } => effects.push(WidgetEffect::Close.on(route)),
                 // People know of it: a question that went before, or a message that asked them to write.
                 WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {

@@ -2,7 +2,7 @@
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
 use super::{Effect, Fact, Found, OneByOne, Outcome, Posted, Stage, Widget, WidgetEffect, WidgetState};
-use crate::{Ask, Cause, ChannelName, Reason, Time, Trouble};
+use crate::{Ask, Cause, Reason, Time, Trouble};
 use std::time::Duration;
 
 /// How long after a look that found nothing the next one follows: what a chat service may need
@@ -34,7 +34,7 @@ impl Ask {
     pub(super) fn show_next(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         let route = self.widgets.len();
         let Some(next) = self.rules.routes.get(route) else { return false };
-        if next.channel == ChannelName::WEB {
+        if next.capabilities.lists_itself {
             // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let state = WidgetState::Up { at: now, proven: false, fall_back_at };
@@ -61,7 +61,7 @@ impl Ask {
     /// The channel's queue has reached the widget. It counts as sent from the moment this is saved.
     pub(super) fn slot_granted(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
         let render_timeout = self.rules.render_timeout;
-        let names_nothing = self.rules.routes.get(route).is_some_and(|route| route.channel == ChannelName::WHATSAPP);
+        let names_nothing = self.rules.routes.get(route).is_some_and(|route| !route.capabilities.forms);
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let WidgetState::Queued { not_before, .. } = widget.state else { return false };
         if now < not_before {
@@ -131,7 +131,7 @@ impl Ask {
     pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
         let render_timeout = self.rules.render_timeout;
         let settled = self.is_over();
-        let can_be_changed = self.rules.routes[route].channel != ChannelName::WHATSAPP;
+        let can_be_changed = self.rules.routes[route].capabilities.edits;
         let widget = &mut self.widgets[route];
         let was_up = matches!(widget.state, WidgetState::Up { .. });
         let part = widget.one_by_one.index;
@@ -193,7 +193,7 @@ impl Ask {
             }
             Found::CannotKnow => self.lost(route, interrupted, now, effects),
             // A channel's history may lag behind. On WhatsApp our own record says that it never left.
-            Found::Absent if looks == 0 && self.rules.routes[route].channel != ChannelName::WHATSAPP => {
+            Found::Absent if looks == 0 && self.rules.routes[route].capabilities.history => {
                 widget.state = WidgetState::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
             }
             // The second look is not due yet.

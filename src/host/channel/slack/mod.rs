@@ -16,10 +16,12 @@ mod webhooks;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
 use crate::host::broker::Broker;
+use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
-use crate::host::settings::{SlackDoor, SlackSettings};
-use askd_core::{Content, Group, Rejection, Time};
+use crate::host::settings::{Settings, SlackDoor, SlackSettings};
+use askd_core::Time;
+use async_trait::async_trait;
 use axum::Router;
 use client::{CallError, Client};
 use inbound::Inbound;
@@ -42,7 +44,7 @@ const EPHEMERAL_TRIES: u32 = 3;
 
 /// One workspace's Slack, as far as the app reaches. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Slack(Arc<Inner>);
+pub(super) struct Slack(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -68,22 +70,32 @@ struct AuthTest {
     is_enterprise_install: bool,
 }
 
-impl Slack {
-    /// Connects to nothing yet; connections may come and go.
-    pub fn new(settings: SlackSettings, ctx: Ctx) -> io::Result<Self> {
-        let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
-        let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
-        let (bot, started) = (OnceCell::new(), ctx.clock().now());
-        Ok(Self(Arc::new(Inner { settings, client, pace, ctx, started, bot, logged: Mutex::default() })))
+/// Slack, if the settings have its tokens. Connects to nothing yet; connections may come and go.
+pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
+    let Some(settings) = settings.slack.clone() else { return Ok(None) };
+    let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
+    let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
+    let (ctx, bot, started) = (ctx.clone(), OnceCell::new(), ctx.clock().now());
+    Ok(Some(Arc::new(Slack(Arc::new(Inner { settings, client, pace, ctx, started, bot, logged: Mutex::default() })))))
+}
+
+#[async_trait]
+impl Adapter for Slack {
+    fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
+        let SlackDoor::Webhooks(signing_secret) = &self.0.settings.door else { return Router::new() };
+        let inbound = Inbound::new(self.clone(), broker.clone());
+        webhooks::routes(inbound, signing_secret.clone(), webhooks.clone())
     }
 
-    /// Whether a card of this content is within Slack's limits.
-    pub fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
-        render::fits(group, content)
+    /// Calls `auth.test` once and not for long, so that the log reports a wrong token before anything else.
+    async fn greet(&self) {
+        if let Some(Err(error)) = self.clock().timeout(GREETING_TIMEOUT, self.bot()).await {
+            self.log_failure(error);
+        }
     }
 
-    /// Finds out who the bot is and, with an app token, connects. Goes on in the background until the daemon stops.
-    pub fn start(&self, broker: &Broker) {
+    /// Finds out who the bot is and, with an app token, connects.
+    fn start(&self, broker: &Broker) {
         let slack = self.clone();
         self.0.ctx.spawn(async move { slack.introduce().await });
         if let SlackDoor::Socket(app_token) = &self.0.settings.door {
@@ -91,30 +103,11 @@ impl Slack {
             self.0.ctx.serve(async move { socket::run(&inbound, &app_token).await });
         }
     }
+}
 
-    /// The addresses that Slack posts to, unless askd connects to Slack.
-    #[must_use]
-    pub fn routes(&self, broker: &Broker, webhooks: &Webhooks) -> Option<Router> {
-        let SlackDoor::Webhooks(signing_secret) = &self.0.settings.door else { return None };
-        let inbound = Inbound::new(self.clone(), broker.clone());
-        Some(webhooks::routes(inbound, signing_secret.clone(), webhooks.clone()))
-    }
-
-    /// Whether the last call got no usable answer.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.0.client.is_away()
-    }
-
+impl Slack {
     fn clock(&self) -> &Clock {
         self.0.ctx.clock()
-    }
-
-    /// Calls `auth.test` once and not for long, so that the log reports a wrong token before anything else.
-    pub async fn greet(&self) {
-        if let Some(Err(error)) = self.clock().timeout(GREETING_TIMEOUT, self.bot()).await {
-            self.log_failure(error);
-        }
     }
 
     /// Calls `auth.test` until it succeeds.

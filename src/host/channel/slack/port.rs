@@ -6,8 +6,11 @@ use super::pace::POST;
 use super::payload::Message;
 use super::{Slack, render};
 use crate::host::backoff::Backoff;
-use crate::host::channel::Closed;
-use askd_core::{Ask, Found, Posted, Stage, Trouble, WidgetState};
+use crate::host::port::{Channel, Progress, Updated};
+use askd_core::{
+    Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Stage, Trouble, WidgetState,
+};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -16,15 +19,27 @@ const HISTORY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Durati
 /// How long askd tries to read a history; after that nothing can be known.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(55);
 
-impl Slack {
-    /// Waits for a turn to post to this chat.
-    pub async fn turn(&self, chat: &str) {
-        self.0.pace.turn(chat).await;
+#[async_trait]
+impl Channel for Slack {
+    fn name(&self) -> ChannelName {
+        ChannelName::SLACK
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { edits: true, history: true, forms: true, lists_itself: false }
+    }
+
+    fn fits(&self, group: &Group, content: &Content) -> Result<(), Rejection> {
+        render::fits(group, content)
+    }
+
+    async fn wait_for_slot(&self, route: &Route) {
+        self.0.pace.turn(&route.chat).await;
     }
 
     /// Posts the card, and before it the texts that do not fit into it.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: impl Fn() + Send + Sync) -> Posted {
-        let Some(place) = ask.rules.routes.get(route) else { return nothing("no such route") };
+    async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted> {
+        let Some(place) = ask.rules.routes.get(route) else { return Some(nothing("no such route")) };
         let render = || {
             if let Some(blocked) = render::blocked(ask, attempt) {
                 return vec![blocked];
@@ -36,19 +51,81 @@ impl Slack {
         if messages.len() > 1 {
             messages.pop();
             if let Err(posted) = self.post_texts(ask, route, attempt, &messages, progress).await {
-                return posted;
+                return Some(posted);
             }
             // Rendered again: the texts took time, and the card says until when it can be answered.
             messages = render();
         }
-        let Some(card) = messages.last() else { return nothing("nothing to show") };
+        let Some(card) = messages.last() else { return Some(nothing("nothing to show")) };
         let payload = json!({"ask": ask.id.to_string(), "attempt": attempt.to_string()});
-        match self.send(&place.chat, card, CARD, &payload).await {
+        Some(match self.send(&place.chat, card, CARD, &payload).await {
             Ok(ts) => Posted::Shown(ts),
             Err(error) => not_posted(&error),
+        })
+    }
+
+    /// Looks for the card in the history of its channel.
+    async fn find(&self, ask: &Ask, route: usize) -> Found {
+        let Some(place) = ask.rules.routes.get(route) else { return Found::CannotKnow };
+        let until = self.clock().monotonic() + HISTORY_TIMEOUT;
+        let mut backoff = Backoff::new(HISTORY_PAUSES.0, HISTORY_PAUSES.1);
+        loop {
+            let wait = match self.posted_messages(ask, &place.chat).await {
+                Ok(posted) => return posted.cards.last().map_or(Found::Absent, |ts| Found::Widget(ts.clone())),
+                Err(error @ CallError::Refused { .. }) => {
+                    tracing::warn!(ask = %ask.id, why = error.explain(), "cannot read the history: a card may appear twice");
+                    return Found::CannotKnow;
+                }
+                Err(CallError::RateLimited(wait)) => wait,
+                Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
+            };
+            if self.clock().monotonic() + wait > until {
+                return Found::CannotKnow;
+            }
+            self.clock().sleep(wait).await;
         }
     }
 
+    /// Posts a reminder in the thread of the card.
+    async fn remind(&self, ask: &Ask, route: usize) {
+        let (Some(place), Some(ts)) =
+            (ask.rules.routes.get(route), ask.widgets.get(route).and_then(|widget| widget.messages.last()))
+        else {
+            return;
+        };
+        let Stage::Open { answer_by, .. } = ask.stage else { return };
+        let message = render::reminder(ask.short_id.as_str(), answer_by);
+        let mut body = body(&place.chat, &message);
+        body["thread_ts"] = json!(ts);
+        if let Err(error) = self.post_message(&place.chat, &body).await {
+            tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
+        }
+    }
+
+    /// Updates every card of the ask in this chat.
+    async fn update(&self, ask: &Ask, route: usize) -> Updated {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        if ask.is_over() {
+            let Some(closed) = render::closed(ask, route) else { return Updated::Done };
+            self.update_cards(ask, route, &closed).await
+        } else if let Some(blocked) = render::blocked(ask, attempt) {
+            let updated = self.update_cards(ask, route, &blocked).await;
+            // An agent may ask in a loop: the next number is shown a pace later.
+            self.clock().sleep(self.0.settings.pace).await;
+            updated
+        } else {
+            let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
+            let Some(card) = messages.last() else { return Updated::Done };
+            self.update_cards(ask, route, card).await
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.0.client.is_away()
+    }
+}
+
+impl Slack {
     /// Posts the texts that go before a card, except those that an earlier attempt posted.
     async fn post_texts(
         &self,
@@ -56,7 +133,7 @@ impl Slack {
         route: usize,
         attempt: u8,
         texts: &[render::Message],
-        progress: impl Fn() + Send + Sync,
+        progress: Progress<'_>,
     ) -> Result<(), Posted> {
         let chat = &ask.rules.routes[route].chat;
         let again = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Unknown };
@@ -118,71 +195,9 @@ impl Slack {
         posted
     }
 
-    /// Looks for the card in the history of its channel.
-    pub async fn find(&self, ask: &Ask, route: usize) -> Found {
-        let Some(place) = ask.rules.routes.get(route) else { return Found::CannotKnow };
-        let until = self.clock().monotonic() + HISTORY_TIMEOUT;
-        let mut backoff = Backoff::new(HISTORY_PAUSES.0, HISTORY_PAUSES.1);
-        loop {
-            let wait = match self.posted_messages(ask, &place.chat).await {
-                Ok(posted) => return posted.cards.last().map_or(Found::Absent, |ts| Found::Widget(ts.clone())),
-                Err(error @ CallError::Refused { .. }) => {
-                    tracing::warn!(ask = %ask.id, why = error.explain(), "cannot read the history: a card may appear twice");
-                    return Found::CannotKnow;
-                }
-                Err(CallError::RateLimited(wait)) => wait,
-                Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
-            };
-            if self.clock().monotonic() + wait > until {
-                return Found::CannotKnow;
-            }
-            self.clock().sleep(wait).await;
-        }
-    }
-
-    /// Posts a reminder in the thread of the card.
-    pub async fn remind(&self, ask: &Ask, route: usize) {
-        let (Some(place), Some(ts)) =
-            (ask.rules.routes.get(route), ask.widgets.get(route).and_then(|widget| widget.messages.last()))
-        else {
-            return;
-        };
-        let Stage::Open { answer_by, .. } = ask.stage else { return };
-        let message = render::reminder(ask.short_id.as_str(), answer_by);
-        let mut body = body(&place.chat, &message);
-        body["thread_ts"] = json!(ts);
-        if let Err(error) = self.post_message(&place.chat, &body).await {
-            tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
-        }
-    }
-
-    /// Makes every card of the ask in this chat say how it ended.
-    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
-        let Some(message) = render::closed(ask, route) else { return Closed::Done };
-        self.update_cards(ask, route, &message).await
-    }
-
-    /// Makes every card of a block in this chat say how often it was asked by now.
-    pub async fn recount(&self, ask: &Ask, route: usize) -> Closed {
-        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        let Some(message) = render::blocked(ask, attempt) else { return Closed::Done };
-        let updated = self.update_cards(ask, route, &message).await;
-        // An agent may ask in a loop: the next number is shown a pace later.
-        self.clock().sleep(self.0.settings.pace).await;
-        updated
-    }
-
-    /// Makes every open card of the ask in this chat show its current deadline.
-    pub async fn redraw(&self, ask: &Ask, route: usize) -> Closed {
-        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
-        let Some(card) = messages.last() else { return Closed::Done };
-        self.update_cards(ask, route, card).await
-    }
-
-    async fn update_cards(&self, ask: &Ask, route: usize, message: &render::Message) -> Closed {
+    async fn update_cards(&self, ask: &Ask, route: usize, message: &render::Message) -> Updated {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Closed::Done;
+            return Updated::Done;
         };
         let mut cards = widget.messages.clone();
         // A post that counted as lost may have appeared since.
@@ -190,8 +205,8 @@ impl Slack {
             match self.posted_messages(ask, &place.chat).await {
                 Ok(posted) => cards.extend(posted.cards),
                 Err(CallError::Refused { .. }) => {}
-                Err(CallError::RateLimited(wait)) => return Closed::Later(Some(wait)),
-                Err(_) => return Closed::Later(None),
+                Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
+                Err(_) => return Updated::Later(None),
             }
             cards.sort();
             cards.dedup();
@@ -203,13 +218,13 @@ impl Slack {
                 Ok(_) => {}
                 Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
-                    return Closed::Never(error.explain());
+                    return Updated::Never(error.explain());
                 }
-                Err(CallError::RateLimited(wait)) => return Closed::Later(Some(wait)),
-                Err(_) => return Closed::Later(None),
+                Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
+                Err(_) => return Updated::Later(None),
             }
         }
-        Closed::Done
+        Updated::Done
     }
 }
 

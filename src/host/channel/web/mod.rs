@@ -13,8 +13,12 @@ mod view;
 pub use problem::Problem;
 pub use token::{TOKEN_FILE, token};
 
+use super::Adapter;
 use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
+use crate::host::port::{Channel, Progress, Updated};
+use askd_core::{Ask, Capabilities, ChannelName, Posted};
+use async_trait::async_trait;
 use axum::Router;
 use secrecy::SecretString;
 use std::sync::Arc;
@@ -45,3 +49,28 @@ impl Inbox {
         page::routes().merge(api::routes(self))
     }
 }
+
+/// The inbox as a channel: every ask is up as soon as it is stored, and the page shows what it is now.
+#[derive(Debug)]
+pub(in crate::host) struct Web;
+
+#[async_trait]
+impl Channel for Web {
+    fn name(&self) -> ChannelName {
+        ChannelName::WEB
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { forms: true, lists_itself: true, ..Capabilities::default() }
+    }
+
+    async fn post(&self, _ask: &Ask, _route: usize, _attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
+        None
+    }
+
+    async fn update(&self, _ask: &Ask, _route: usize) -> Updated {
+        Updated::Done
+    }
+}
+
+impl Adapter for Web {}

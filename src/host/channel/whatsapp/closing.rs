@@ -8,7 +8,7 @@ use super::inbound::NotStored;
 use super::payload::Status;
 use super::posting::LISTEN;
 use super::{Whatsapp, text};
-use crate::host::channel::Closed;
+use crate::host::port::Updated;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, ChannelName, Late, SoFar, Time, Via, WidgetState, wording};
 use std::time::Duration;
@@ -19,22 +19,22 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs
 impl Whatsapp {
     /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
     /// waits until the person writes.
-    pub async fn close(&self, ask: &Ask, route: usize) -> Closed {
+    pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
         if ask.widgets.get(route).is_some_and(|widget| widget.state == WidgetState::Closed) {
             return self.say_what_is_new(ask, route).await;
         }
         let closed = self.say(ask, route, text::closing).await;
-        if !matches!(closed, Closed::Later(_)) {
+        if !matches!(closed, Updated::Later(_)) {
             self.tell_others(ask, route);
         }
         closed
     }
 
     /// Closed before: only what is new is said, and only to whoever can be reached.
-    async fn say_what_is_new(&self, ask: &Ask, route: usize) -> Closed {
-        let Some(place) = ask.rules.routes.get(route) else { return Closed::Done };
+    async fn say_what_is_new(&self, ask: &Ask, route: usize) -> Updated {
+        let Some(place) = ask.rules.routes.get(route) else { return Updated::Done };
         if !self.0.contacts.is_open(&place.chat, self.now()) {
-            return Closed::Done;
+            return Updated::Done;
         }
         self.say(ask, route, |ask, told, _| text::update(ask, told)).await
     }
@@ -51,19 +51,19 @@ impl Whatsapp {
         }
     }
 
-    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Audience, Time) -> Vec<String>) -> Closed {
+    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Audience, Time) -> Vec<String>) -> Updated {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Closed::Done;
+            return Updated::Done;
         };
         let (to, now) = (place.chat.as_str(), self.now());
         match self.0.ctx.unless_cut(self.window(to, now + ask.rules.keep)).await {
             Some(true) => {}
-            Some(false) => return Closed::Never(wording::NEVER_WROTE.to_owned()),
-            None => return Closed::Later(None),
+            Some(false) => return Updated::Never(wording::NEVER_WROTE.to_owned()),
+            None => return Updated::Later(None),
         }
         // Something else is to be said by now: the wait may have been long.
         if self.has_changed(ask).await {
-            return Closed::Later(None);
+            return Updated::Later(None);
         }
         let now = self.now();
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.one_by_one.to.is_none());
@@ -77,21 +77,21 @@ impl Whatsapp {
                         break;
                     }
                     Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost | Sent::NotBegun | Sent::Refused(Verdict::Away) => return Closed::Later(None),
+                    Sent::Lost | Sent::NotBegun | Sent::Refused(Verdict::Away) => return Updated::Later(None),
                     Sent::Refused(Verdict::Window) => {
                         self.0.contacts.lapsed(to, self.now());
-                        return Closed::Later(None);
+                        return Updated::Later(None);
                     }
-                    Sent::Refused(Verdict::Again(after)) => return Closed::Later(after),
+                    Sent::Refused(Verdict::Again(after)) => return Updated::Later(after),
                     // What it quotes may be gone.
                     Sent::Refused(Verdict::Never(..)) if quotes.is_some() => quotes = None,
-                    Sent::Refused(Verdict::Never(_, why)) => return Closed::Never(why),
-                    Sent::Refused(Verdict::Parameters) => return Closed::Never("132000".to_owned()),
+                    Sent::Refused(Verdict::Never(_, why)) => return Updated::Never(why),
+                    Sent::Refused(Verdict::Parameters) => return Updated::Never("132000".to_owned()),
                 }
             }
         }
         self.0.begun.lock().retain(|(id, ..), _| *id != ask.id);
-        Closed::Done
+        Updated::Done
     }
 
     /// What that person has to do with how it ended.
@@ -181,16 +181,16 @@ impl Whatsapp {
                 let Some(broker) = channel.broker() else { return };
                 let closed = match broker.show(id).await {
                     Ok(Some(ask)) => channel.say(&ask, route, text::closing).await,
-                    Ok(None) => Closed::Never("its outcome is not kept any more".to_owned()),
-                    Err(_) => Closed::Later(None),
+                    Ok(None) => Updated::Never("its outcome is not kept any more".to_owned()),
+                    Err(_) => Updated::Later(None),
                 };
                 match closed {
-                    Closed::Done => break,
-                    Closed::Never(why) => {
+                    Updated::Done => break,
+                    Updated::Never(why) => {
                         report(id, route, &why);
                         break;
                     }
-                    Closed::Later(after) => pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default()),
+                    Updated::Later(after) => pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default()),
                 }
             }
             channel.0.contacts.said(id, route);

@@ -31,11 +31,15 @@ mod text_tests;
 
 use crate::clock::Moment;
 use crate::host::broker::{Broker, WeakBroker};
+use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
+use crate::host::port::{Channel, Progress, Updated};
+use crate::host::settings as host;
 use crate::sabotage::on;
-use askd_core::{AskId, Left, Route, Time};
+use askd_core::{Ask, AskId, Capabilities, ChannelName, Found, Left, Posted, Route, Time};
+use async_trait::async_trait;
 use axum::Router;
 use callback_data::CallbackData;
 use client::{Answer, Client, Outgoing, Sent};
@@ -61,7 +65,7 @@ const LONGEST_CALL: u64 = 10_000;
 
 /// The channel. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Whatsapp(Arc<Inner>);
+pub(super) struct Whatsapp(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -87,9 +91,75 @@ struct Inner {
     notes: Mutex<HashSet<(String, String, Option<u8>)>>,
 }
 
+/// WhatsApp, if the settings have its tokens. Reads what was remembered.
+pub(in crate::host) fn open(settings: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
+    let state = settings.state_dir();
+    let open = |settings: &Settings| Whatsapp::open(settings.clone(), &state, ctx.clone());
+    let opened = settings.whatsapp.as_ref().map(open).transpose()?;
+    Ok(opened.map(|whatsapp| Arc::new(whatsapp) as Arc<dyn Adapter>))
+}
+
+#[async_trait]
+impl Channel for Whatsapp {
+    fn name(&self) -> ChannelName {
+        ChannelName::WHATSAPP
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { edits: false, history: false, forms: false, lists_itself: false }
+    }
+
+    /// One message every 6 seconds to a person, a few at once on credit.
+    async fn wait_for_slot(&self, route: &Route) {
+        let person = self.0.contacts.one_name(&route.chat);
+        loop {
+            let now = self.ticks();
+            let turn = self.0.pairs.lock().entry(person.clone()).or_default().turn(now);
+            match turn {
+                Ok(()) => return,
+                Err(then) => self.sleep_to(then).await,
+            }
+        }
+    }
+
+    async fn post(&self, ask: &Ask, route: usize, attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
+        self.post_question(ask, route, attempt).await
+    }
+
+    async fn find(&self, ask: &Ask, route: usize) -> Found {
+        self.find_sent(ask, route).await
+    }
+
+    async fn wait_for_person(&self, ask: &Ask, route: usize, until: Time) -> bool {
+        self.wait_for_window(ask, route, until).await
+    }
+
+    async fn update(&self, ask: &Ask, route: usize) -> Updated {
+        // A sent message stays as it is; the next reminder says the new deadline.
+        if ask.is_over() { self.close(ask, route).await } else { Updated::Done }
+    }
+
+    async fn remind(&self, ask: &Ask, route: usize) {
+        self.remind_person(ask, route).await;
+    }
+
+    fn is_away(&self) -> bool {
+        self.0.client.is_away()
+    }
+}
+
+impl Adapter for Whatsapp {
+    fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
+        if self.0.broker.set(broker.downgrade()).is_err() {
+            tracing::error!("the WhatsApp channel belongs to another broker");
+        }
+        self.close_what_is_owed();
+        webhook::routes(self.clone(), webhooks.clone())
+    }
+}
+
 impl Whatsapp {
-    /// Reads what was remembered; connects to nothing yet.
-    pub fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
+    fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
         let contacts = Contacts::open(state, &settings.phone_number_id)?;
         let now = ctx.clock().now();
         let started = ctx.clock().monotonic();
@@ -119,27 +189,8 @@ impl Whatsapp {
         })))
     }
 
-    /// Whether WhatsApp did not answer when it was called last.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.0.client.is_away()
-    }
-
-    /// Says where what people do is to go.
-    pub fn attach(&self, broker: &Broker) {
-        if self.0.broker.set(broker.downgrade()).is_err() {
-            tracing::error!("the WhatsApp channel belongs to another broker");
-        }
-        self.close_what_is_owed();
-    }
-
     fn broker(&self) -> Option<Broker> {
         self.0.broker.get().and_then(WeakBroker::upgrade)
-    }
-
-    /// The webhook.
-    pub fn routes(&self, webhooks: &Webhooks) -> Router {
-        webhook::routes(self.clone(), webhooks.clone())
     }
 
     fn now(&self) -> Time {
@@ -160,19 +211,6 @@ impl Whatsapp {
 
     async fn sleep_to(&self, ticks: u64) {
         self.0.ctx.clock().sleep_to(self.0.started + Duration::from_millis(ticks.saturating_sub(START))).await;
-    }
-
-    /// Waits for the person's turn: one message every 6 seconds, a few at once on credit. Returns only with the turn.
-    pub async fn turn(&self, place: &Route) {
-        let person = self.0.contacts.one_name(&place.chat);
-        loop {
-            let now = self.ticks();
-            let turn = self.0.pairs.lock().entry(person.clone()).or_default().turn(now);
-            match turn {
-                Ok(()) => return,
-                Err(then) => self.sleep_to(then).await,
-            }
-        }
     }
 
     /// Sends a message when the rates allow it, and keeps the person's messages in order. Returns when it left, if it

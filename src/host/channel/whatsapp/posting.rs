@@ -16,7 +16,7 @@ const NOTE_TRIES: u8 = 3;
 
 impl Whatsapp {
     /// Posts the next question of a route. `None`: the daemon stops before all of it has left.
-    pub async fn post(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
+    pub(super) async fn post_question(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
@@ -113,7 +113,7 @@ impl Whatsapp {
     }
 
     /// Waits until the person has written; `false` if that did not happen by `until`.
-    pub async fn opened(&self, ask: &Ask, route: usize, until: Time) -> bool {
+    pub(super) async fn wait_for_window(&self, ask: &Ask, route: usize, until: Time) -> bool {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else { return false };
         let to = widget.one_by_one.to.as_deref().unwrap_or(&place.chat);
         self.window(to, until).await
@@ -139,7 +139,7 @@ impl Whatsapp {
     /// There is no history to look into. What did not begin to leave before a restart is not there; of the
     /// rest a status tells, which reaches the ask by itself: within a minute or not at all. (Half of that
     /// was too short for a thousand asks at once: what was there was asked again.)
-    pub async fn find(&self, ask: &Ask, route: usize) -> Found {
+    pub(super) async fn find_sent(&self, ask: &Ask, route: usize) -> Found {
         if let Some(widget) = ask.widgets.get(route)
             && !self.0.send_log.may_have_left(Attempt { ask: ask.id, route, number: widget.attempt })
         {

@@ -10,7 +10,7 @@ use askd_core::{Ask, WidgetState, wording};
 
 impl Whatsapp {
     /// Reminds whoever is being asked, if they have the question and may be written to.
-    pub async fn remind(&self, ask: &Ask, route: usize) {
+    pub(super) async fn remind_person(&self, ask: &Ask, route: usize) {
         let Some(to) = asked(ask, route) else { return };
         let person = self.0.contacts.one_name(&to);
         let _in_order = self.0.sending.lock(person.clone()).await;

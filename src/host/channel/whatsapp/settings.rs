@@ -2,7 +2,7 @@
 //! write; nothing here opens a connection.
 
 use crate::host::settings::{SettingsError, is_loopback_url, secret, url_host, wrong};
-use askd_core::{ChannelName, Responders, Route};
+use askd_core::{Capabilities, ChannelName, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ pub(crate) fn route(at: &str, chat: Option<String>, responders: Option<Responder
         }
         Some(Responders::Anyone) => Responders::Anyone,
     };
-    Ok(Route { channel: ChannelName::WHATSAPP, chat, responders })
+    Ok(Route { channel: ChannelName::WHATSAPP, chat, responders, capabilities: Capabilities::default() })
 }
 
 /// A number in any spelling, as its digits; or a business-scoped id as it is.

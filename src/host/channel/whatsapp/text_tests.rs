@@ -135,6 +135,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
                 channel: ChannelName::WHATSAPP,
                 chat: "15550001111".to_owned(),
                 responders: askd_core::Responders::Only(vec!["15550001111".to_owned()]),
+                capabilities: askd_core::Capabilities::default(),
             }],
         },
         key: None,

@@ -3,8 +3,8 @@
 
 use super::*;
 use askd_core::{
-    Accepted, ChannelName, Choice, Delivery, Digest, Draft, Event, Given, Person, Posted, Questions, Reply, Responders,
-    Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter, WidgetEvent,
+    Accepted, Capabilities, ChannelName, Choice, Delivery, Digest, Draft, Event, Given, Person, Posted, Questions,
+    Reply, Responders, Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter, WidgetEvent,
 };
 use askd_sim::slack::blocks::{Surface, check};
 use serde_json::json;
@@ -50,7 +50,12 @@ fn late(content: Content) -> Message {
 }
 
 fn ask_of(content: Content, session: SessionRules) -> Ask {
-    let route = Route { channel: ChannelName::SLACK, chat: "C1".to_owned(), responders: Responders::Anyone };
+    let route = Route {
+        channel: ChannelName::SLACK,
+        chat: "C1".to_owned(),
+        responders: Responders::Anyone,
+        capabilities: Capabilities::default(),
+    };
     let rules = Rules {
         timeout: Duration::from_secs(1800),
         render_timeout: Duration::from_secs(30),

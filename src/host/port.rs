@@ -1,0 +1,129 @@
+//! The port of a channel: what the broker asks of a place where people can be asked. Channels implement it in rooms
+//! above the broker, and report what people do as events. A channel knows nothing of files, deadlines or who may answer.
+
+use askd_core::{Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
+use async_trait::async_trait;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Called for each message of a card that the channel took before the last one.
+pub type Progress<'a> = &'a (dyn Fn() + Send + Sync);
+
+/// A place where people can be asked. Every call may be repeated.
+#[async_trait]
+pub trait Channel: fmt::Debug + Send + Sync {
+    /// The channel that routes name.
+    fn name(&self) -> ChannelName;
+
+    /// What the platform can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether a card with this content is within the platform's limits.
+    fn fits(&self, _group: &Group, _content: &Content) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    /// Waits until another message may be posted to the chat of this route.
+    async fn wait_for_slot(&self, _route: &Route) {}
+
+    /// Posts the card. `None`: the daemon stops before all of it has left.
+    async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted>;
+
+    /// Looks for a card whose post got no reply.
+    async fn find(&self, _ask: &Ask, _route: usize) -> Found {
+        Found::CannotKnow
+    }
+
+    /// Waits until the person whom a held card is for has written; `false` if that does not happen.
+    async fn wait_for_person(&self, _ask: &Ask, _route: usize, _until: Time) -> bool {
+        false
+    }
+
+    /// Makes a card that is up show what the ask is now: its deadline, how often it was asked, or how it ended.
+    async fn update(&self, ask: &Ask, route: usize) -> Updated;
+
+    /// Brings an open ask to people's minds.
+    async fn remind(&self, _ask: &Ask, _route: usize) {}
+
+    /// Whether the platform did not answer when it was called last.
+    fn is_away(&self) -> bool {
+        false
+    }
+}
+
+/// What came of changing a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Updated {
+    /// It shows what it should, or is gone.
+    Done,
+    /// Not now; not sooner than after this, if the platform said so.
+    Later(Option<Duration>),
+    /// It never will. The operator is told why.
+    Never(String),
+}
+
+/// The channels that are set up. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Channels(Arc<[Arc<dyn Channel>]>);
+
+impl FromIterator<Arc<dyn Channel>> for Channels {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Channel>>>(channels: I) -> Self {
+        Self(channels.into_iter().collect())
+    }
+}
+
+impl Channels {
+    /// Where a group asks, with what each channel can do.
+    pub(super) fn fix(&self, routes: &[Route]) -> Vec<Route> {
+        let fix = |route: &Route| Route { capabilities: self.named(route.channel).capabilities(), ..route.clone() };
+        routes.iter().map(fix).collect()
+    }
+
+    /// Whether a card with this content can be shown on each of these routes.
+    pub(super) fn fit(&self, routes: &[Route], group: &Group, content: &Content) -> Result<(), Rejection> {
+        routes.iter().try_for_each(|route| self.named(route.channel).fits(group, content))
+    }
+
+    /// The channel that an ask is shown in by this route.
+    pub(super) fn of(&self, ask: &Ask, route: usize) -> &dyn Channel {
+        ask.rules.routes.get(route).map_or(&NotSetUp, |route| self.named(route.channel))
+    }
+
+    fn named(&self, name: ChannelName) -> &dyn Channel {
+        self.0.iter().find(|channel| channel.name() == name).map_or(&NotSetUp, AsRef::as_ref)
+    }
+
+    /// The channels whose platforms did not answer when they were called last.
+    pub(super) fn away(&self) -> impl Iterator<Item = ChannelName> {
+        self.0.iter().filter(|channel| channel.is_away()).map(|channel| channel.name())
+    }
+}
+
+/// Takes the place of a channel that the settings do not set up any more.
+#[derive(Debug)]
+struct NotSetUp;
+
+#[async_trait]
+impl Channel for NotSetUp {
+    fn name(&self) -> ChannelName {
+        ChannelName::default()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    async fn post(&self, ask: &Ask, route: usize, _attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
+        Some(Posted::Never { trouble: Trouble::NotConfigured, why: not_set_up(ask, route) })
+    }
+
+    async fn update(&self, ask: &Ask, route: usize) -> Updated {
+        Updated::Never(not_set_up(ask, route))
+    }
+}
+
+fn not_set_up(ask: &Ask, route: usize) -> String {
+    let name = ask.rules.routes.get(route).map(|route| route.channel).unwrap_or_default();
+    format!("{name} is not set up")
+}

@@ -1,6 +1,6 @@
 //! A disk that never answers stops the group whose folder lies on it, and no other group.
 
-use crate::harness::{SOON, World, within};
+use crate::harness::{Agent, SOON, World, within};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -28,20 +28,24 @@ impl Drop for Hung {
     }
 }
 
+/// How long each took to be open.
+fn three_are_answered(world: &World, agent: &Agent) -> [Duration; 3] {
+    ["r0", "r1", "r2"].map(|id| {
+        let begun = Instant::now();
+        agent.ask_framework(id);
+        let ask = world.open_of(id);
+        let took = begun.elapsed();
+        assert_eq!(world.answer(&ask, &serde_json::json!({(format!("{id}_0")): "Vue"})).0, 200);
+        agent.take(id);
+        took
+    })
+}
+
 /// B6: the daemon starts with a group whose folder hangs.
 fn one_group_hangs(world: &mut World) {
     let honest = world.group("honest");
     world.start();
-    for number in 0..3 {
-        let (id, begun) = (format!("r{number}"), Instant::now());
-        honest.ask_framework(&id);
-        let ask = world.open_of(&id);
-        let took = begun.elapsed();
-        eprintln!("another group's request was taken after {took:?}");
-        assert!(took < Duration::from_secs(1), "{took:?}");
-        assert_eq!(world.answer(&ask, &serde_json::json!({(format!("{id}_0")): "Vue"})).0, 200);
-        honest.take(&id);
-    }
+    three_are_answered(world, &honest);
     within(SOON, "the complaint", || world.log().contains("the group's folder does not answer").then_some(()));
     let ready = || world.raw("GET", "/readyz", "", "");
     assert_eq!(ready(), (200, "degraded: the folder of a group does not answer\n".to_owned()), "no name of the group");
@@ -80,4 +84,18 @@ fn a_hung_look_stops_that_group_alone_and_is_said() {
     let mut world = World::empty().env("ASKD_SABOTAGE", "hang");
     world.group("hung");
     one_group_hangs(&mut world);
+}
+
+mod measures {
+    use super::*;
+
+    #[test]
+    #[ignore = "measures: tests/run plays it last and alone"]
+    fn beside_a_hung_look_another_group_is_served_at_once() {
+        let world = World::empty().env("ASKD_SABOTAGE", "hang");
+        world.group("hung");
+        let world = world.started();
+        let took = three_are_answered(&world, &world.group("honest"));
+        assert!(took.iter().all(|took| *took < Duration::from_secs(1)), "{took:?}");
+    }
 }

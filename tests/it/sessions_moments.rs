@@ -120,34 +120,40 @@ fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
     assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
 }
 
-/// Twenty calls wait for one answer, and all of them are gone: putting their responses out of reach takes the disk's
-/// time and no pause. The quickest of three, on a busy machine.
-#[test]
-fn an_agent_that_is_awaited_by_many_is_started_at_once() {
-    const CALLS: usize = 20;
-    let took = (0..3).map(|_| {
-        let dir = tempfile::tempdir().unwrap();
-        let program = Program::new(dir.path(), "start", 0);
-        let world = with_session(&start(&program), "pickup_timeout = \"1s\"\nmax_per_hour_per_group = 1000").started();
-        let agent = world.group("g");
-        let mut asking = question();
-        asking["idempotency_key"] = json!("the same");
-        for n in 0..CALLS {
-            agent.ask(&format!("r{n}"), &asking);
-        }
-        let ask = world.one_open();
-        agent.tasks_gone();
-        assert_eq!(world.open().len(), 1);
-        assert_eq!(world.answer(&ask, &json!({"Go on?": "Yes"})).0, 200);
-        let responses = agent.path.join("responses");
-        let began = within(LOOKED, "the first to be taken back", || {
-            let back = names(&responses).iter().any(|name| name.starts_with(".withdrawn-"));
-            back.then(std::time::Instant::now)
+mod measures {
+    use super::*;
+
+    /// Twenty calls wait for one answer, and all of them are gone: putting their responses out of reach takes the disk's
+    /// time and no pause. The quickest of three, on a busy machine.
+    #[test]
+    #[ignore = "measures: tests/run plays it last and alone"]
+    fn an_agent_that_is_awaited_by_many_is_started_at_once() {
+        const CALLS: usize = 20;
+        let took = (0..3).map(|_| {
+            let dir = tempfile::tempdir().unwrap();
+            let program = Program::new(dir.path(), "start", 0);
+            let world =
+                with_session(&start(&program), "pickup_timeout = \"1s\"\nmax_per_hour_per_group = 1000").started();
+            let agent = world.group("g");
+            let mut asking = question();
+            asking["idempotency_key"] = json!("the same");
+            for n in 0..CALLS {
+                agent.ask(&format!("r{n}"), &asking);
+            }
+            let ask = world.one_open();
+            agent.tasks_gone();
+            assert_eq!(world.open().len(), 1);
+            assert_eq!(world.answer(&ask, &json!({"Go on?": "Yes"})).0, 200);
+            let responses = agent.path.join("responses");
+            let began = within(LOOKED, "the first to be taken back", || {
+                let back = names(&responses).iter().any(|name| name.starts_with(".withdrawn-"));
+                back.then(std::time::Instant::now)
+            });
+            within(LOOKED, "the agent to be started", || program.runs().pop());
+            assert!(names(&responses).iter().all(|name| !name.starts_with('r')), "all are out of reach");
+            began.elapsed()
         });
-        within(LOOKED, "the agent to be started", || program.runs().pop());
-        assert!(names(&responses).iter().all(|name| !name.starts_with('r')), "all are out of reach");
-        began.elapsed()
-    });
-    let took: Vec<Duration> = took.collect();
-    assert!(took.iter().min().unwrap() <= &Duration::from_millis(300), "{took:?}");
+        let took: Vec<Duration> = took.collect();
+        assert!(took.iter().min().unwrap() <= &Duration::from_millis(300), "{took:?}");
+    }
 }

@@ -1,10 +1,9 @@
-//! Briefings: what a person has answered while no agent waited, for the agent's next start. Section 7 of
-//! the specification.
+//! Briefings: what people answered while no agent waited, for the agent's next start. Section 7 of the
+//! specification.
 //!
-//! Looking changes nothing. Taking gives each file a name of its own first (`.taken-<name>`), so that the
-//! daemon and others see it as taken; whoever took it deletes it once it has been handed over, or puts it
-//! back. What a dead run has left under such a name is found again. One process takes at a time. `askd
-//! briefing` calls it.
+//! Reading changes nothing. Taking renames each file first (`.taken-<name>`), so that the daemon and other processes see
+//! it as taken. The process that took it deletes it once it has printed it, or puts it back. A later run finds what a
+//! run that died has left under such a name. One process takes at a time. `askd briefing` calls it.
 
 use super::{AgentError, Folder, trouble};
 use crate::ipc::files::{Dir, ReadError};
@@ -24,16 +23,16 @@ const TAKEN: &str = ".taken-";
 #[derive(Debug)]
 pub struct Briefings {
     path: PathBuf,
-    /// None if the daemon has never made the folder.
+    /// `None` if the daemon has never made the folder.
     dir: Option<Dir>,
 }
 
 /// One of them.
 #[derive(Debug)]
 pub struct Briefing {
-    /// As it stands in its file, with fields that are not known here.
+    /// The whole content, with fields that this version does not know.
     pub content: Value,
-    /// What is known of it.
+    /// The fields that it knows.
     pub file: BriefingFile,
     name: String,
 }
@@ -41,9 +40,9 @@ pub struct Briefing {
 /// What was found, oldest first.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What can be read.
+    /// The briefings that can be read.
     pub briefings: Vec<Briefing>,
-    /// What cannot, with the reason; it is left as it is.
+    /// Files that cannot be read, with the reason. They stay as they are.
     pub unreadable: Vec<String>,
 }
 
@@ -75,20 +74,20 @@ impl Briefings {
         }
     }
 
-    /// Has them for this process alone until it ends; `false` while another process has.
+    /// Locks them for this process until it ends; `false` while another process has the lock.
     #[must_use]
     pub fn claim(&self) -> bool {
         self.dir.as_ref().is_none_or(|dir| match dir.claim() {
             Ok(claimed) => claimed,
             Err(error) => {
-                // Not every file system can do it. Then two at once may hand over the same one.
+                // Not every file system has locks. Without one, two runs at once may print the same briefing.
                 tracing::debug!(%error, "briefings cannot be locked");
                 true
             }
         })
     }
 
-    /// Reads them and changes nothing. `left_over`: also what a run has taken and not handed over.
+    /// Reads them and changes nothing. `left_over`: also those that a run that died has taken.
     pub fn read(&self, left_over: bool) -> Result<Found, AgentError> {
         let mut found = Found::default();
         let Some(dir) = &self.dir else { return Ok(found) };
@@ -101,8 +100,7 @@ impl Briefings {
         Ok(found)
     }
 
-    /// Takes them all. Whoever calls it has them for itself, and says what became of them by
-    /// [`Briefings::done`] or [`Briefings::put_back`].
+    /// Takes them all. The caller then calls [`Briefings::done`] or [`Briefings::put_back`].
     pub fn take(&self) -> Result<Found, AgentError> {
         let mut found = Found::default();
         let Some(dir) = &self.dir else { return Ok(found) };
@@ -111,7 +109,7 @@ impl Briefings {
             if !entry.left_over {
                 match dir.rename(&entry.name, &taken) {
                     Ok(()) => {}
-                    // Withdrawn by the daemon in this very moment.
+                    // The daemon withdrew it in this very moment.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     Err(error) => {
                         self.put_back(&found.briefings);
@@ -130,14 +128,14 @@ impl Briefings {
         Ok(found)
     }
 
-    /// They were handed over: nothing is left behind.
+    /// They were delivered: nothing is left behind.
     pub fn done(&self, briefings: &[Briefing]) -> Result<(), AgentError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let mut names = briefings.iter().map(|briefing| taken_name(&briefing.name));
         names.try_for_each(|name| dir.remove(&name).map(drop)).map_err(|error| self.error(error))
     }
 
-    /// They could not be handed over: they wait again.
+    /// They could not be delivered: they wait again.
     pub fn put_back(&self, briefings: &[Briefing]) {
         let Some(dir) = &self.dir else { return };
         for briefing in briefings {
@@ -152,7 +150,7 @@ impl Briefings {
         for present in &names {
             let left_over = present.strip_prefix(TAKEN);
             let name = left_over.unwrap_or(present);
-            // Written once more meanwhile: the new one counts.
+            // The daemon has written it again meanwhile: the new one counts.
             let replaced = left_over.is_some() && names.iter().any(|other| other == name);
             if !is_json_file(name) || replaced {
                 continue;
@@ -178,13 +176,13 @@ fn read(dir: &Dir, present: &str, name: String) -> Result<Option<Briefing>, Stri
         Err(ReadError::Gone) => return Ok(None),
         Err(error) => return Err(format!("{name}: {error}")),
     };
-    let unfit = |error: serde_json::Error| format!("{name}: it is no briefing ({error})");
+    let unfit = |error: serde_json::Error| format!("{name}: not a briefing ({error})");
     let content: Value = serde_json::from_slice(&bytes).map_err(unfit)?;
     let file = BriefingFile::deserialize(&content).map_err(unfit)?;
     Ok(Some(Briefing { content, file, name }))
 }
 
-/// Gives a taken file its name again. Where that fails it stays as taken, and is found by the next who takes.
+/// Gives a taken file its name back. If that fails, it stays as taken, and the next run that takes finds it.
 fn restore(dir: &Dir, name: &str) {
     if let Err(error) = dir.rename_unless_there(&taken_name(name), name) {
         tracing::debug!(%error, name, "a briefing could not be put back");

@@ -15,7 +15,7 @@ mod waiter;
 
 pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
-pub use waiter::{Asking, Look, Taken, Waited, Waiter};
+pub use waiter::{Look, Taken, Waited, Waiter};
 
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::wire::{Draft, RequestFile};

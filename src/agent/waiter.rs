@@ -1,5 +1,5 @@
-//! One waiting call: its request in `tasks/`, its response in `responses/`, and how long to be
-//! patient. [`Waiter::look`] is all it does; who looks, and when, is decided by the caller.
+//! One waiting call: its request in `tasks/`, its response in `responses/`, and how long it waits. The caller decides when
+//! to call [`Waiter::look`].
 
 use super::deadline::Deadline;
 use super::process::Process;
@@ -15,25 +15,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// `renderTimeout` if the request does not say: how long the daemon has to claim it.
+pub(super) const RENDER_TIMEOUT_MS: u64 = 30_000;
+/// `timeoutMs` if neither the request nor the group's settings say. A waiting call only gives up by it.
+const TIMEOUT_MS: u64 = 1_800_000;
 /// How long after its own deadline the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The same without a known deadline, beside twice the timeout.
 const BLIND_PATIENCE: Duration = Duration::from_secs(600);
-/// How long something else than a file may lie where the response belongs.
+/// How long something that is not a file may stand in the place of the response.
 const ODD_FOR: Duration = Duration::from_secs(5);
 /// The largest response that is read.
 const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
-
-/// What is asked, beside its questions.
-#[derive(Debug, Clone)]
-pub struct Asking {
-    /// The request; its id, kind and process are filled in here.
-    pub file: RequestFile,
-    /// How long the daemon has to claim it.
-    pub render_timeout: Duration,
-    /// What the daemon takes as timeout if it says nothing else.
-    pub timeout: Duration,
-}
 
 /// What a look has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +35,7 @@ pub enum Look {
     Waiting(Moment),
     /// A whole response is there, and stays until it is taken.
     Ready,
-    /// Nobody claimed the request in time; it was taken back, nobody will be asked.
+    /// The daemon did not claim the request in time. The request was taken back, and no person will see it.
     NotClaimed,
     /// The daemon is silent long after the deadline.
     HostSilent,
@@ -53,13 +46,13 @@ pub enum Look {
 pub enum Waited {
     /// With a response; it stays `.taken-` until [`Taken::done`].
     Taken(Box<Taken>),
-    /// Nobody claimed the request in time; it was taken back, nobody will be asked.
+    /// The daemon did not claim the request in time. The request was taken back, and no person will see it.
     NotClaimed,
     /// The daemon is silent long after the deadline.
     HostSilent,
 }
 
-/// A response on its way to whoever asked.
+/// A response on its way to the caller.
 #[derive(Debug)]
 pub struct Taken {
     /// What came of the ask.
@@ -69,12 +62,12 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// It was handed over: nothing is left behind.
+    /// It was delivered: nothing is left behind.
     pub fn done(self) -> io::Result<()> {
         self.folder.responses.remove(&taken_name(&self.request_id)).map(drop)
     }
 
-    /// It could not be handed over: it waits again, as if it had not been touched.
+    /// It could not be delivered: it waits again, as if it had not been taken.
     pub fn put_back(self) -> io::Result<()> {
         self.folder.responses.rename(&taken_name(&self.request_id), &response_name(&self.request_id))
     }
@@ -93,7 +86,7 @@ pub struct Waiter {
     seen: Mutex<Seen>,
 }
 
-/// What the folder has shown so far. Durations are measured by a clock that nobody sets.
+/// What the folder has shown so far. Durations are measured by the monotonic clock.
 #[derive(Debug, Default)]
 struct Seen {
     claimed: Option<Moment>,
@@ -104,6 +97,10 @@ struct Seen {
     odd: Option<Moment>,
 }
 
+fn millis(given: Option<i64>, default: u64) -> Duration {
+    Duration::from_millis(given.and_then(|millis| u64::try_from(millis).ok()).unwrap_or(default))
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.process.end(&self.folder(), &self.request_id);
@@ -111,17 +108,18 @@ impl Drop for Waiter {
 }
 
 impl Waiter {
-    /// Writes the request. Watching and the sign of life start before, so that no answer is missed.
+    /// Writes the request. The watch and the sign of life start before, so that no answer is missed.
+    /// Its id, kind and process are filled in here.
     pub fn ask(
         folder: Arc<Folder>,
-        mut asking: Asking,
+        mut request: RequestFile,
         clock: Clock,
         process: &Arc<Process>,
     ) -> Result<Self, AgentError> {
         let request_id = random::request_id();
-        Kinds::ASK.clone_into(&mut asking.file.kind);
-        asking.file.request_id = request_id.to_string();
-        asking.file.process = Some(process.id().to_owned());
+        Kinds::ASK.clone_into(&mut request.kind);
+        request.request_id = request_id.to_string();
+        request.process = Some(process.id().to_owned());
         process.begin(&folder, &request_id);
         let asked = clock.monotonic();
         let waiter = Self {
@@ -129,12 +127,12 @@ impl Waiter {
             process: Arc::clone(process),
             request_id,
             clock,
-            render_timeout: asking.render_timeout,
-            timeout: asking.timeout,
+            render_timeout: millis(request.render_timeout, RENDER_TIMEOUT_MS),
+            timeout: millis(request.timeout_ms, TIMEOUT_MS),
             asked,
             seen: Mutex::default(),
         };
-        waiter.folder().put(&waiter.request_name(), &asking.file)?;
+        waiter.folder().put(&waiter.request_name(), &request)?;
         Ok(waiter)
     }
 
@@ -185,8 +183,8 @@ impl Waiter {
         Arc::clone(&self.folder.lock())
     }
 
-    /// Whether the folder is still the one that was opened. One that was made anew under the same name is
-    /// gone over to, if the request was claimed before; else the request is gone with the old one.
+    /// Follows a folder that was removed and made again, if the daemon had claimed the request before. Otherwise the
+    /// request is gone with the old folder.
     fn follow(&self) -> Result<(), AgentError> {
         let folder = self.folder();
         let held = folder.responses.stamp().map_err(|error| self.error(RESPONSES, error))?;
@@ -204,7 +202,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Looks into the folder, without taking anything but a request that nobody wants.
+    /// Looks into the folder. It takes nothing but a request that was not claimed in time.
     pub fn look(&self) -> Result<Look, AgentError> {
         self.follow()?;
         if self.read()?.is_some() {
@@ -213,7 +211,7 @@ impl Waiter {
         }
         let now = self.clock.monotonic();
         if self.is_waiting_to_be_claimed()? {
-            // Also again: a daemon that could not store it has put it back.
+            // A daemon that could not store the request has put it back.
             self.seen.lock().claimed = None;
         } else {
             self.claimed();
@@ -275,8 +273,8 @@ impl Waiter {
         self.folder().tasks.remove(&self.request_name()).map_err(|error| self.error(TASKS, error))
     }
 
-    /// The response, if it is there and whole. A host that writes in place may be half-way: what is
-    /// not whole is read again, never deleted; so is what has a second name for a moment.
+    /// The response, if it is there and whole. A host that writes in place may not be done yet, or gives the file a second
+    /// name for a moment: such a file is read again, never deleted.
     fn read(&self) -> Result<Option<ResponseFile>, AgentError> {
         let name = response_name(&self.request_id);
         let read = self.folder().responses.read(&name, MAX_RESPONSE_BYTES);
@@ -313,7 +311,7 @@ impl Waiter {
         self.read()
     }
 
-    /// Takes the response, if it is there: a name of our own first, so that nobody thinks it waits.
+    /// Takes the response, if it is there. Renaming it first shows the daemon that it was taken.
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
         let Some(response) = self.read_again()? else { return Ok(None) };
         match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
@@ -321,13 +319,13 @@ impl Waiter {
                 let (folder, request_id) = (self.folder(), self.request_id.clone());
                 Ok(Some(Taken { response, folder, request_id }))
             }
-            // Withdrawn by the daemon in this very moment.
+            // The daemon withdrew it in this very moment.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.error(RESPONSES, error)),
         }
     }
 
-    /// Withdraws the request: takes it back (`true`), or tells the daemon that nobody waits any more.
+    /// Withdraws the request: takes it back (`true`), or tells the daemon that this call no longer waits.
     pub fn withdraw(&self) -> Result<bool, AgentError> {
         if self.take_back()? {
             return Ok(true);
@@ -378,7 +376,8 @@ mod tests {
             std::fs::create_dir(&responses).unwrap();
             let (clock, hand) = Clock::by_hand(START);
             let folder = Arc::new(Folder::open(temp.path()).unwrap());
-            let asking = Asking { file: RequestFile::default(), render_timeout: MINUTE, timeout: MINUTE };
+            let minute = Some(60_000);
+            let asking = RequestFile { render_timeout: minute, timeout_ms: minute, ..RequestFile::default() };
             let waiter = Waiter::ask(folder, asking, clock.clone(), &Process::new(&clock)).unwrap();
             std::fs::remove_file(tasks.join(waiter.request_name())).unwrap();
             Self { _temp: temp, responses, waiter, hand }
@@ -419,7 +418,7 @@ mod tests {
         let scene = Scene::claimed();
         scene.says(START, START + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);
-        // Told by whoever waits, and nothing of it is deleted.
+        // The waiting call ends the same way, and nothing is deleted.
         assert!(matches!(scene.waiter.wait().await.unwrap(), Waited::HostSilent));
     }
 

@@ -2,7 +2,7 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-use crate::agent::{Asking, Process, Taken, Waited, Waiter, find, question};
+use crate::agent::{Process, Taken, Waited, Waiter, find, question};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
@@ -16,10 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What `renderTimeout` is if nobody says.
-const RENDER_TIMEOUT: Duration = Duration::from_secs(30);
-/// What the daemon takes as timeout if nobody says; used only to give up when it is silent.
-const TIMEOUT: Duration = Duration::from_secs(1800);
 /// How long a withdrawn call waits for the daemon's word.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
 
@@ -98,17 +94,16 @@ enum Ended {
 impl AskCommand {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         super::log("warn", false)?;
-        let asking = self.asking()?;
-        let folder = find(self.ipc.as_deref(), super::variable).map_err(|error| Exit::new(FAILED, error))?;
+        let request = self.request()?;
+        let folder = find(self.ipc.as_deref(), super::variable)?;
         let runtime = super::small_runtime()?;
         runtime.block_on(async {
             let place = folder.path().display().to_string();
             let clock = Clock::system();
             let process = Process::new(&clock);
-            // Before the request is written: whoever is killed early must not leave a question behind.
+            // Before the request is written: a process that is killed early must not leave a question behind.
             let signals = Signals::listen()?;
-            let waiter = Waiter::ask(Arc::new(folder), asking, clock.clone(), &process);
-            let waiter = waiter.map_err(|error| Exit::new(FAILED, error))?;
+            let waiter = Waiter::ask(Arc::new(folder), request, clock.clone(), &process)?;
             match self.wait(&waiter, &clock, signals).await? {
                 Ended::Waited(Waited::Taken(taken)) => self.tell(*taken),
                 Ended::Waited(Waited::NotClaimed) => Err(Exit::new(
@@ -130,7 +125,7 @@ impl AskCommand {
     }
 
     /// The request, checked here as the daemon would, so that a mistake is told at once.
-    fn asking(&self) -> Result<Asking, Exit> {
+    fn request(&self) -> Result<RequestFile, Exit> {
         let kind = if self.confirm {
             Some(askd_core::Kind::Confirm)
         } else if self.text {
@@ -164,11 +159,7 @@ impl AskCommand {
             ..RequestFile::default()
         };
         Request::new(random::request_id(), file.clone()).map_err(|rejection| Exit::new(USAGE, rejection))?;
-        Ok(Asking {
-            file,
-            render_timeout: self.render_timeout.unwrap_or(RENDER_TIMEOUT),
-            timeout: self.timeout.unwrap_or(TIMEOUT),
-        })
+        Ok(file)
     }
 
     /// Waits for the outcome or a signal, saying on a terminal how long is left.
@@ -179,7 +170,7 @@ impl AskCommand {
         tokio::pin!(waiting);
         let ended = loop {
             tokio::select! {
-                end = &mut waiting => break end.map(Ended::Waited).map_err(|error| Exit::new(FAILED, error)),
+                end = &mut waiting => break end.map(Ended::Waited).map_err(Exit::from),
                 _ = signals.interrupt.recv() => break Ok(Ended::Interrupted),
                 _ = signals.terminate.recv() => break Ok(Ended::Interrupted),
                 () = clock.sleep_to(next), if terminal => {
@@ -196,8 +187,8 @@ impl AskCommand {
     }
 
     async fn withdraw(&self, waiter: &Waiter, clock: &Clock) -> Result<ExitCode, Exit> {
-        waiter.withdraw().map_err(|error| Exit::new(FAILED, error))?;
-        // The daemon's last word: the answer may have come first.
+        waiter.withdraw()?;
+        // The answer may have come first: wait for what the daemon says.
         let word = async {
             tokio::select! {
                 end = waiter.wait() => end.ok(),
@@ -213,7 +204,7 @@ impl AskCommand {
     fn tell(&self, taken: Taken) -> Result<ExitCode, Exit> {
         let code = exit_code(&taken.response);
         if let Err(error) = self.print(&taken.response, code) {
-            // Nobody has read it: it stays where whoever looks for it finds it.
+            // The caller has not read it: it stays where the next call finds it.
             let kept = taken.put_back().map_or("it is lost", |()| "the response stays in responses/");
             return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
         }

@@ -115,7 +115,7 @@ fn age(ask: &Value, field: &str, now: Time) -> Option<Duration> {
     time_from(text(ask, field)).map(|at| now.since(at))
 }
 
-/// At most two units: nobody counts the seconds of an hour.
+/// At most two units: the seconds of an hour do not matter.
 fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let rounded = match seconds {
@@ -237,20 +237,34 @@ pub(super) fn settled(ask: &Value) -> Result<ExitCode, Exit> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Dismiss an ask: the agent is told that the user dismissed the question.
+/// One ask of the daemon.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  askd dismiss 3f2a")]
-pub(super) struct Dismiss {
+pub(super) struct One {
     #[command(flatten)]
     at: Where,
     /// The beginning of its id, or its short code.
     id: String,
 }
 
+impl One {
+    /// Does something to it, and returns what became of it.
+    fn post(&self, action: &str) -> Result<Value, Exit> {
+        let path = format!("/asks/{}/{action}", segment(&self.id)?);
+        self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))
+    }
+}
+
+/// Dismiss an ask: the agent is told that the user dismissed the question.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  askd dismiss 3f2a")]
+pub(super) struct Dismiss {
+    #[command(flatten)]
+    ask: One,
+}
+
 impl Dismiss {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let path = format!("/asks/{}/dismiss", segment(&self.id)?);
-        settled(&self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))?)
+        settled(&self.ask.post("dismiss")?)
     }
 }
 
@@ -259,15 +273,12 @@ impl Dismiss {
 #[command(after_help = "Example:\n  askd cancel 3f2a")]
 pub(super) struct Cancel {
     #[command(flatten)]
-    at: Where,
-    /// The beginning of its id, or its short code.
-    id: String,
+    ask: One,
 }
 
 impl Cancel {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let path = format!("/asks/{}/cancel", segment(&self.id)?);
-        settled(&self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))?)
+        settled(&self.ask.post("cancel")?)
     }
 }
 
@@ -278,15 +289,12 @@ impl Cancel {
 #[command(after_help = "Example:\n  askd reset 3f2a")]
 pub(super) struct Reset {
     #[command(flatten)]
-    at: Where,
-    /// The beginning of its id, or its short code.
-    id: String,
+    ask: One,
 }
 
 impl Reset {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let path = format!("/asks/{}/reset", segment(&self.id)?);
-        self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))?;
+        self.ask.post("reset")?;
         say(wording::RESET)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -40,11 +40,11 @@ pub(super) struct BriefingCommand {
 impl BriefingCommand {
     pub(super) fn run(self) -> Result<ExitCode, Exit> {
         super::log("warn", false)?;
-        let folder = find(self.ipc.as_deref(), super::variable).map_err(|error| Exit::new(FAILED, error))?;
-        let briefings = Briefings::of(&folder).map_err(|error| Exit::new(FAILED, error))?;
+        let folder = find(self.ipc.as_deref(), super::variable)?;
+        let briefings = Briefings::of(&folder)?;
         if !self.take {
-            // While nobody takes any, whatever is called taken was left by a run that died.
-            let found = briefings.read(briefings.claim()).map_err(|error| Exit::new(FAILED, error))?;
+            // While no process takes any, a file that is called taken was left by a run that died.
+            let found = briefings.read(briefings.claim())?;
             complain_of(&found);
             return self.print(&found.briefings).map(|()| ExitCode::SUCCESS);
         }
@@ -52,13 +52,13 @@ impl BriefingCommand {
             return Err(Exit::new(FAILED, "standard output is closed; no briefing was taken"));
         }
         super::small_runtime()?.block_on(alone(&briefings))?;
-        let found = briefings.take().map_err(|error| Exit::new(FAILED, error))?;
+        let found = briefings.take()?;
         complain_of(&found);
         if let Err(Exit { code, message }) = self.print(&found.briefings) {
             briefings.put_back(&found.briefings);
             return Err(Exit { code, message: format!("{message}; the briefings stay where they were") });
         }
-        briefings.done(&found.briefings).map_err(|error| Exit::new(FAILED, error))?;
+        briefings.done(&found.briefings)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -97,8 +97,8 @@ fn complain_of(found: &Found) {
     }
 }
 
-/// Whether nobody can read what is printed. At its start a program is given `/dev/null`, for reading and
-/// writing, in place of an output that was closed; `>/dev/null` is for writing alone.
+/// Whether standard output was closed. In its place the runtime opens `/dev/null` for reading and writing; `>/dev/null`
+/// opens it for writing alone.
 fn output_was_closed() -> bool {
     let output = std::io::stdout();
     let flags = rustix::fs::fcntl_getfl(&output);

@@ -18,6 +18,7 @@ mod serve;
 #[cfg(feature = "demo")]
 mod sim;
 
+use crate::agent::AgentError;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -37,7 +38,7 @@ struct Cli {
     command: Command,
 }
 
-/// What each says of itself, briefly and at length, stands at its arguments: a word here would hide that.
+/// The help of each stands at its arguments; a comment here would replace it.
 #[derive(Debug, Subcommand)]
 enum Command {
     #[cfg(feature = "host")]
@@ -131,7 +132,13 @@ impl From<anyhow::Error> for Exit {
     }
 }
 
-/// One line on standard error; if nobody reads it, that is that.
+impl From<AgentError> for Exit {
+    fn from(error: AgentError) -> Self {
+        Self::new(FAILED, error)
+    }
+}
+
+/// One line on standard error. A reader that has gone is no error.
 fn complain(message: &str) {
     use std::io::Write as _;
     let _unread = writeln!(std::io::stderr(), "askd: {message}");

@@ -3,7 +3,7 @@
 
 mod phone;
 
-use crate::agent::{Asking, Folder, Process, Taken, Waited, Waiter, question};
+use crate::agent::{Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::channel::whatsapp::settings as whatsapp;
@@ -22,8 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// What the daemon takes as timeout.
-const TIMEOUT: Duration = Duration::from_secs(1800);
 /// How long anything may take that no person is needed for.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two looks at a list.
@@ -266,10 +264,9 @@ async fn ask(
     answering: impl Future<Output = anyhow::Result<()>>,
     say: &impl Fn(&str),
 ) -> anyhow::Result<()> {
-    let asking = Asking { file, render_timeout: Duration::from_secs(30), timeout: TIMEOUT };
     let clock = Clock::system();
     let process = Process::new(&clock);
-    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), asking, clock, &process)?;
+    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), file, clock, &process)?;
     let (answered, end) = tokio::join!(answering, waiter.wait());
     answered?;
     match end? {

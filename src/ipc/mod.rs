@@ -1,8 +1,8 @@
 //! The file contract between an agent and the daemon: which folders, which names, which shapes.
 //!
-//! Both sides use it, so that they cannot disagree. It decides nothing about asks. Rooms: the
-//! shapes of the files (`wire`), reading and writing them safely in folders that somebody else
-//! can write too (`files`), and being told that there may be something new (`watch`).
+//! Both sides use it, so that they cannot disagree. It decides nothing about asks. Rooms: the shapes of the files
+//! (`wire`), reading and writing them safely in folders that a container can write too (`files`), and events that
+//! something may be new (`watch`).
 
 mod calls;
 pub mod files;
@@ -31,7 +31,7 @@ pub fn response_name(request_id: &impl Display) -> String {
     format!("{request_id}.json")
 }
 
-/// The name of a response that is synced but not published. Nobody but the daemon reads it.
+/// The name of a response that is synced but not published. Only the daemon reads it.
 #[must_use]
 pub fn unpublished_name(request_id: &RequestId) -> String {
     format!(".new-{request_id}")
@@ -64,7 +64,7 @@ pub fn alive_name(process: &str) -> String {
     format!(".alive-{process}")
 }
 
-/// Whether a name is that of a whole JSON file: everything else is somebody's temporary file.
+/// Whether this is the name of a whole JSON file. Other names belong to temporary files.
 #[must_use]
 pub fn is_json_file(name: &str) -> bool {
     !name.starts_with('.') && Path::new(name).extension().is_some_and(|extension| extension == "json")

@@ -1,9 +1,8 @@
-//! Being told that there may be something new.
+//! Events that something in a folder may be new.
 //!
-//! An event is a hint, the directory is the truth: whatever happens in a watched folder, also an
-//! overflow of the kernel's queue, only says "look again", and whoever looks does so every few
-//! seconds in any case. So a watch that cannot be had, or that is silent (NFS, virtual machines),
-//! costs time and nothing else. Used by the daemon's intake and by a waiting agent.
+//! An event is a hint, the directory is the truth. Every event in a watched folder, and an overflow of the kernel's queue
+//! too, only says "look again". The callers look every few seconds in any case, so a missing or silent watch (NFS,
+//! virtual machines) costs time and nothing else. The daemon's intake and a waiting agent use it.
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};

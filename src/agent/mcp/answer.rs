@@ -1,6 +1,6 @@
-//! How what came of a call looks to the model: an answer as JSON, anything else as one sentence
-//! marked as an error, both with structured content that fits the declared schema. Section 8 of the
-//! specification. The sentences are in `askd_core::wording`.
+//! How the result of a call looks to the model: an answer as JSON, anything else as one sentence marked as an error, both
+//! with structured content that fits the declared schema. Section 8 of the specification. The sentences are in
+//! `askd_core::wording`.
 
 use crate::ipc::wire::{ResponseFile, ResponseResult, unanswered};
 use askd_core::wording;
@@ -15,9 +15,9 @@ pub(super) enum Outcome {
     Response(Box<ResponseFile>),
     /// The question is open; the call waits no longer.
     Pending,
-    /// Nobody took the request; it was taken back.
+    /// The daemon did not claim the request in time; it was taken back.
     NotClaimed {
-        /// How often that has happened to these questions.
+        /// How often that happened to these questions.
         attempt: u32,
         /// How often the agent may try again.
         retries: u8,
@@ -39,7 +39,7 @@ pub(super) enum Outcome {
 pub(super) struct Report {
     /// What came of it.
     pub(super) outcome: Outcome,
-    /// What was done otherwise than asked for.
+    /// What askd did differently from what the call asked for.
     pub(super) note: Option<String>,
 }
 
@@ -137,7 +137,7 @@ fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
     }
 }
 
-/// The result of a call that withdraws: that it is withdrawn is what was wanted, and no error.
+/// The result of a call that withdraws. Withdrawn is what the call wanted, so it is not an error.
 pub(super) fn withdrawal(report: &Report, question_id: &str) -> CallToolResult {
     let mut result = result(report, Some(question_id));
     let status = result.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
@@ -147,7 +147,7 @@ pub(super) fn withdrawal(report: &Report, question_id: &str) -> CallToolResult {
     result
 }
 
-/// Whatever is not an answer has a sentence, also from a host that sent none.
+/// Every result but an answer has a sentence, even from a host that sent none.
 fn error(response: &ResponseFile) -> String {
     let sent = response.error.clone().filter(|error| !error.trim().is_empty());
     sent.unwrap_or_else(|| format!("ask_user {}: no answer.", response.result.status))

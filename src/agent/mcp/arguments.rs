@@ -1,9 +1,8 @@
-//! The arguments of the tools. Schemas are advertised and not enforced by the protocol, so everything
-//! is checked here, and what is wrong is told with the field, the limit and the value's size: the
-//! model reads it and calls again.
+//! The arguments of the tools. The protocol does not enforce the schemas, so this module checks everything. An error names
+//! the field, the limit and the size of the value, so that the model can correct its call.
 
 use super::settings::Settings;
-use crate::agent::Asking;
+use crate::agent::waiter::RENDER_TIMEOUT_MS;
 use crate::ipc::wire::{Draft, Object, Request, RequestFile};
 use crate::random;
 use askd_core::{Digest, MAX_CONTEXT, MAX_QUESTIONS, MAX_TITLE, Rejection, wording};
@@ -16,10 +15,6 @@ use std::time::Duration;
 
 /// `maxRetries` if the call does not say.
 pub(super) const RETRIES: u8 = 3;
-/// `renderTimeout` if the call does not say, in milliseconds.
-pub(super) const RENDER_TIMEOUT_MS: u64 = 30_000;
-/// `timeoutMs` if neither the call nor the group's settings say; here only to be patient long enough.
-pub(super) const TIMEOUT_MS: u64 = 1_800_000;
 /// The longest `waitMs`: as long as a person can be given.
 pub(super) const MAX_WAIT_MS: u64 = 604_800_000;
 
@@ -27,14 +22,14 @@ pub(super) const MAX_WAIT_MS: u64 = 604_800_000;
 #[derive(Debug)]
 pub(super) struct AskArguments {
     /// The request.
-    pub(super) asking: Asking,
-    /// By which the same call is known again.
+    pub(super) request: RequestFile,
+    /// The same for the same call again.
     pub(super) key: Digest,
-    /// How often the agent may try again while nobody takes the request.
+    /// How often the agent may try again while no daemon claims the request.
     pub(super) retries: u8,
     /// How long this call waits.
     pub(super) wait: Option<Duration>,
-    /// What was done otherwise than asked for.
+    /// What askd did differently from what the call asked for.
     pub(super) note: Option<String>,
 }
 
@@ -122,7 +117,7 @@ impl AskArguments {
     pub(super) fn read(arguments: JsonObject, settings: &Settings) -> Result<Self, Rejection> {
         let fields: AskFields = fields(arguments)?;
         let wait = wait(fields.wait_ms)?;
-        let mut file = RequestFile {
+        let mut request = RequestFile {
             questions: fields.questions.into_iter().flatten().map(|Object(draft)| draft).collect(),
             title: fields.title,
             context: fields.context,
@@ -136,30 +131,18 @@ impl AskArguments {
             session_id: Some(settings.session.clone()),
             ..RequestFile::default()
         };
-        let request = checked(&file)?;
-        let mut timeout = request.timeout;
+        let checked = check(&request)?;
         let least = settings.min_timeout;
-        let note = timeout.filter(|asked| *asked < least).map(|asked| {
-            timeout = Some(least);
-            file.timeout_ms = i64::try_from(least.as_millis()).ok();
+        let note = checked.timeout.filter(|asked| *asked < least).map(|asked| {
+            request.timeout_ms = i64::try_from(least.as_millis()).ok();
             wording::timeout_raised(millis(asked), millis(least))
         });
         if note.is_some() {
-            // The operator's word may itself be out of range.
-            checked(&file)?;
+            // The operator's minimum may itself be out of range.
+            check(&request)?;
         }
-        let key = request.key.ok_or(Rejection::Empty { field: "session_id".to_owned() })?;
-        Ok(Self {
-            asking: Asking {
-                file,
-                render_timeout: request.render_timeout.unwrap_or(Duration::from_millis(RENDER_TIMEOUT_MS)),
-                timeout: timeout.unwrap_or(Duration::from_millis(TIMEOUT_MS)),
-            },
-            key,
-            retries: request.max_retries.unwrap_or(RETRIES),
-            wait,
-            note,
-        })
+        let key = checked.key.ok_or(Rejection::Empty { field: "session_id".to_owned() })?;
+        Ok(Self { request, key, retries: checked.max_retries.unwrap_or(RETRIES), wait, note })
     }
 }
 
@@ -167,8 +150,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The request as the daemon will read it; a mistake is told at once.
-fn checked(file: &RequestFile) -> Result<Request, Rejection> {
+/// Checks the request as the daemon will, so that the model hears of a mistake at once.
+fn check(file: &RequestFile) -> Result<Request, Rejection> {
     Request::new(random::request_id(), file.clone())
 }
 
@@ -217,12 +200,12 @@ mod tests {
     fn a_person_gets_time_enough() {
         let asked = |timeout: u64| read(&json!({"questions": [{"question": "Go?"}], "timeoutMs": timeout}));
         let raised = asked(10_000).unwrap();
-        assert_eq!(raised.asking.file.timeout_ms, Some(300_000));
+        assert_eq!(raised.request.timeout_ms, Some(300_000));
         assert!(raised.note.unwrap().starts_with("timeoutMs 10000 was raised to 300000"));
         let enough = asked(300_000).unwrap();
-        assert_eq!((enough.asking.file.timeout_ms, enough.note), (Some(300_000), None));
+        assert_eq!((enough.request.timeout_ms, enough.note), (Some(300_000), None));
         assert_eq!(asked(9_999).unwrap_err(), "timeoutMs is 9999; it has to be from 10000 to 604800000.");
-        assert_eq!(read(&json!({"questions": [{"question": "Go?"}]})).unwrap().asking.file.timeout_ms, None);
+        assert_eq!(read(&json!({"questions": [{"question": "Go?"}]})).unwrap().request.timeout_ms, None);
     }
 
     #[test]

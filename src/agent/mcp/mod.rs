@@ -21,6 +21,7 @@ mod transport;
 
 pub use settings::{BadSetting, Settings};
 
+use super::waiter::RENDER_TIMEOUT_MS;
 use crate::clock::Clock;
 use answer::{Outcome, Report};
 use arguments::{AskArguments, WaitArguments};
@@ -151,10 +152,10 @@ fn unknown(why: &str) -> CallToolResult {
 impl Server {
     async fn ask(&self, arguments: AskArguments, context: &Context) -> Result<CallToolResult, ErrorData> {
         tracing::info!(
-            questions = arguments.asking.file.questions.len(),
-            title = arguments.asking.file.title.as_deref().unwrap_or_default(),
+            questions = arguments.request.questions.len(),
+            title = arguments.request.title.as_deref().unwrap_or_default(),
             maxRetries = arguments.retries,
-            renderTimeoutMs = arguments.asking.render_timeout.as_millis(),
+            renderTimeoutMs = arguments.request.render_timeout.unwrap_or(RENDER_TIMEOUT_MS.cast_signed()),
             "ask_user called"
         );
         let wait = self.wait_of(arguments.wait, context);

@@ -122,8 +122,8 @@ impl Questions {
         }
         let broken = |error: AgentError| report(Outcome::Broken(error.to_string()));
         let folder = self.folder().map_err(broken)?;
-        let asking = arguments.asking.clone();
-        let waiter = Waiter::ask(folder, asking, self.clock.clone(), &self.process).map_err(broken)?;
+        let waiter =
+            Waiter::ask(folder, arguments.request.clone(), self.clock.clone(), &self.process).map_err(broken)?;
         let id = waiter.request_id().clone();
         let AskArguments { key, retries, note, .. } = arguments;
         let state = State::Waiting(self.clock.monotonic());

@@ -1,21 +1,19 @@
-//! What the environment says about `askd mcp`: the session, how long calls may wait, how little time
-//! a person may be given. Read once, at start; a value that makes no sense ends it with a sentence.
+//! What the environment says about `askd mcp`: the session, how long calls may wait, the least time a person gets. Read
+//! once, at start. A value that is wrong ends the process with a sentence.
 
 use crate::random;
 use askd_core::{MAX_TOKEN, TimeoutPolicy};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a call waits for a client of whom nothing is known: below the 60 s after which many
-/// clients cut a call.
+/// How long a call of an unknown client waits: less than the 60 s after which many clients cut a call.
 const CAREFUL_WAIT: Duration = Duration::from_secs(45);
 /// A person needs at least so long to see a question.
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// Clients, by the name they introduce themselves with, that let a call take as long as it gives
-/// signs of progress.
+/// Clients, by the name they introduce themselves with, that wait for a call as long as it reports progress.
 const PATIENT_CLIENTS: [&str; 1] = ["claude-code"];
 
-/// A variable that makes no sense.
+/// A variable with a wrong value.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}={value:?}: {why}")]
 pub struct BadSetting {
@@ -42,7 +40,7 @@ pub struct Settings {
     pub ipc: Option<PathBuf>,
     /// Which run of the agent asks.
     pub(super) session: String,
-    /// What is to be done at a timeout, if the call does not say.
+    /// What happens at a timeout, if the call does not say.
     pub(super) policy: Option<String>,
     /// The least time a person is given.
     pub(super) min_timeout: Duration,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Asks.
 pub(super) const ASK: &str = "ask_user";
-/// Waits on.
+/// Keeps waiting.
 pub(super) const WAIT: &str = "ask_user_wait";
 /// Withdraws.
 pub(super) const CANCEL: &str = "ask_user_cancel";

@@ -217,7 +217,7 @@ impl GroupScanner {
                 }
                 taken
             }
-            Ok(Message::Cancel(cancel)) => match self.broker.withdraw(&self.group, &cancel.request_id).await {
+            Ok(Message::Cancel(request_id)) => match self.broker.withdraw(&self.group, &request_id).await {
                 Ok(()) => Taken::Done,
                 Err(_) => Taken::Later,
             },

@@ -1,9 +1,8 @@
 //! Reading and writing in folders that a hostile container can write too.
 //!
-//! Names are opened relative to held folders, never through links, mounts or `..`; what is read
-//! is pinned, checked to be a plain file of one link and bounded size, and only then opened; what
-//! is written is synced before it gets its name, and the folder after. Both sides and the
-//! daemon's own state use it. It knows no shapes.
+//! Names are opened relative to held folders, never through links, mounts or `..`. A file that is read is pinned, checked
+//! to be a plain file of one link and bounded size, and only then opened (`read`). A file that is written is synced before
+//! it gets its name, and the folder after. Both sides and the daemon's own state use it. It knows no shapes.
 
 mod read;
 mod stamp;
@@ -54,7 +53,7 @@ impl From<NotStored> for io::Error {
 /// Mode and group of what is created, so that an agent of another user id can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Mode of folders, such as `0o770`; files get the same without the execute bits.
+    /// Mode of folders, for example `0o770`; files get the same without the execute bits.
     pub dir_mode: u32,
     /// Group id of both; `None` leaves it as it comes.
     pub gid: Option<u32>,
@@ -124,7 +123,7 @@ impl Dir {
             Ok(()) => {
                 let made = self.finish(name, access);
                 if made.is_err() {
-                    // Half-made, it would look complete the next time. If somebody has used it already, it stays.
+                    // Half-made, it would look complete the next time. If it holds a file already, it stays.
                     let _used = calls::unlinkat(&self.0, name, AtFlags::REMOVEDIR);
                 }
                 made
@@ -203,8 +202,8 @@ impl Dir {
         open(&self.0, plain(name)?, flags, Mode::from_raw_mode(0o600), ResolveFlags::NO_XDEV).map(File::from)
     }
 
-    /// Gives a file the present time, and makes an empty one if there is none. Nothing is synced: it says
-    /// that somebody lives, and after a crash nobody does.
+    /// Gives a file the present time, and makes an empty one if there is none. Nothing is synced: it is a
+    /// sign of life, and after a crash of the machine no process lives.
     pub fn touch(&self, name: &str, access: Access) -> io::Result<()> {
         let now = Timestamps { last_access: NOW, last_modification: NOW };
         match utimensat(&self.0, plain(name)?, &now, AtFlags::SYMLINK_NOFOLLOW) {
@@ -237,7 +236,7 @@ impl Dir {
     }
 
     /// Writes a whole file: absent or the old content before, the new content after, never torn.
-    /// `temporary` is a name of our own that nobody looks at.
+    /// `temporary` is a name of our own that no reader looks at.
     pub fn replace(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
         Ok(self.store(temporary, name, bytes, access)?)
     }
@@ -256,7 +255,7 @@ impl Dir {
         self.sync().map_err(NotStored::InDoubt)
     }
 
-    /// The same without a sync, for what nobody waits for after a crash: it may then be gone, or empty.
+    /// The same without a sync, for a file that no process needs after a crash: it may then be gone, or empty.
     pub fn place(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
         self.remove(temporary)?;
         let mut file = self.begin(temporary)?;
@@ -300,8 +299,8 @@ impl Dir {
         self.remove(name).or_else(|_| self.remove(name)).or_else(|_| self.remove(name))
     }
 
-    /// Has the folder for this process alone, as far as others claim it too, until it is dropped; `false` if
-    /// somebody else has it.
+    /// Locks the folder for this process until it is dropped, against others that lock it; `false` if another process has
+    /// the lock.
     pub fn claim(&self) -> io::Result<bool> {
         match sys::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),

@@ -30,7 +30,7 @@ pub enum ReadError {
 }
 
 impl Dir {
-    /// Reads a plain file of at most `limit` bytes, in a folder that somebody else can write.
+    /// Reads a plain file of at most `limit` bytes, in a folder that a container can write too.
     pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
         self.read_with(name, limit, Names::One)
     }

@@ -1,4 +1,4 @@
-//! Which file it is, and the names of a folder.
+//! What a file looked like at a moment, and the names in a folder.
 
 use crate::ipc::names;
 use rustix::fs::{self as sys, FileType, Stat};
@@ -30,8 +30,8 @@ impl Stamp {
         }
     }
 
-    /// Of a folder of our own by its path, links in it followed. Nothing is opened: whoever watches the
-    /// folder hears nothing of it.
+    /// Of a folder of our own by its path; links in it are followed. Nothing is opened, so a watch of the folder reports
+    /// nothing.
     pub fn at(path: &Path) -> io::Result<Self> {
         Ok(Self::of(&sys::stat(path)?))
     }

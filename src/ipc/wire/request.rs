@@ -222,15 +222,8 @@ impl From<Draft> for askd_core::Draft {
 pub enum Message {
     /// Ask this.
     Ask(Box<Request>),
-    /// The call of that id does not wait any more.
-    Cancel(Cancel),
-}
-
-/// A withdrawal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cancel {
-    /// Whose.
-    pub request_id: RequestId,
+    /// The call with that id no longer waits.
+    Cancel(RequestId),
 }
 
 /// A request within all limits that do not depend on settings. What is `None` takes the group's setting.
@@ -275,7 +268,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Rejection> {
         .map_err(|rule| Rejection::Wrong { field: "request_id".to_owned(), why: rule.to_string() })?;
     match kind.as_str() {
         Kinds::ASK => Request::new(request_id, typed(bytes)?).map(|request| Message::Ask(Box::new(request))),
-        Kinds::CANCEL => Ok(Message::Cancel(Cancel { request_id })),
+        Kinds::CANCEL => Ok(Message::Cancel(request_id)),
         other => Err(Rejection::Wrong {
             field: "type".to_owned(),
             why: format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL),

@@ -150,7 +150,8 @@ impl From<&Person> for AnsweredBy {
 }
 
 /// `status` and `reason` of an outcome.
-fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
+#[must_use]
+pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered { .. } => ("answered", "user"),
         Outcome::Dismissed { .. } => ("cancelled", "user"),
@@ -159,12 +160,6 @@ fn status_and_reason(outcome: &Outcome) -> (&'static str, &'static str) {
         Outcome::Undelivered { .. } => ("undeliverable", "system"),
         Outcome::Blocked { .. } => ("blocked", "system"),
     }
-}
-
-/// `status` and `reason` of an outcome, for other readers than the agent.
-#[must_use]
-pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
-    status_and_reason(outcome)
 }
 
 /// The labels and the text of an answer, as `answers` has them.
@@ -191,13 +186,13 @@ fn answered<'a>(questions: &'a Questions, outcome: &'a Outcome) -> impl Iterator
     questions.iter().zip(entries).filter_map(|(question, answer)| answer.as_ref().map(|answer| (question, answer)))
 }
 
-/// `answers` of an outcome: empty unless somebody answered.
+/// `answers` of an outcome: empty unless a person answered.
 #[must_use]
 pub fn answers(questions: &Questions, outcome: &Outcome) -> Pairs {
     Pairs(answered(questions, outcome).map(|(q, answer)| (q.text.clone(), answer_value(q, answer))).collect())
 }
 
-/// `details` of an outcome: empty unless somebody answered.
+/// `details` of an outcome: empty unless a person answered.
 #[must_use]
 pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
     let detail = |(question, answer): (&Question, &Answer)| Detail {
@@ -232,7 +227,7 @@ pub fn outcome_of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
 }
 
 fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
-    let (status, reason) = status_and_reason(outcome);
+    let (status, reason) = status(outcome);
     let by = match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by.into()),
         _ => None,
@@ -244,20 +239,14 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
     ResponseFile {
         result: ResponseResult {
             answers: answers(&ask.content.questions, outcome),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
             answered: status == "answered",
-            cancelled: status == "cancelled",
-            timed_out: status == "timeout",
-            should_retry: false,
             retry_reason: wording::retry_reason(outcome),
             cause: outcome.cause().map(|reason| reason.to_string()),
             render_confirmed: ask.confirmed,
             details: details(&ask.content.questions, outcome),
             answered_by: by,
-            request_id: waiter.request_id.to_string(),
-            op_code: waiter.op_code.clone(),
             answered_at: at,
+            ..unanswered(waiter.request_id.as_str(), waiter.op_code.clone(), status, reason)
         },
         error: wording::error(outcome, &ask.content.questions),
     }

@@ -54,6 +54,7 @@ mod slack_forms;
 mod slack_refusals;
 mod slack_round;
 mod slack_world;
+mod small_channel;
 mod stopping;
 mod strangers;
 mod sweep;

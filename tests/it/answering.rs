@@ -83,7 +83,7 @@ fn a_withdrawal_by_the_agent_or_an_operator_is_told_as_such() {
     let id = world.open_of("r2")["id"].as_str().unwrap().to_owned();
     assert_eq!(world.call("POST", &format!("/asks/{id}/cancel"), None).0, 200);
     for id in ["r1", "r2"] {
-        let response = agent.wait(id);
+        let response = world.passes(SOON, "the response", || agent.response(id));
         assert_eq!(response["error"], "ask_user cancelled: the question was withdrawn.");
         assert_eq!(
             (&response["result"]["status"], &response["result"]["reason"]),

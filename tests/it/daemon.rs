@@ -101,7 +101,11 @@ impl Daemon {
 
     /// Starts one within this process, as `askd serve` does with these files of settings.
     pub(crate) fn here(files: &[PathBuf], log: &Path) -> Self {
-        let settings = Settings::load(files).unwrap();
+        Self::with(Settings::load(files).unwrap(), log)
+    }
+
+    /// The same with these settings.
+    pub(crate) fn with(settings: Settings, log: &Path) -> Self {
         let filter: Targets = settings.log.filter.parse().unwrap();
         let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
         let lines = lines.with_writer(Mutex::new(log_file(log)));

@@ -75,7 +75,7 @@ async fn a_real_engine_starts_and_stops_a_container() {
         println!("SKIPPED a container of a real Docker Engine: ASKD_TEST_CONTAINER is not set (tests/docker/run)");
         return;
     };
-    let engine = Engine::new(askd::clock::Clock::system());
+    let engine = Engine::new(std::env::var("DOCKER_HOST").ok().as_deref(), askd::clock::Clock::system());
     let first = engine.look(&name).await.unwrap();
     assert!(first.running && first.started_at.is_some(), "{first:?}");
     engine.start(&name).await.unwrap();

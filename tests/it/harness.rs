@@ -4,6 +4,7 @@
 
 use crate::daemon::Daemon;
 pub(crate) use crate::daemon::{SHORTEST, SOON, askd};
+use askd::host::settings::Settings;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -23,6 +24,7 @@ pub(crate) struct World {
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
     config: String,
+    docker_host: Option<String>,
     process: bool,
     address: Option<SocketAddr>,
 }
@@ -54,6 +56,7 @@ impl World {
             dir: tempfile::tempdir().unwrap(),
             env: Vec::new(),
             config: String::new(),
+            docker_host: None,
             process: false,
             address: None,
         }
@@ -68,6 +71,12 @@ impl World {
     /// With these settings (TOML).
     pub(crate) fn config(mut self, text: &str) -> Self {
         text.clone_into(&mut self.config);
+        self
+    }
+
+    /// With a Docker Engine at this socket.
+    pub(crate) fn docker(mut self, socket: &Path) -> Self {
+        self.docker_host = Some(format!("unix://{}", socket.display()));
         self
     }
 
@@ -125,7 +134,9 @@ impl World {
             let of_all = self.dir.path().join("all.toml");
             let text = format!("data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:0\"\n", self.data().display());
             fs::write(&of_all, text).unwrap();
-            Daemon::here(&[of_all, self.settings_file()], &self.log_path())
+            let mut settings = Settings::load(&[of_all, self.settings_file()]).unwrap();
+            settings.docker_host.clone_from(&self.docker_host);
+            Daemon::with(settings, &self.log_path())
         };
         self.address = daemon.address();
         let listens = self.address.is_some();

@@ -72,7 +72,7 @@ impl Engine {
         let routes = "routes = [{ channel = \"web\" }]";
         World::empty()
             .config(&format!("[groups.g]\n{rules}\n{routes}\nsession = {{ {session} }}\n"))
-            .env("DOCKER_HOST", &format!("unix://{}", self.socket.display()))
+            .docker(&self.socket)
             .started()
     }
 }

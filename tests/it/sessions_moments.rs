@@ -132,8 +132,9 @@ mod measures {
         let took = (0..3).map(|_| {
             let dir = tempfile::tempdir().unwrap();
             let program = Program::new(dir.path(), "start", 0);
-            let world =
-                with_session(&start(&program), "pickup_timeout = \"1s\"\nmax_per_hour_per_group = 1000").started();
+            let world = with_session(&start(&program), "pickup_timeout = \"1s\"\nmax_per_hour_per_group = 1000")
+                .with_binary()
+                .started();
             let agent = world.group("g");
             let mut asking = question();
             asking["idempotency_key"] = json!("the same");

@@ -209,7 +209,7 @@ fn groups_that_are_all_removed_come_back() {
     world.group("g").ask_framework("r1");
     world.open_of("r1");
     fs::remove_dir_all(world.data().join("ipc")).unwrap();
-    within(SOON, "the folders to be made anew", || world.data().join("ipc/default/tasks").is_dir().then_some(()));
+    world.passes(SOON, "the folders to be made anew", || world.data().join("ipc/default/tasks").is_dir().then_some(()));
     world.group("g").ask_framework("r2");
     world.open_of("r2");
 }

@@ -135,7 +135,7 @@ impl Broker {
             folders,
             audit,
             channels,
-            sessions: Sessions::new(ctx.clone()),
+            sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
             ctx,
             settings: RwLock::new(settings),
             looking: KeyedLock::default(),

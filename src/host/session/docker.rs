@@ -59,13 +59,9 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// The Engine of the environment (`DOCKER_HOST`, else its usual socket). Connects to nothing yet.
+    /// The Engine at this `DOCKER_HOST`, else at its usual socket. Connects to nothing yet.
     #[must_use]
-    pub fn new(clock: Clock) -> Self {
-        Self::of(std::env::var("DOCKER_HOST").ok().as_deref(), clock)
-    }
-
-    fn of(host: Option<&str>, clock: Clock) -> Self {
+    pub fn new(host: Option<&str>, clock: Clock) -> Self {
         let host = host.map(str::trim).filter(|host| !host.is_empty());
         let socket = match host {
             None => Ok(PathBuf::from(SOCKET)),
@@ -266,7 +262,7 @@ mod tests {
         }
 
         fn engine(&self) -> Engine {
-            Engine::of(Some(&format!("unix://{}", self.dir.path().join("docker.sock").display())), Clock::of_tokio())
+            Engine::new(Some(&format!("unix://{}", self.dir.path().join("docker.sock").display())), Clock::of_tokio())
         }
 
         fn calls(&self) -> Vec<String> {
@@ -386,7 +382,7 @@ mod tests {
     async fn a_socket_that_does_not_work_is_told_with_what_mends_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("docker.sock");
-        let engine = Engine::of(Some(&format!("unix://{}", path.display())), Clock::of_tokio());
+        let engine = Engine::new(Some(&format!("unix://{}", path.display())), Clock::of_tokio());
         let away = async || match engine.look("agent").await.unwrap_err() {
             EngineError::Away(text) => text,
             other => panic!("{other}"),
@@ -427,14 +423,14 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_unix_socket_is_taken_from_the_environment() {
-        assert_eq!(Engine::of(None, Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
-        assert_eq!(Engine::of(Some(" "), Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
+        assert_eq!(Engine::new(None, Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
+        assert_eq!(Engine::new(Some(" "), Clock::of_tokio()).socket, Ok(PathBuf::from(SOCKET)));
         assert_eq!(
-            Engine::of(Some("unix:///run/podman.sock"), Clock::of_tokio()).socket,
+            Engine::new(Some("unix:///run/podman.sock"), Clock::of_tokio()).socket,
             Ok(PathBuf::from("/run/podman.sock"))
         );
         for bad in ["tcp://user:marked@10.0.0.1:2376", "ssh://host", "unix://relative", "/bare"] {
-            let error = Engine::of(Some(bad), Clock::of_tokio()).look("agent").await.unwrap_err();
+            let error = Engine::new(Some(bad), Clock::of_tokio()).look("agent").await.unwrap_err();
             assert!(matches!(&error, EngineError::Away(text) if text.contains("DOCKER_HOST")), "{error}");
             assert!(!error.to_string().contains("marked"));
         }

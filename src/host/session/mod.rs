@@ -29,8 +29,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(ctx: Ctx) -> Self {
-        Self { engine: Engine::new(ctx.clock().clone()), ctx, heartbeats: Heartbeats::default() }
+    pub(crate) fn new(docker_host: Option<&str>, ctx: Ctx) -> Self {
+        Self { engine: Engine::new(docker_host, ctx.clock().clone()), ctx, heartbeats: Heartbeats::default() }
     }
 
     /// The current run of the group's container; `None`: the group has none, or the Engine cannot tell.

@@ -77,6 +77,8 @@ pub struct Settings {
     pub log: Log,
     /// How long audit lines are kept.
     pub keep_audit: Duration,
+    /// Where the Docker Engine listens: `DOCKER_HOST` in the environment.
+    pub docker_host: Option<String>,
     groups: BTreeMap<String, GroupSettings>,
     defaults: GroupSettings,
 }
@@ -151,6 +153,7 @@ impl Settings {
             whatsapp: None,
             log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
             keep_audit: Duration::from_secs(3600),
+            docker_host: None,
             groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
             defaults: asks,
         }
@@ -287,6 +290,7 @@ impl Shape {
             web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
             log: self.log,
             keep_audit,
+            docker_host: std::env::var("DOCKER_HOST").ok(),
             groups,
             defaults,
         })

@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// A moment on the monotonic clock. It means nothing to another process or after a restart of the computer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Moment(Duration);
 
 impl Moment {

@@ -263,7 +263,7 @@ async fn a_person_with_another_number_or_id_stays_who_they_are() {
 async fn a_stranger_is_in_the_log_once_while_somebody_is_asked() {
     let world = World::start(sim(), TO_ADA, "").await;
     world.writes(MALLORY, "nobody is asked yet").await;
-    assert!(!world.log().contains("somebody unknown wrote"));
+    assert!(!world.log().contains("an unknown person wrote"));
     world.writes(ADA, "hello").await;
     world.ask("r1", select("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
@@ -271,7 +271,7 @@ async fn a_stranger_is_in_the_log_once_while_somebody_is_asked() {
         world.writes(MALLORY, text).await;
     }
     let log = world.log();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("somebody unknown wrote")).collect();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("an unknown person wrote")).collect();
     assert!(lines.len() == 1 && lines[0].contains("9999") && !lines[0].contains(MALLORY), "{lines:?}");
     assert_eq!(world.said_to(MALLORY), Vec::<String>::new());
 }

@@ -1,313 +1,217 @@
-//! Reads what a message means for its question, and tells the sender what came of it.
+//! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
 use super::contacts::Confirmation;
-use super::inbound::{Asked, NotStored, Sender};
+use super::inbound::Incoming;
 use super::payload::Body;
-use super::reading::{self, Open, Reading};
-use super::resolve::{self, Target};
-use super::{Whatsapp, text};
-use crate::host::broker::{Broker, Failure};
+use super::reader::{Asked, Reader};
+use super::resolve::Target;
+use super::words::{self, Meaning};
+use super::{NotStored, apply, text};
 use askd_core::wording::{self, Unfit};
-use askd_core::{Ask, AskId, ChannelName, Event, Heard, Names, Outcome, Person, Refusal, Reply, Source, Time, Via};
+use askd_core::{Ask, Event, Heard, Names, Outcome, Refusal, Reply, Source, Time};
 
-impl Whatsapp {
-    /// Reads a message from a person who is, or was, asked.
-    pub(super) async fn read(&self, broker: &Broker, sender: &Sender<'_>) -> Result<(), NotStored> {
-        let said = match &sender.message.said {
-            Body::Text(said) => said.as_str(),
-            Body::Wordless => "",
+impl Incoming<'_> {
+    /// Reads the message and does what it means.
+    pub(super) async fn read(&self) -> Result<(), NotStored> {
+        match &self.message.body {
+            Body::Text(_) | Body::Wordless => {}
             Body::Edited(original) => {
-                self.edited(broker, sender, original.as_deref());
+                self.refuse_edit(original.as_deref());
                 return Ok(());
             }
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
-        };
-        let asked = self.asked(broker, sender).await?;
-        let open = asked.iter().any(|asked| asked.ask.outcome().is_none() && self.times(asked).since.is_some());
-        if self.allowed(broker, sender, open).await? || self.confirms(broker, sender, &asked).await? {
+        }
+        let reader = self.reader();
+        let asked = self.asked(&reader).await?;
+        if self.allows(&reader, &asked).await? || self.confirms(&asked).await? {
             return Ok(());
         }
-        let code = reading::first_word(said);
-        let quotes = sender.message.quotes.as_deref();
-        let subject = quotes.and_then(|quoted| self.subject(broker, quoted));
-        let message = resolve::Message {
-            quotes,
-            quotes_another: subject.is_some_and(|id| asked.iter().all(|asked| asked.ask.id != id)),
-            code: Some(code.as_str()).filter(|code| !code.is_empty()),
-            at: sender.at,
-        };
-        let candidates: Vec<_> = asked.iter().map(|asked| self.candidate(asked, sender, said)).collect();
-        let target = resolve::resolve(&message, &candidates);
-        if sender.message.forwarded {
-            self.forwarded(sender, &asked, &target);
-            return Ok(());
-        }
-        match target {
-            Target::Nothing => Ok(()),
+        match reader.target(&asked) {
+            Target::Nothing => {}
             Target::Which(which) => {
-                self.which(sender, &which.into_iter().map(|at| &asked[at]).collect::<Vec<_>>());
-                Ok(())
+                let list = which.into_iter().map(|at| &asked[at]);
+                let list = list.map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
+                self.tell(None, wording::which_one(&list.collect::<Vec<_>>()));
+            }
+            Target::One(at) | Target::Confirm(at) if self.message.forwarded => {
+                // It was written for another reader.
+                let asked = &asked[at];
+                if asked.is_open() || asked.ask.is_late_open() {
+                    self.tell_tamely(asked, &format!("{} {}", wording::FORWARDED, asked.how_to_reply()));
+                }
             }
             Target::Before(before) => {
-                self.tell_from_before(sender, said, &before.into_iter().map(|at| &asked[at]).collect::<Vec<_>>());
-                Ok(())
+                if !self.message.forwarded && !self.opened {
+                    self.tell_from_before(&reader, before.into_iter().map(|at| &asked[at]));
+                }
             }
-            Target::One(at) | Target::Confirm(at) if asked[at].ask.outcome().is_some() => {
-                self.words_late(broker, sender, said, &asked[at]).await
+            Target::One(at) => self.deal_with(&reader, &asked[at]).await?,
+            Target::Confirm(at) => {
+                let asked = &asked[at];
+                if asked.is_open() && reader.would_answer(asked) {
+                    self.ask_to_confirm(&reader, asked);
+                } else {
+                    self.deal_with(&reader, asked).await?;
+                }
             }
-            Target::One(at) => self.words(broker, sender, said, &asked[at]).await,
-            Target::Confirm(at) => self.ask_to_confirm(broker, sender, said, &asked[at]).await,
         }
+        Ok(())
     }
 
-    /// What the person says of that question.
-    fn meaning(sender: &Sender<'_>, said: &str, asked: &Asked) -> Reading {
-        let open = [Open { code: asked.ask.short_id.as_str(), question: asked.question() }];
-        reading::read(said, sender.message.quotes.as_ref().map(|_| 0), &open)
-    }
-
-    async fn words(&self, broker: &Broker, sender: &Sender<'_>, said: &str, asked: &Asked) -> Result<(), NotStored> {
-        if let Some(quoted) = &sender.message.quotes
-            && asked.dealt_with(quoted)
-        {
-            self.back(sender, asked, &Unfit::AnsweredAlready);
+    /// Does what the words say about that ask.
+    async fn deal_with(&self, reader: &Reader<'_>, asked: &Asked) -> Result<(), NotStored> {
+        let (ask, open) = (&asked.ask, asked.is_open());
+        if open && self.message.quotes.as_ref().is_some_and(|quoted| asked.has_dealt_with(quoted)) {
+            self.ask_back(asked, &Unfit::AnsweredAlready);
             return Ok(());
         }
-        match Self::meaning(sender, said, asked) {
-            Reading::Answer(_, given) => {
-                let reply = Reply::Told { index: asked.next(), given, heard: heard(sender, said, asked) };
-                self.reply(broker, sender, asked, reply).await?;
+        let answerable = open || ask.is_late_open() && ask.content.questions.len() == 1;
+        if !answerable {
+            if !reader.said.is_empty() {
+                self.tell_too_late(ask, Some(reader.said));
             }
-            Reading::Dismiss(_) => {
-                self.reply(broker, sender, asked, Reply::ToldDismiss(heard(sender, said, asked))).await?;
+            return Ok(());
+        }
+        match reader.meaning(asked) {
+            Meaning::Given(given) => {
+                let reply = Reply::Told { index: asked.next(), given, heard: reader.heard(asked) };
+                self.reply(asked, reply).await?;
             }
-            Reading::Show(_) => self.show(sender, asked),
-            Reading::Back(_, unfit) => self.back(sender, asked, &unfit),
-            Reading::Which | Reading::Nothing => {}
+            Meaning::Dismiss if open => self.reply(asked, Reply::ToldDismiss(reader.heard(asked))).await?,
+            Meaning::Dismiss => self.tell_too_late(ask, None),
+            Meaning::Unfit(unfit) => self.ask_back(asked, &unfit),
+            Meaning::Show if open => {
+                let texts = self.channel.question_texts(ask, asked.route, asked.next(), &self.reply_to, false);
+                for text in texts {
+                    self.tell(Some(ask), text);
+                }
+            }
+            Meaning::Show => {
+                self.tell(Some(ask), text::closing(ask, text::Audience::Others, self.channel.now()).join("\n"));
+            }
         }
         Ok(())
     }
 
-    /// Handles words about a question that has ended: if it timed out and can still be answered, they may answer it.
-    async fn words_late(
-        &self,
-        broker: &Broker,
-        sender: &Sender<'_>,
-        said: &str,
-        late: &Asked,
-    ) -> Result<(), NotStored> {
-        if late.ask.content.questions.len() == 1 && late.ask.is_late_open() {
-            match Self::meaning(sender, said, late) {
-                Reading::Answer(_, given) => {
-                    let reply = Reply::Told { index: 0, given, heard: heard(sender, said, late) };
-                    return self.reply(broker, sender, late, reply).await;
-                }
-                Reading::Back(_, unfit) => {
-                    self.back(sender, late, &unfit);
-                    return Ok(());
-                }
-                Reading::Show(_) => {
-                    let how = text::closing(&late.ask, text::Audience::Others, self.now());
-                    self.note(&sender.reply_to, Some(&late.ask), how.join("\n"));
-                    return Ok(());
-                }
-                Reading::Dismiss(_) => {
-                    self.too_late(sender, &late.ask, None);
-                    return Ok(());
-                }
-                Reading::Which | Reading::Nothing => {}
-            }
-        }
-        if !said.is_empty() {
-            self.too_late(sender, &late.ask, Some(said));
-        }
-        Ok(())
-    }
-
-    /// Tells the sender, once, that the message came before the question, if it would have answered the question.
-    fn tell_from_before(&self, sender: &Sender<'_>, said: &str, before: &[&Asked]) {
-        if sender.opened {
-            return;
-        }
-        let fits =
-            |asked: &&&Asked| matches!(Self::meaning(sender, said, asked), Reading::Answer(..) | Reading::Dismiss(_));
-        if let Some(asked) = before.iter().find(fits)
-            && self.0.contacts.tell_before(&sender.name, asked.ask.id, asked.next(), self.now())
+    /// Tells the sender, once, that the message came before the question that it would have answered.
+    fn tell_from_before<'a>(&self, reader: &Reader<'_>, mut before: impl Iterator<Item = &'a Asked>) {
+        if let Some(asked) = before.find(|asked| reader.would_answer(asked))
+            && self.channel.0.contacts.tell_before(&self.person, asked.ask.id, asked.next())
         {
-            self.note(&sender.reply_to, Some(&asked.ask), wording::FROM_BEFORE.to_owned());
+            self.tell(Some(&asked.ask), wording::FROM_BEFORE.to_owned());
         }
     }
 
     /// Asks whether the sender meant this question: they may have written before their phone showed it.
-    async fn ask_to_confirm(
-        &self,
-        broker: &Broker,
-        sender: &Sender<'_>,
-        said: &str,
-        asked: &Asked,
-    ) -> Result<(), NotStored> {
-        if !matches!(Self::meaning(sender, said, asked), Reading::Answer(..) | Reading::Dismiss(_)) {
-            return self.words(broker, sender, said, asked).await;
-        }
+    fn ask_to_confirm(&self, reader: &Reader<'_>, asked: &Asked) {
+        let at = self.channel.now().as_millis();
         let confirmation = Confirmation {
-            ask: asked.ask.id.to_string(),
+            ask: asked.ask.id,
             question: asked.next(),
-            said: said.to_owned(),
-            nth: self.now().as_millis().to_le_bytes()[1],
+            said: reader.said.to_owned(),
+            nth: at.to_le_bytes()[1],
             note: None,
             since: None,
-            at: self.now().as_millis(),
+            at,
         };
         let nth = confirmation.nth;
-        self.0.contacts.ask_to_confirm(&sender.name, confirmation);
-        self.note_confirm(sender, asked, nth);
-        Ok(())
+        self.channel.0.contacts.ask_to_confirm(&self.person, confirmation);
+        self.send_confirmation(asked, nth);
     }
 
-    fn note_confirm(&self, sender: &Sender<'_>, asked: &Asked, nth: u8) {
-        let question = text::in_short(asked.question());
-        let told = text::tame(&wording::did_you_mean(&question));
-        self.note_to_confirm(&sender.reply_to, &asked.ask, told, (sender.name.clone(), nth));
+    fn send_confirmation(&self, asked: &Asked, nth: u8) {
+        let text = text::tame(&wording::did_you_mean(&text::in_short(asked.question())));
+        self.channel.0.outbox.ask_to_confirm(&self.reply_to, asked.ask.id, text, self.person.clone(), nth);
     }
 
-    /// Whether the message was a `1` that confirms earlier words; if so, those words have been handled.
-    async fn confirms(&self, broker: &Broker, sender: &Sender<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
-        let Some(pending) = self.0.contacts.to_confirm(&sender.name) else { return Ok(false) };
-        let ours = |asked: &&Asked| {
-            let same = pending.ask.parse::<AskId>().is_ok_and(|id| id == asked.ask.id);
-            same && asked.ask.outcome().is_none() && asked.next() == pending.question
-        };
-        let quotes_it = sender.message.quotes.is_none() || sender.message.quotes == pending.note;
-        let one = matches!(&sender.message.said, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
-        let Some(asked) = asked.iter().find(ours).filter(|_| quotes_it && one) else {
-            self.0.contacts.confirmed(&sender.name);
+    /// Whether the message was a `1` that confirms earlier words; if so, those words have been dealt with.
+    async fn confirms(&self, asked: &[Asked]) -> Result<bool, NotStored> {
+        let contacts = &self.channel.0.contacts;
+        let Some(pending) = contacts.to_confirm(&self.person) else { return Ok(false) };
+        let same = |asked: &&Asked| asked.ask.id == pending.ask && asked.is_open() && asked.next() == pending.question;
+        let quotes = &self.message.quotes;
+        let one = matches!(&self.message.body, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
+        let meant = one && (quotes.is_none() || *quotes == pending.note);
+        let Some(asked) = asked.iter().find(same).filter(|_| meant) else {
+            contacts.confirmed(&self.person);
             return Ok(false);
         };
-        let quoted = sender.message.quotes.is_some();
         let since = pending.since.map(Time::from_millis);
-        let after = since.zip(sender.at).is_some_and(|(since, at)| at > since);
-        if !quoted && !after {
+        if quotes.is_none() && since.zip(self.at).is_none_or(|(since, at)| at <= since) {
             // The message may be about the question or about our request to confirm.
-            self.note_confirm(sender, asked, pending.nth);
+            self.send_confirmation(asked, pending.nth);
             return Ok(true);
         }
         // It confirms our own message, and that named the question.
-        let heard = Heard { message: sender.message.id.clone(), at: sender.at, names: Names::Message };
-        let reply = match reading::read(
-            &pending.said,
-            None,
-            &[Open { code: asked.ask.short_id.as_str(), question: asked.question() }],
-        ) {
-            Reading::Answer(_, given) => Reply::Told { index: asked.next(), given, heard },
-            Reading::Dismiss(_) => Reply::ToldDismiss(heard),
-            _ => return Ok(false),
+        let heard = Heard { message: self.message.id.clone(), at: self.at, names: Names::Message };
+        let reply = match words::read(&pending.said, asked.ask.short_id.as_str(), asked.question()) {
+            Meaning::Given(given) => Reply::Told { index: asked.next(), given, heard },
+            Meaning::Dismiss => Reply::ToldDismiss(heard),
+            Meaning::Unfit(_) | Meaning::Show => return Ok(false),
         };
-        self.reply(broker, sender, asked, reply).await?;
-        self.0.contacts.confirmed(&sender.name);
+        self.reply(asked, reply).await?;
+        contacts.confirmed(&self.person);
         Ok(true)
     }
 
-    /// Handles a forwarded message: it was written for somebody else.
-    fn forwarded(&self, sender: &Sender<'_>, asked: &[Asked], target: &Target) {
-        if let Target::One(at) | Target::Confirm(at) = target
-            && let Some(asked) =
-                asked.get(*at).filter(|asked| asked.ask.outcome().is_none() || asked.ask.is_late_open())
-        {
-            let told = format!("{} {}", wording::FORWARDED, asked.how_to_reply());
-            self.note(&sender.reply_to, Some(&asked.ask), text::tame(&told));
-        } else if let Target::Which(which) = target {
-            self.which(sender, &which.iter().map(|at| &asked[*at]).collect::<Vec<_>>());
+    /// Says that an edit changes nothing, if the sender is asked or the message was an answer.
+    fn refuse_edit(&self, original: Option<&str>) {
+        let answered = original.is_some_and(|original| self.broker.heard(original).is_some());
+        if answered || !self.broker.asked_of(&self.ids).is_empty() {
+            self.tell(None, wording::NOT_EDITED.to_owned());
         }
     }
 
-    /// Handles an edited message: the edit changes nothing.
-    fn edited(&self, broker: &Broker, sender: &Sender<'_>, original: Option<&str>) {
-        let answered = original.is_some_and(|original| broker.heard(original).is_some());
-        if answered || !broker.asked_of(&sender.ids).is_empty() {
-            self.note(&sender.reply_to, None, wording::NOT_EDITED.to_owned());
-        }
-    }
-
-    fn too_late(&self, sender: &Sender<'_>, ask: &Ask, said: Option<&str>) {
+    fn tell_too_late(&self, ask: &Ask, said: Option<&str>) {
         let late = ask.late_outcome().map(|(outcome, _)| outcome);
-        if let Some(outcome) = late.as_ref().or_else(|| ask.outcome())
-            && !ask.was_told(&sender.message.id)
-        {
-            tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
-            let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
-                Some(said) => wording::too_late(said),
-                None => wording::already(outcome, &ask.content.questions),
-            };
-            self.note(&sender.reply_to, Some(ask), text::tame(&told));
+        let Some(outcome) = late.as_ref().or_else(|| ask.outcome()) else { return };
+        if ask.was_told(&self.message.id) {
+            return;
         }
+        tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
+        let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
+            Some(said) => wording::too_late(said),
+            None => wording::already(outcome, &ask.content.questions),
+        };
+        self.tell(Some(ask), text::tame(&told));
     }
 
-    async fn reply(&self, broker: &Broker, sender: &Sender<'_>, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
-        let person = Person {
-            via: Via::Channel(ChannelName::WHATSAPP),
-            id: asked.person.clone(),
-            name: sender.message.name.clone(),
-        };
-        let event = Event::Replied { source: Source::Route(asked.route), person, reply };
-        match broker.happen(asked.ask.id, event).await {
-            Ok(ask) => self.receipt(sender, asked, &ask),
-            Err(Failure::NotStored | Failure::InDoubt) => return Err(NotStored),
-            Err(Failure::Unknown | Failure::Broken) => {}
-            Err(Failure::Refused(refusal, ask)) => match *refusal {
-                Refusal::Settled { said, .. } => self.too_late(sender, &ask, said.as_deref()),
-                Refusal::NotResponder { .. } => {}
-                refusal => {
-                    let told = format!("{refusal} {}", asked.how_to_reply());
-                    self.note(&sender.reply_to, Some(&ask), text::tame(&told));
-                }
-            },
+    async fn reply(&self, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
+        let event = Event::Replied { source: Source::Route(asked.route), person: self.sender(asked), reply };
+        match apply(self.broker, asked.ask.id, event).await? {
+            Some((ask, None)) => self.send_receipt(asked, &ask),
+            Some((ask, Some(Refusal::Settled { said, .. }))) => self.tell_too_late(&ask, said.as_deref()),
+            Some((_, Some(Refusal::NotResponder { .. }))) | None => {}
+            Some((ask, Some(refusal))) => {
+                self.tell(Some(&ask), text::tame(&format!("{refusal} {}", asked.how_to_reply())));
+            }
         }
         Ok(())
     }
 
-    /// Tells a person who answered from outside the chat; the chat itself has its closing line.
-    fn receipt(&self, sender: &Sender<'_>, asked: &Asked, ask: &Ask) {
-        let chat = &ask.rules.routes[asked.route].chat;
+    /// Tells a person who answered from outside the chat. The chat itself gets the closing message, except after a
+    /// timeout: then it has had one.
+    fn send_receipt(&self, asked: &Asked, ask: &Ask) {
         let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-        let late = ask.late_outcome().is_some();
-        if (late || ended && !sender.ids.contains(chat))
+        let elsewhere = !self.ids.contains(&ask.rules.routes[asked.route].chat);
+        if (ask.late_outcome().is_some() || ended && elsewhere)
             && let Some(line) = ask.closing_line()
         {
-            // After a timeout the chat already has its closing line.
-            self.note(&sender.reply_to, Some(ask), wording::receipt(&text::tame(&line)));
+            self.tell(Some(ask), wording::receipt(&text::tame(&line)));
         }
     }
 
-    fn back(&self, sender: &Sender<'_>, asked: &Asked, unfit: &Unfit) {
+    /// Says why the message is no answer.
+    fn ask_back(&self, asked: &Asked, unfit: &Unfit) {
         let told = if asked.ask.is_late_open() {
             wording::unfit_late(unfit, asked.question(), asked.ask.short_id.as_str())
         } else {
             wording::unfit(unfit, asked.question())
         };
-        self.note(&sender.reply_to, Some(&asked.ask), text::tame(&told));
+        self.tell_tamely(asked, &told);
     }
 
-    fn show(&self, sender: &Sender<'_>, asked: &Asked) {
-        for text in self.texts(&asked.ask, asked.route, asked.next(), &sender.reply_to, false) {
-            self.note(&sender.reply_to, Some(&asked.ask), text);
-        }
+    fn tell_tamely(&self, asked: &Asked, told: &str) {
+        self.tell(Some(&asked.ask), text::tame(told));
     }
-
-    fn which(&self, sender: &Sender<'_>, asked: &[&Asked]) {
-        let list: Vec<(String, String)> =
-            asked.iter().map(|a| (a.ask.short_id.to_string(), text::in_short(a.question()))).collect();
-        self.note(&sender.reply_to, None, wording::which_one(&list));
-    }
-}
-
-/// How the message names its question, and when the platform received it.
-fn heard(sender: &Sender<'_>, said: &str, asked: &Asked) -> Heard {
-    let names = if sender.message.quotes.is_some() {
-        Names::Message
-    } else if reading::first_word(said) == asked.ask.short_id.as_str() {
-        Names::Code
-    } else {
-        Names::Nothing
-    };
-    Heard { message: sender.message.id.clone(), at: sender.at, names }
 }

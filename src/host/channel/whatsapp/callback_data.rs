@@ -1,20 +1,20 @@
-//! What rides in a message of ours and comes back with each of its statuses: which ask, route, try and
-//! question it belongs to. Pure.
+//! `biz_opaque_callback_data`: rides in our messages and comes back with each of their statuses. It says which ask,
+//! route, attempt and question a message belongs to. Pure.
 
 use askd_core::AskId;
 
 /// What kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A question, or the last message of one: the one with what can be chosen.
+    /// A question, or the last message of one: the message with the choices.
     Question,
-    /// What goes before it.
+    /// An earlier message of a question that needs several.
     Part,
-    /// Asks the person to write.
+    /// The template that asks the person to write.
     Template,
-    /// Says how the ask ended.
+    /// How the ask ended.
     Closing,
-    /// A request for confirmation; the attempt tells it from others.
+    /// A request for confirmation; the attempt tells such requests apart.
     Confirmation,
     /// Anything else.
     Note,
@@ -30,7 +30,7 @@ const KINDS: [(Kind, &str); 6] = [
 ];
 
 impl Kind {
-    /// Whether an ask waits for what comes of it.
+    /// Whether an ask waits for the result.
     pub(super) fn asks(self) -> bool {
         matches!(self, Self::Question | Self::Part | Self::Template)
     }
@@ -54,17 +54,22 @@ impl std::fmt::Display for CallbackData {
 }
 
 impl CallbackData {
+    /// The data of a message besides the questions of an ask.
+    pub(super) fn note(ask: AskId, kind: Kind, attempt: u8) -> Self {
+        Self { ask, route: 0, attempt, part: 0, kind }
+    }
+
     /// `None`: not one of ours.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix("askd:")?.split(':');
-        let tag = Self {
-            ask: parts.next()?.parse().ok()?,
-            route: parts.next()?.parse().ok()?,
-            attempt: parts.next()?.parse().ok()?,
-            part: parts.next()?.parse().ok()?,
-            kind: parts.next().and_then(|name| KINDS.iter().find(|(_, known)| *known == name))?.0,
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.strip_prefix("askd:")?.split(':');
+        let data = Self {
+            ask: fields.next()?.parse().ok()?,
+            route: fields.next()?.parse().ok()?,
+            attempt: fields.next()?.parse().ok()?,
+            part: fields.next()?.parse().ok()?,
+            kind: fields.next().and_then(|name| KINDS.iter().find(|(_, known)| *known == name))?.0,
         };
-        parts.next().is_none().then_some(tag)
+        fields.next().is_none().then_some(data)
     }
 }
 
@@ -75,11 +80,11 @@ mod tests {
     #[test]
     fn it_comes_back_as_it_went() {
         for (kind, _) in KINDS {
-            let tag = CallbackData { ask: AskId::from_bits(7), route: 1, attempt: 2, part: 3, kind };
-            assert_eq!(CallbackData::read(&tag.to_string()), Some(tag));
+            let data = CallbackData { ask: AskId::from_bits(7), route: 1, attempt: 2, part: 3, kind };
+            assert_eq!(CallbackData::parse(&data.to_string()), Some(data));
         }
         for bad in ["", "askd:", "askd:x:1:1:1:q", "k7", "askd:00000000000000000000000000000007:1:2:3:q:x"] {
-            assert_eq!(CallbackData::read(bad), None, "{bad}");
+            assert_eq!(CallbackData::parse(bad), None, "{bad}");
         }
     }
 }

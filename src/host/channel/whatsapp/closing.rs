@@ -1,92 +1,108 @@
-//! How an ask ended, told in the chats where it was asked: nothing that was sent can be changed, so it is a
-//! message. One that fails after it was taken is sent again, once, or held until the person writes.
+//! Says how an ask ended in the chats where it was asked. What was sent cannot be changed, so this is another message. If
+//! it fails after it was accepted, it is sent again, once, or when the person writes.
 
 use super::callback_data::{CallbackData, Kind};
-use super::client::{Content, Outgoing, Sent};
+use super::client::{Content, Outgoing};
 use super::errors::Verdict;
-use super::inbound::NotStored;
+use super::outbox::Sent;
 use super::payload::Status;
 use super::posting::LISTEN;
-use super::{Whatsapp, text};
+use super::text::{self, Audience};
+use super::{NotStored, Whatsapp, load};
 use crate::host::port::Updated;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, ChannelName, Late, SoFar, Time, Via, WidgetState, wording};
+use askd_core::{Ask, AskId, ChannelName, Late, Time, Via, WidgetState, wording};
 use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
 
-/// First and longest pause before a closing line is tried again.
+/// First and longest pause before a closing message is tried again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 impl Whatsapp {
-    /// Says how the ask ended, in a message: nothing that was sent can be changed. Outside the window it
-    /// waits until the person writes.
+    /// Says how the ask ended. Outside the window this waits until the person writes.
     pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
-        if ask.widgets.get(route).is_some_and(|widget| widget.state == WidgetState::Closed) {
-            return self.say_what_is_new(ask, route).await;
+        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
+            return Updated::Done;
+        };
+        if widget.state == WidgetState::Closed {
+            // Only what is new is said, and only if the person can be reached.
+            if !self.0.contacts.window_is_open(&place.chat) {
+                return Updated::Done;
+            }
+            return self.send_closing(ask, route, |ask, audience, _| text::update(ask, audience)).await;
         }
-        let closed = self.say(ask, route, text::closing).await;
+        let closed = self.send_closing(ask, route, text::closing).await;
         if !matches!(closed, Updated::Later(_)) {
-            self.tell_others(ask, route);
+            self.tell_others(ask, route, &place.chat);
         }
         closed
     }
 
-    /// Closed before: only what is new is said, and only to whoever can be reached.
-    async fn say_what_is_new(&self, ask: &Ask, route: usize) -> Updated {
-        let Some(place) = ask.rules.routes.get(route) else { return Updated::Done };
-        if !self.0.contacts.is_open(&place.chat, self.now()) {
-            return Updated::Done;
-        }
-        self.say(ask, route, |ask, told, _| text::update(ask, told)).await
-    }
-
-    /// Whoever else had begun to answer here.
-    fn tell_others(&self, ask: &Ask, route: usize) {
-        let Some(place) = ask.rules.routes.get(route) else { return };
-        let chat = self.0.contacts.one_name(&place.chat);
+    /// Tells the people besides the chat who had begun to answer here.
+    fn tell_others(&self, ask: &Ask, route: usize, chat: &str) {
         for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
             let person = &so_far.person.id;
-            if self.0.contacts.one_name(person) != chat && !self.ended_by(ask, person) {
-                self.note(person, Some(ask), text::closing(ask, text::Audience::HadBegun, self.now()).join("\n"));
+            if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
+                let text = text::closing(ask, Audience::HadBegun, self.now()).join("\n");
+                self.0.outbox.note(person, Some(ask.id), text);
             }
         }
     }
 
-    async fn say(&self, ask: &Ask, route: usize, texts: fn(&Ask, text::Audience, Time) -> Vec<String>) -> Updated {
+    async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, Time) -> Vec<String>) -> Updated {
         let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
             return Updated::Done;
         };
-        let (to, now) = (place.chat.as_str(), self.now());
-        match self.0.ctx.unless_cut(self.window(to, now + ask.rules.keep)).await {
+        let to = place.chat.as_str();
+        match self.0.ctx.unless_cut(self.0.contacts.window_opens(to, self.now() + ask.rules.keep)).await {
             Some(true) => {}
             Some(false) => return Updated::Never(wording::NEVER_WROTE.to_owned()),
             None => return Updated::Later(None),
         }
-        // Something else is to be said by now: the wait may have been long.
+        // The wait may have been long: the next try says what is true by then.
         if self.has_changed(ask).await {
             return Updated::Later(None);
         }
-        let now = self.now();
         let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.one_by_one.to.is_none());
-        for (part, text) in texts(ask, self.told(ask, to), now).iter().enumerate() {
-            let tag = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
+        for (part, text) in texts(ask, self.audience(ask, to), self.now()).iter().enumerate() {
+            let callback = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
+            let mut message = Outgoing { to, content: Content::Text(text), callback: Some(callback), quotes };
             loop {
-                let message = Outgoing { to, content: Content::Text(text), tag: tag.to_string(), quotes };
-                match self.send(&message, 1).await.0 {
-                    Sent::Id(id) => {
-                        self.0.contacts.about(&id, ask.id, self.now());
+                let mut closings = self.0.closings.subscribe();
+                let heard_of_it = async {
+                    loop {
+                        match closings.recv().await {
+                            Ok(told) if told == callback => return true,
+                            Ok(_) | Err(RecvError::Lagged(_)) => {}
+                            Err(RecvError::Closed) => return false,
+                        }
+                    }
+                };
+                match self.0.outbox.send(&message, 1).await {
+                    Sent::Accepted(id, _) => {
+                        self.0.contacts.is_about(&id, ask.id);
                         break;
                     }
-                    Sent::Lost if self.heard_of(&tag).await => break,
-                    Sent::Lost | Sent::NotBegun | Sent::Refused(Verdict::Away) => return Updated::Later(None),
-                    Sent::Refused(Verdict::Window) => {
-                        self.0.contacts.lapsed(to, self.now());
+                    Sent::Lost(_) => {
+                        let heard_of_it = self.0.ctx.clock().timeout(LISTEN, heard_of_it);
+                        if self.0.ctx.unless_cut(heard_of_it).await.flatten() != Some(true) {
+                            return Updated::Later(None);
+                        }
+                        break;
+                    }
+                    Sent::NotBegun => return Updated::Later(None),
+                    Sent::Refused(Verdict::WindowClosed) => {
+                        self.0.contacts.window_closed(to, self.now());
                         return Updated::Later(None);
                     }
-                    Sent::Refused(Verdict::Again(after)) => return Updated::Later(after),
-                    // What it quotes may be gone.
-                    Sent::Refused(Verdict::Never(..)) if quotes.is_some() => quotes = None,
+                    Sent::Refused(Verdict::Retry(after, _)) => return Updated::Later(after),
+                    // The quoted message may be gone.
+                    Sent::Refused(Verdict::Never(..)) if quotes.is_some() => {
+                        quotes = None;
+                        message.quotes = None;
+                    }
                     Sent::Refused(Verdict::Never(_, why)) => return Updated::Never(why),
-                    Sent::Refused(Verdict::Parameters) => return Updated::Never("132000".to_owned()),
+                    Sent::Refused(Verdict::TemplateParameters) => return Updated::Never("132000".to_owned()),
                 }
             }
         }
@@ -94,113 +110,92 @@ impl Whatsapp {
         Updated::Done
     }
 
-    /// What that person has to do with how it ended.
-    fn told(&self, ask: &Ask, person: &str) -> text::Audience {
-        let began = |so_far: &SoFar| self.0.contacts.one_name(&so_far.person.id) == self.0.contacts.one_name(person);
-        if self.ended_by(ask, person) {
-            text::Audience::Ender
-        } else if ask.so_far.iter().any(began) {
-            text::Audience::HadBegun
+    fn is_same_person(&self, one: &str, other: &str) -> bool {
+        self.0.contacts.person(one) == self.0.contacts.person(other)
+    }
+
+    /// What that person has to do with how the ask ended.
+    fn audience(&self, ask: &Ask, person: &str) -> Audience {
+        if self.has_ended(ask, person) {
+            Audience::Ender
+        } else if ask.so_far.iter().any(|so_far| self.is_same_person(&so_far.person.id, person)) {
+            Audience::HadBegun
         } else {
-            text::Audience::Others
+            Audience::Others
         }
+    }
+
+    /// Whether that person ended the ask here, or answered it late.
+    fn has_ended(&self, ask: &Ask, person: &str) -> bool {
+        let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
+        let by = late.or_else(|| ask.ended_by()).filter(|by| by.via == Via::Channel(ChannelName::WHATSAPP));
+        by.is_some_and(|by| self.is_same_person(&by.id, person))
     }
 
     async fn has_changed(&self, ask: &Ask) -> bool {
         let Some(broker) = self.broker() else { return false };
-        matches!(broker.show(ask.id).await, Ok(Some(now)) if now.remark() != ask.remark())
+        matches!(load(&broker, ask.id).await, Ok(Some(now)) if now.remark() != ask.remark())
     }
 
-    /// Whether the person of that chat ended the ask here, or answered it late.
-    fn ended_by(&self, ask: &Ask, chat: &str) -> bool {
-        let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
-        let Some(by) = late.or_else(|| ask.ended_by()) else { return false };
-        by.via == Via::Channel(ChannelName::WHATSAPP)
-            && self.0.contacts.one_name(&by.id) == self.0.contacts.one_name(chat)
-    }
-
-    /// Whether a status told of a closing line whose call was lost.
-    async fn heard_of(&self, tag: &CallbackData) -> bool {
-        let key = (tag.ask, tag.route, tag.part);
-        let end = self.ticks() + u64::try_from(LISTEN.as_millis()).unwrap_or(u64::MAX);
-        while self.ticks() < end {
-            if self.0.closed.lock().remove(&key) {
-                return true;
-            }
-            if !self.until(self.ticks() + 250).await {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// A status tells that a closing line is there.
-    pub(super) fn told_closed(&self, tag: &CallbackData) {
-        // Only somebody who lost the answer to the call looks for it, and at once.
-        let mut closed = self.0.closed.lock();
-        if closed.len() > 10_000 {
-            closed.clear();
-        }
-        closed.insert((tag.ask, tag.route, tag.part));
-    }
-
-    /// A closing line that was taken will not be displayed: `window`, because the person has to write first.
-    pub(super) async fn not_closed(&self, tag: &CallbackData, status: &Status, window: bool) -> Result<(), NotStored> {
-        self.told_closed(tag);
+    /// Deals with a closing message that was accepted and will not be displayed. `window`: because the window is closed.
+    pub(super) async fn closing_failed(
+        &self,
+        callback: &CallbackData,
+        status: &Status,
+        window: bool,
+    ) -> Result<(), NotStored> {
+        let _no_task_waits = self.0.closings.send(*callback);
         if self.0.contacts.has_seen(&status.id) || on("noreclose") {
             return Ok(());
         }
-        let again = self.0.contacts.unclosed(tag.ask, tag.route, window, self.now());
-        self.0.contacts.saw(&status.id, self.now());
-        self.save().await?;
+        let again = self.0.contacts.closing_failed(callback.ask, callback.route, window);
+        self.0.contacts.saw(&status.id);
+        self.0.contacts.save().await?;
         match again {
-            Some(true) => self.close_again(tag.ask, tag.route),
-            // It is on its way again already.
+            Some(true) => self.close_again(callback.ask, callback.route),
             Some(false) => {}
-            None => report(tag.ask, tag.route, "it failed again after it was taken"),
+            None => report(callback.ask, callback.route, "it failed again after it was accepted"),
         }
         Ok(())
     }
 
-    /// Goes on with what a stop or a crash left.
+    /// Goes on with the closing messages that an earlier run still had to send again.
     pub(super) fn close_what_is_owed(&self) {
-        for (ask, route) in self.0.contacts.owed() {
+        for (ask, route) in self.0.contacts.closings_owed() {
             self.close_again(ask, route);
         }
     }
 
-    /// Tries in the background until it is said, or never can be.
+    /// Tries in the background until the message is sent, or never can be.
     fn close_again(&self, id: AskId, route: usize) {
         let channel = self.clone();
         self.0.ctx.finish(async move {
             let mut pause = AGAIN.0;
-            loop {
-                if !channel.until(channel.ticks() + u64::try_from(pause.as_millis()).unwrap_or(2_000)).await {
-                    return;
-                }
+            while channel.0.ctx.pause(pause).await {
                 let Some(broker) = channel.broker() else { return };
-                let closed = match broker.show(id).await {
-                    Ok(Some(ask)) => channel.say(&ask, route, text::closing).await,
+                let closed = match load(&broker, id).await {
+                    Ok(Some(ask)) => channel.send_closing(&ask, route, text::closing).await,
                     Ok(None) => Updated::Never("its outcome is not kept any more".to_owned()),
-                    Err(_) => Updated::Later(None),
+                    Err(NotStored) => Updated::Later(None),
                 };
                 match closed {
-                    Updated::Done => break,
-                    Updated::Never(why) => {
-                        report(id, route, &why);
-                        break;
+                    Updated::Later(after) => {
+                        pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default());
+                        continue;
                     }
-                    Updated::Later(after) => pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default()),
+                    Updated::Never(why) => report(id, route, &why),
+                    Updated::Done => {}
                 }
+                channel.0.contacts.closing_done(id, route);
+                // If this fails, it is sent once more after a restart.
+                let _not_stored = channel.0.contacts.save().await;
+                return;
             }
-            channel.0.contacts.said(id, route);
-            // Else it is said once more after a restart.
-            let _not_stored = channel.save().await;
         });
     }
 }
 
-/// To the operator: nobody else can do anything about it.
+/// Tells the operator, who alone can help.
 fn report(ask: AskId, route: usize, why: &str) {
     tracing::error!(%ask, route, why, "a card cannot be closed");
 }

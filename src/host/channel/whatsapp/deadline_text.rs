@@ -1,8 +1,8 @@
 //! Until when a question can be answered, as people read it. Pure.
 //!
-//! WhatsApp shows a text as it was sent, to people whose time zone nobody knows: hence UTC, and about how
-//! long that is. The clock starts when the question is displayed, after this was written: what is
-//! promised is the earliest end there can be, never a later one.
+//! WhatsApp shows a text as it was sent, and the person's time zone is unknown: hence UTC, and about how long is left. The
+//! clock starts when the question is displayed, which is after this text was written: the text promises the earliest
+//! possible end, never a later one.
 
 use askd_core::{Ask, Stage, Time, WidgetState, wording};
 use std::time::Duration;

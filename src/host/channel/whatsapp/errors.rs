@@ -1,67 +1,78 @@
-//! What a refusal of the Cloud API means for a message. Judged by the code in the error envelope, never
-//! by the HTTP status: throttling comes as 400 or as 429. Pure.
+//! What a refusal of the Cloud API means for a message. The code in the reply decides, never the HTTP status: throttling
+//! comes as 400 or as 429. Pure.
 //!
 //! Codes: Meta's error reference (support/error-codes).
 
 use askd_core::Trouble;
 use std::time::Duration;
 
-/// What is to be done about a refusal.
+/// How to go on after a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Certainly not sent; worth another try.
-    Again(Option<Duration>),
-    /// There was no connection, so it never left. Worth another try.
-    Away,
+    /// Worth another try, not before this pause.
+    Retry(Option<Duration>, Trouble),
     /// The person has to write first.
-    Window,
+    WindowClosed,
     /// The template does not have the parameters that were sent.
-    Parameters,
+    TemplateParameters,
     /// No retry will help: the class of the trouble and, for the operator, its reason and its fix.
     Never(Trouble, String),
 }
 
+/// The customer service window is closed.
+pub(super) const WINDOW_CLOSED: u64 = 131_047;
 /// The pair limit: wait 4^tries seconds (Meta's overview).
 const PAIR: u64 = 131_056;
 
-/// What `code` means; `message` is Meta's.
+/// What `code` means; `message` is Meta's. `attempt`: which try it was, for pauses that grow with it.
 pub(super) fn verdict(code: u64, message: &str, attempt: u8) -> Verdict {
-    let never = |mend: &str| Verdict::Never(trouble(code), format!("WhatsApp refused it ({code}): {mend}"));
-    match code {
-        PAIR => Verdict::Again(Some(Duration::from_secs(4_u64.saturating_pow(u32::from(attempt.min(4)))))),
-        4 | 80_007 | 130_429 => Verdict::Again(Some(Duration::from_secs(4))),
-        131_048 => Verdict::Again(Some(Duration::from_secs(64))),
-        1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 | 133_016 => Verdict::Again(None),
-        131_047 => Verdict::Window,
-        132_000 => Verdict::Parameters,
-        0 | 10 | 190 | 200..=299 | 131_005 => {
-            never("the access token is not valid or may not send; make a new one and set whatsapp.access_token")
+    let limited = |seconds| Verdict::Retry(Some(Duration::from_secs(seconds)), Trouble::RateLimited);
+    let (trouble, fix) = match code {
+        PAIR => return limited(4_u64.saturating_pow(u32::from(attempt.min(4)))),
+        4 | 80_007 | 130_429 => return limited(4),
+        131_048 => return limited(64),
+        1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 | 133_016 => return Verdict::Retry(None, Trouble::Unknown),
+        WINDOW_CLOSED => return Verdict::WindowClosed,
+        132_000 => return Verdict::TemplateParameters,
+        131_008 | 131_009 => (Trouble::ChatNotFound, "WhatsApp does not know the number of the route; check chat"),
+        131_021 => (Trouble::ChatNotFound, "the number of the route is the business's own; set another chat"),
+        131_026 => (Trouble::ChatNotFound, "the person cannot be reached on WhatsApp; check the number of the route"),
+        131_030 => (
+            Trouble::ChatNotFound,
+            "the number is not in the test number's list of recipients; add it, or use a real number",
+        ),
+        131_062 => {
+            (Trouble::ChatNotFound, "this business-scoped id cannot be written to; set the person's number as chat")
         }
-        100 => never("the request or the phone_number_id is wrong; check whatsapp.phone_number_id and api_url"),
-        368 | 131_031 => never("the account is blocked or locked; see the account's quality page at Meta"),
-        130_472 | 131_049 => never("Meta chose not to deliver it; use another route"),
-        131_021 => never("the number of the route is the business's own; set another chat"),
-        131_026 => never("the person cannot be reached on WhatsApp; check the number of the route"),
-        131_030 => never("the number is not in the test number's list of recipients; add it, or use a real number"),
-        131_042 => never("there is a payment problem with the account; mend it at Meta"),
-        131_051 => never("this kind of message is not supported"),
-        131_062 => never("this business-scoped id cannot be written to; set the person's number as chat"),
-        132_001 => never("there is no such template in this language; check whatsapp.template and template_language"),
-        132_005..=132_016 => never("the template does not fit or is paused; see it in the manager of templates"),
-        133_010 => never("the number of the business is not registered; register it at Meta"),
-        131_008 | 131_009 => never("the number of the route is not one WhatsApp knows; check chat"),
-        _ => never(message),
-    }
+        _ => (Trouble::Refused, fix(code).unwrap_or(message)),
+    };
+    Verdict::Never(trouble, format!("WhatsApp refused it ({code}): {fix}"))
+}
+
+/// What the operator can do about other refusals.
+fn fix(code: u64) -> Option<&'static str> {
+    Some(match code {
+        0 | 10 | 190 | 200..=299 | 131_005 => {
+            "the access token is not valid or may not send; make a new one and set whatsapp.access_token"
+        }
+        100 => "the request or the phone_number_id is wrong; check whatsapp.phone_number_id and api_url",
+        368 | 131_031 => "the account is blocked or locked; see the account's quality page at Meta",
+        130_472 | 131_049 => "Meta chose not to deliver it; use another route",
+        131_042 => "there is a payment problem with the account; fix it at Meta",
+        131_051 => "this type of message is not supported",
+        132_001 => "there is no such template in this language; check whatsapp.template and template_language",
+        132_005..=132_016 => "the template does not fit or is paused; see it in Meta's template manager",
+        133_010 => "the number of the business is not registered; register it at Meta",
+        _ => return None,
+    })
 }
 
 /// The class of a refusal.
 pub(super) fn trouble(code: u64) -> Trouble {
-    match code {
-        131_047 => Trouble::WindowClosed,
-        4 | 80_007 | 130_429 | 131_048 | PAIR => Trouble::RateLimited,
-        131_008 | 131_009 | 131_021 | 131_026 | 131_030 | 131_062 => Trouble::ChatNotFound,
-        1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 | 133_016 => Trouble::Unknown,
-        _ => Trouble::Refused,
+    match verdict(code, "", 1) {
+        Verdict::WindowClosed => Trouble::WindowClosed,
+        Verdict::TemplateParameters => Trouble::Refused,
+        Verdict::Retry(_, trouble) | Verdict::Never(trouble, _) => trouble,
     }
 }
 
@@ -71,15 +82,15 @@ mod tests {
 
     #[test]
     fn what_passes_is_tried_again_and_what_does_not_says_how_to_mend_it() {
-        assert_eq!(verdict(131_056, "", 1), Verdict::Again(Some(Duration::from_secs(4))));
-        assert_eq!(verdict(131_056, "", 3), Verdict::Again(Some(Duration::from_secs(64))));
+        assert_eq!(verdict(131_056, "", 1), Verdict::Retry(Some(Duration::from_secs(4)), Trouble::RateLimited));
+        assert_eq!(verdict(131_056, "", 3), Verdict::Retry(Some(Duration::from_secs(64)), Trouble::RateLimited));
         for passing in [4, 80_007, 130_429, 131_000, 131_016, 131_048] {
-            assert!(matches!(verdict(passing, "", 1), Verdict::Again(_)), "{passing}");
+            assert!(matches!(verdict(passing, "", 1), Verdict::Retry(..)), "{passing}");
         }
         for lasting in [190, 368, 131_026, 131_030, 131_031, 131_051, 131_062, 132_001, 999_999] {
             let Verdict::Never(_, why) = verdict(lasting, "because", 1) else { panic!("{lasting}") };
             assert!(why.contains(&lasting.to_string()), "{why}");
         }
-        assert_eq!(verdict(131_047, "", 1), Verdict::Window);
+        assert_eq!(verdict(WINDOW_CLOSED, "", 1), Verdict::WindowClosed);
     }
 }

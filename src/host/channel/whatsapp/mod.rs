@@ -1,67 +1,58 @@
-//! WhatsApp through the Cloud API: numbers, and everything around them.
+//! WhatsApp through the Cloud API: an ask is numbered text, one question after the other.
 //!
-//! An ask is shown as numbered text, one question after the other; what people write is read in
-//! [`inbound`] and comes to the broker as events. Statuses, not the answers to our calls, say what was
-//! displayed. Who may answer and what happens next is the core's to say.
+//! [`Outbox`] sends, [`Contacts`] knows people, [`reader`] says what a message means, and this adapter joins them behind
+//! the port. Statuses, not the replies to our calls, say what was displayed. The core decides who may answer and what
+//! happens next.
 
 mod allowing;
 mod answering;
 mod callback_data;
 mod client;
 mod closing;
-mod coalesced_file;
 mod contacts;
 mod deadline_text;
 mod errors;
 mod inbound;
+mod outbox;
 mod payload;
 mod posting;
 mod rates;
-mod reading;
-mod reminding;
+mod reader;
 mod resolve;
 mod send_log;
 pub(crate) mod settings;
+mod state_file;
 mod statuses;
 mod text;
 mod webhook;
+mod words;
 
 #[cfg(test)]
 mod text_tests;
 
-use crate::clock::Moment;
-use crate::host::broker::{Broker, WeakBroker};
+use crate::host::broker::{Broker, Failure, WeakBroker};
 use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::settings as host;
-use crate::sabotage::on;
-use askd_core::{Ask, AskId, Capabilities, ChannelName, Found, Left, Posted, Route, Time};
+use askd_core::{Ask, AskId, Capabilities, ChannelName, Event, Found, Posted, Refusal, Route, Time};
 use async_trait::async_trait;
 use axum::Router;
 use callback_data::CallbackData;
-use client::{Answer, Client, Outgoing, Sent};
 use contacts::Contacts;
+use outbox::Outbox;
 use parking_lot::Mutex;
-use rates::{Pair, Throughput};
-use send_log::{Attempt, SendLog};
 use settings::Whatsapp as Settings;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use tokio::sync::broadcast;
 
-/// What the clock that only goes forward shows at the start; before it lies what was sent before.
-const START: u64 = 86_400_000;
-/// This long after the date of the answer to its call, which is in whole seconds, a message has certainly left.
-const AFTER_DATE: Duration = Duration::from_secs(1);
-/// The same if the answer was lost: two clocks may differ, and nobody measured how long the call took to arrive.
-const AFTER_CALL: Duration = Duration::from_secs(5);
-/// Milliseconds after which a call is over for certain.
-const LONGEST_CALL: u64 = 10_000;
+/// How many statuses of closing messages are kept for a task that is waiting for one of them.
+const CLOSINGS: usize = 4096;
 
 /// The channel. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -69,29 +60,28 @@ pub(super) struct Whatsapp(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    client: Client,
-    contacts: Contacts,
-    send_log: SendLog,
+    settings: Settings,
     ctx: Ctx,
-    started: Moment,
+    outbox: Outbox,
+    contacts: Arc<Contacts>,
     broker: OnceLock<WeakBroker>,
-    pairs: Mutex<HashMap<String, Pair>>,
-    throughput: Mutex<Throughput>,
-    /// One message to a person at a time, so that they arrive in order.
-    sending: KeyedLock<String>,
-    /// One message of a person at a time.
+    /// Held by person while one of their messages is dealt with.
     reading: KeyedLock<String>,
-    /// The messages that are up of a question that needs several, by ask, route and question.
-    begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
-    /// Templates that wait for a person to write.
+    /// Held by person while they are invited to write.
+    inviting: KeyedLock<String>,
+    /// The templates that wait for a person to write, by the name of the person.
     invited: Mutex<HashMap<String, String>>,
-    /// Closing lines that a status has told of.
-    closed: Mutex<HashSet<(AskId, usize, usize)>>,
-    /// Notes that wait to be sent: the same one is not sent twice at a time.
-    notes: Mutex<HashSet<(String, String, Option<u8>)>>,
+    /// The messages that were accepted of a question that needs several, by ask, route and question.
+    begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
+    /// The closing messages that statuses tell of.
+    closings: broadcast::Sender<CallbackData>,
 }
 
-/// WhatsApp, if the settings have its tokens. Reads what was remembered.
+/// Something could not be stored, so the webhook has to come again.
+#[derive(Debug)]
+struct NotStored;
+
+/// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered.
 pub(in crate::host) fn open(settings: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
     let state = settings.state_dir();
     let open = |settings: &Settings| Whatsapp::open(settings.clone(), &state, ctx.clone());
@@ -109,17 +99,9 @@ impl Channel for Whatsapp {
         Capabilities { edits: false, history: false, forms: false, lists_itself: false }
     }
 
-    /// One message every 6 seconds to a person, a few at once on credit.
+    /// One message every 6 seconds to a person, some at once on credit.
     async fn wait_for_slot(&self, route: &Route) {
-        let person = self.0.contacts.one_name(&route.chat);
-        loop {
-            let now = self.ticks();
-            let turn = self.0.pairs.lock().entry(person.clone()).or_default().turn(now);
-            match turn {
-                Ok(()) => return,
-                Err(then) => self.sleep_to(then).await,
-            }
-        }
+        self.0.outbox.wait_for_slot(&route.chat).await;
     }
 
     async fn post(&self, ask: &Ask, route: usize, attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
@@ -144,7 +126,7 @@ impl Channel for Whatsapp {
     }
 
     fn is_away(&self) -> bool {
-        self.0.client.is_away()
+        self.0.outbox.is_away()
     }
 }
 
@@ -159,33 +141,21 @@ impl Adapter for Whatsapp {
 }
 
 impl Whatsapp {
+    /// Reads what an earlier run has remembered; connects to nothing yet.
     fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
-        let contacts = Contacts::open(state, &settings.phone_number_id)?;
-        let now = ctx.clock().now();
-        let started = ctx.clock().monotonic();
-        let send_log = SendLog::open(state, &settings.phone_number_id, now)?;
-        let debts = if on("norates") { Vec::new() } else { send_log.debts() };
-        let pairs = debts.into_iter().map(|(person, debt)| {
-            let ago = u64::try_from(now.since(debt.began).as_millis()).unwrap_or(u64::MAX).min(START);
-            let began = START - ago;
-            // The call of the first message was over then at the latest.
-            (person, Pair::resumed(began, START.min(began + LONGEST_CALL), debt.sent))
-        });
+        let contacts = Arc::new(Contacts::open(state, &settings.phone_number_id, ctx.clock().clone())?);
+        let outbox = Outbox::open(settings.clone(), Arc::clone(&contacts), state, ctx.clone())?;
         Ok(Self(Arc::new(Inner {
-            client: Client::new(settings, ctx.clock().clone()).map_err(io::Error::other)?,
-            contacts,
-            send_log,
+            settings,
             ctx,
-            started,
+            outbox,
+            contacts,
             broker: OnceLock::new(),
-            pairs: Mutex::new(pairs.collect()),
-            throughput: Mutex::new(Throughput::after_restart(START)),
-            sending: KeyedLock::default(),
             reading: KeyedLock::default(),
-            begun: Mutex::default(),
+            inviting: KeyedLock::default(),
             invited: Mutex::default(),
-            closed: Mutex::default(),
-            notes: Mutex::default(),
+            begun: Mutex::default(),
+            closings: broadcast::Sender::new(CLOSINGS),
         })))
     }
 
@@ -197,94 +167,28 @@ impl Whatsapp {
         self.0.ctx.clock().now()
     }
 
-    /// Milliseconds on a clock that only goes forward.
-    fn ticks(&self) -> u64 {
-        u64::try_from(self.0.ctx.clock().monotonic().since(self.0.started).as_millis())
-            .unwrap_or(u64::MAX)
-            .saturating_add(START)
-    }
-
-    /// Waits on the same clock; `false` if a stop cuts the wait off.
-    async fn until(&self, ticks: u64) -> bool {
-        self.0.ctx.unless_cut(self.sleep_to(ticks)).await.is_some()
-    }
-
-    async fn sleep_to(&self, ticks: u64) {
-        self.0.ctx.clock().sleep_to(self.0.started + Duration::from_millis(ticks.saturating_sub(START))).await;
-    }
-
-    /// Sends a message when the rates allow it, and keeps the person's messages in order. Returns when it left, if it
-    /// did.
-    async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> (Sent, Option<Left>) {
-        let person = self.0.contacts.one_name(message.to);
-        let _in_order = self.0.sending.lock(person.clone()).await;
-        let of = CallbackData::read(&message.tag).filter(|tag| tag.kind.asks());
-        let of = of.map(|tag| Attempt { ask: tag.ask, route: tag.route, number: tag.attempt });
-        let Some(began) = self.begin(&person, of).await else { return (Sent::NotBegun, None) };
-        let (sent, left) = self.call(&person, began, message, attempt).await;
-        if let (Sent::Refused(_), Some(of)) = (&sent, of) {
-            self.0.send_log.refused(of);
+    /// Learns that these ids belong to one person.
+    fn same_person(&self, ids: &payload::UserIds) {
+        if let (Some(wa_id), Some(user_id)) = (&ids.wa_id, &ids.user_id) {
+            self.0.contacts.learn(wa_id, user_id);
         }
-        (sent, Some(left))
     }
+}
 
-    /// Makes the call that [`Self::begin`] has given way to.
-    async fn call(&self, person: &str, began: u64, message: &Outgoing<'_>, attempt: u8) -> (Sent, Left) {
-        let called = self.now();
-        let Answer { sent, date, wa_id } = self.0.client.send(message, attempt).await;
-        if wa_id.is_some_and(|wa_id| self.0.contacts.learn(message.to, &wa_id)) {
-            // If this fails, the next answer or status tells it again.
-            let _not_stored = self.save().await;
-        }
-        let left = self.left(called, date);
-        let now = self.ticks();
-        let mut pairs = self.0.pairs.lock();
-        if let Some(pair) = pairs.get_mut(person) {
-            pair.over(began, now);
-        }
-        pairs.retain(|_, pair| !pair.is_idle(now));
-        (sent, left)
-    }
+/// The ask as it is stored, if there is one.
+async fn load(broker: &Broker, id: AskId) -> Result<Option<Ask>, NotStored> {
+    broker.show(id).await.map_err(|error| {
+        tracing::error!(ask = %id, %error, "cannot read an ask");
+        NotStored
+    })
+}
 
-    /// The time by which a message had certainly left, by the platform's clock.
-    fn left(&self, called: Time, date: Option<Time>) -> Left {
-        let contacts = &self.0.contacts;
-        let by = match date {
-            Some(date) => {
-                contacts.compare_clocks(date, self.now());
-                date + AFTER_DATE
-            }
-            None => contacts.by_their_clock(called) + AFTER_CALL,
-        };
-        Left { called, by }
-    }
-
-    /// Waits until a message may go, of that try of a question if it is one; when it did, or `None` if the
-    /// daemon stops. What leaves is on stable storage before.
-    async fn begin(&self, person: &str, of: Option<Attempt>) -> Option<u64> {
-        loop {
-            let mut next = self.0.pairs.lock().get(person).cloned().unwrap_or_default();
-            let mut free = next.begin(self.ticks());
-            if free.is_ok() {
-                if let Err(error) = self.0.send_log.sending(person, next.sent(), of, self.now()).await {
-                    tracing::error!(%error, "cannot write state/channels/whatsapp-sent.json");
-                }
-                // Storing may have taken its time: only now it counts.
-                let now = self.ticks();
-                let mut pairs = self.0.pairs.lock();
-                let pair = pairs.entry(person.to_owned()).or_default();
-                let mut tried = pair.clone();
-                free = tried.begin(now).and_then(|()| self.0.throughput.lock().begin(now));
-                if free.is_ok() {
-                    *pair = tried;
-                    return Some(now);
-                }
-            }
-            if let Err(then) = free
-                && !self.until(then).await
-            {
-                return None;
-            }
-        }
+/// Applies an event. Returns the ask as it is now, and why the event was refused if it was; `None`: there is no such ask.
+async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Ask, Option<Refusal>)>, NotStored> {
+    match broker.happen(id, event).await {
+        Ok(ask) => Ok(Some((*ask, None))),
+        Err(Failure::Refused(refusal, ask)) => Ok(Some((*ask, Some(*refusal)))),
+        Err(Failure::Unknown | Failure::Broken) => Ok(None),
+        Err(Failure::NotStored | Failure::InDoubt) => Err(NotStored),
     }
 }

@@ -1,84 +1,94 @@
-//! Webhooks as Meta sends them, read tolerantly: what is not known is ignored, and one odd message does
-//! not spoil the others. Knows nothing of asks.
+//! Webhooks as Meta sends them, read tolerantly: what is unknown is ignored, and one malformed message does not spoil the
+//! others. Knows nothing of asks.
 
 use askd_core::Time;
-use serde::Deserialize;
 use serde_json::Value;
 
-/// Something a webhook tells.
+/// Something that a webhook tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notification {
-    /// Somebody sent something.
     Message(Message),
-    /// Something became of a message of ours.
     Status(Status),
-    /// A person has a new number or id.
     ChangedIds(ChangedIds),
 }
 
-/// A person has a new number or business-scoped id.
+/// A person has a new number or business-scoped user id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChangedIds {
-    /// Their old ids, as far as the platform tells them.
+    /// The old ids that the platform names.
     pub(super) before: Vec<String>,
-    /// Their new ids.
-    pub(super) now: Vec<String>,
+    pub(super) after: Vec<String>,
 }
 
-/// What somebody sent.
+/// A message of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
+    /// `wamid...`
     pub(super) id: String,
-    /// Number and business-scoped id, whichever is told.
     pub(super) ids: UserIds,
     /// The person's own name for themselves.
     pub(super) name: Option<String>,
     /// When the platform received it, in whole seconds; `None`: it cannot be read.
     pub(super) at: Option<Time>,
-    pub(super) said: Body,
+    pub(super) body: Body,
     /// The message it quotes.
     pub(super) quotes: Option<String>,
     /// It was written in a group, to everybody there.
     pub(super) in_group: bool,
-    /// It was forwarded: it was written for somebody else.
+    /// It was forwarded, so it was written for another reader.
     pub(super) forwarded: bool,
 }
 
-/// The ids of one person.
+/// The ids of one person, as far as they are told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct UserIds {
+    /// The number.
     pub(super) wa_id: Option<String>,
+    /// The business-scoped user id.
     pub(super) user_id: Option<String>,
 }
 
-/// What there is to read.
+impl UserIds {
+    /// The id to write to.
+    pub(super) fn any(&self) -> Option<&String> {
+        self.wa_id.as_ref().or(self.user_id.as_ref())
+    }
+
+    /// The id to write to first.
+    pub(super) fn all(&self) -> Vec<String> {
+        [&self.wa_id, &self.user_id].into_iter().flatten().cloned().collect()
+    }
+}
+
+/// What there is to read in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Words.
     Text(String),
     /// A button of a template: the person writes, and says nothing.
     Tap,
-    /// Something without words.
+    /// Anything else without words.
     Wordless,
-    /// An emoji put on a message or taken off again. Does not open a chat.
+    /// An emoji put on a message or taken off again. Does not open the window.
     Reaction,
-    /// They edited an earlier message.
+    /// An edit of an earlier message.
     Edited(Option<String>),
-    /// They deleted an earlier message.
+    /// An earlier message was deleted.
     Deleted,
-    /// Not meant for anybody: a change of number, an order.
+    /// Not meant for any reader: a change of number, an order.
     Nothing,
 }
 
-/// What became of a message.
+/// What became of a message of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) id: String,
     pub(super) progress: Progress,
     /// When it happened, in whole seconds by the platform's clock.
     pub(super) at: Option<Time>,
+    /// The recipient.
     pub(super) ids: UserIds,
-    pub(super) tag: Option<String>,
+    /// `biz_opaque_callback_data`
+    pub(super) callback: Option<String>,
 }
 
 /// How far a message is.
@@ -88,51 +98,40 @@ pub(super) enum Progress {
     Sent,
     /// On the person's device.
     Delivered,
-    /// Will never be.
+    /// It will never be displayed.
     Failed { code: u64, title: String },
 }
 
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct Envelope {
-    entry: Vec<Entry>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Entry {
-    changes: Vec<Change>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Change {
-    field: String,
-    value: Value,
-}
-
-/// All that is told about that number of the business. `None`: not a webhook of the right shape.
+/// Everything that is told about that number of the business. `None`: this is not a webhook of the right shape.
 pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Notification>> {
-    let envelope: Envelope = serde_json::from_slice(body).ok()?;
+    let webhook: Value = serde_json::from_slice(body).ok()?;
     let mut told = Vec::new();
-    for change in envelope.entry.into_iter().flat_map(|entry| entry.changes) {
-        let ours = text(&change.value["metadata"]["phone_number_id"]).as_deref() == Some(phone_number_id);
-        if change.field == "user_id_update" {
-            told.extend(renamed_all(&change.value).into_iter().map(Notification::ChangedIds));
+    webhook.as_object()?;
+    for change in list(&webhook, "entry").iter().flat_map(|entry| list(entry, "changes")) {
+        let value = &change["value"];
+        let list = |key| list(value, key);
+        let ours = text(&value["metadata"]["phone_number_id"]).as_deref() == Some(phone_number_id);
+        if change["field"] == "user_id_update" {
+            told.extend(list("user_id_update").iter().map(|update| {
+                Notification::ChangedIds(ChangedIds {
+                    before: texts([&update["wa_id"], &update["user_id"]["previous"]]),
+                    after: texts([&update["user_id"]["current"]]),
+                })
+            }));
+        } else if change["field"] == "messages" && ours {
+            told.extend(list("statuses").iter().filter_map(status).map(Notification::Status));
+            told.extend(list("messages").iter().filter_map(changed_ids).map(Notification::ChangedIds));
+            let mut messages: Vec<Message> =
+                list("messages").iter().filter_map(|value| message(value, list("contacts"))).collect();
+            messages.sort_by_key(|message| message.at);
+            told.extend(messages.into_iter().map(Notification::Message));
         }
-        if change.field != "messages" || !ours {
-            continue;
-        }
-        let list = |key: &str| change.value[key].as_array().cloned().unwrap_or_default();
-        let contacts = list("contacts");
-        told.extend(list("statuses").iter().filter_map(status).map(Notification::Status));
-        let mut messages: Vec<Message> = list("messages").iter().filter_map(|m| message(m, &contacts)).collect();
-        messages.sort_by_key(|message| message.at);
-        told.extend(list("messages").iter().filter_map(renamed).map(Notification::ChangedIds));
-        told.extend(messages.into_iter().map(Notification::Message));
     }
     Some(told)
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// A text, or a number as one.
@@ -144,6 +143,12 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
+fn texts<const N: usize>(values: [&Value; N]) -> Vec<String> {
+    let mut texts: Vec<String> = values.into_iter().filter_map(text).collect();
+    texts.dedup();
+    texts
+}
+
 /// Seconds since the Unix epoch.
 fn seconds(value: &Value) -> Option<Time> {
     let seconds = text(value)?.parse::<i64>().ok().filter(|seconds| *seconds > 0)?;
@@ -153,57 +158,38 @@ fn seconds(value: &Value) -> Option<Time> {
 fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
     let mut ids = UserIds { wa_id: text(&value["from"]), user_id: text(&value["from_user_id"]) };
     let same = |contact: &&Value| {
-        let both = |a: &Option<String>, b: Option<String>| a.is_some() && *a == b;
-        both(&ids.wa_id, text(&contact["wa_id"])) || both(&ids.user_id, text(&contact["user_id"]))
+        let both = |id: &Option<String>, key: &str| id.is_some() && *id == text(&contact[key]);
+        both(&ids.wa_id, "wa_id") || both(&ids.user_id, "user_id")
     };
-    let contact = contacts.iter().find(same);
-    if let Some(contact) = contact {
-        ids.wa_id = ids.wa_id.or_else(|| text(&contact["wa_id"]));
-        ids.user_id = ids.user_id.or_else(|| text(&contact["user_id"]));
-    }
-    if ids.wa_id.is_none() && ids.user_id.is_none() {
-        return None;
-    }
+    let contact = contacts.iter().find(same).unwrap_or(&Value::Null);
+    ids.wa_id = ids.wa_id.or_else(|| text(&contact["wa_id"]));
+    ids.user_id = ids.user_id.or_else(|| text(&contact["user_id"]));
+    ids.any()?;
+    let context = &value["context"];
     Some(Message {
         id: text(&value["id"])?,
         ids,
-        name: contact.and_then(|contact| text(&contact["profile"]["name"])),
+        name: text(&contact["profile"]["name"]),
         at: seconds(&value["timestamp"]),
-        said: said(value),
-        quotes: text(&value["context"]["id"]),
+        body: body(value),
+        quotes: text(&context["id"]),
         in_group: text(&value["group_id"]).is_some(),
-        forwarded: ["forwarded", "frequently_forwarded"].iter().any(|key| value["context"][key] == Value::Bool(true)),
+        forwarded: ["forwarded", "frequently_forwarded"].iter().any(|key| context[key] == Value::Bool(true)),
     })
 }
 
-fn texts<const N: usize>(values: [&Value; N]) -> Vec<String> {
-    let mut texts: Vec<String> = values.into_iter().filter_map(text).collect();
-    texts.dedup();
-    texts
-}
-
 /// A system message that says that its sender has another number or id.
-fn renamed(value: &Value) -> Option<ChangedIds> {
+fn changed_ids(value: &Value) -> Option<ChangedIds> {
     let system = &value["system"];
     let before = match system["type"].as_str()? {
         "user_changed_number" | "customer_changed_number" => texts([&value["from"], &value["from_user_id"]]),
         "user_changed_user_id" => texts([&value["from"], &system["previous_user_id"], &value["from_user_id"]]),
         _ => return None,
     };
-    Some(ChangedIds { before, now: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
+    Some(ChangedIds { before, after: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
 }
 
-/// The webhook `user_id_update`.
-fn renamed_all(value: &Value) -> Vec<ChangedIds> {
-    let updates = value["user_id_update"].as_array().cloned().unwrap_or_default();
-    let read = |update: &Value| ChangedIds {
-        before: texts([&update["wa_id"], &update["user_id"]["previous"]]),
-        now: texts([&update["user_id"]["current"]]),
-    };
-    updates.iter().map(read).collect()
-}
-
-fn said(value: &Value) -> Body {
+fn body(value: &Value) -> Body {
     let words = |text: Option<String>| match text {
         Some(text) if !text.trim().is_empty() => Body::Text(text),
         _ => Body::Wordless,
@@ -225,16 +211,14 @@ fn said(value: &Value) -> Body {
 }
 
 fn status(value: &Value) -> Option<Status> {
+    let error = &value["errors"][0];
     let progress = match value["status"].as_str()? {
         "sent" => Progress::Sent,
         "delivered" | "read" | "played" => Progress::Delivered,
-        "failed" => {
-            let error = &value["errors"][0];
-            Progress::Failed {
-                code: error["code"].as_u64().unwrap_or(0),
-                title: text(&error["title"]).unwrap_or_default(),
-            }
-        }
+        "failed" => Progress::Failed {
+            code: error["code"].as_u64().unwrap_or(0),
+            title: text(&error["title"]).unwrap_or_default(),
+        },
         _ => return None,
     };
     Some(Status {
@@ -242,7 +226,7 @@ fn status(value: &Value) -> Option<Status> {
         progress,
         at: seconds(&value["timestamp"]),
         ids: UserIds { wa_id: text(&value["recipient_id"]), user_id: text(&value["recipient_user_id"]) },
-        tag: text(&value["biz_opaque_callback_data"]),
+        callback: text(&value["biz_opaque_callback_data"]),
     })
 }
 
@@ -276,7 +260,7 @@ mod tests {
         let told = read(&body, "106").unwrap();
         let [Notification::Message(first), Notification::Message(second)] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!((first.ids.user_id.as_deref(), first.name.as_deref()), (Some("US.1"), Some("Ada")));
-        assert_eq!(first.said, Body::Wordless);
+        assert_eq!(first.body, Body::Wordless);
         assert_eq!((second.ids.wa_id.as_deref(), second.name.as_deref()), (None, Some("Bob")));
         assert_eq!(read(&body, "107"), Some(vec![]), "another number of the business");
         assert_eq!(read(b"{", "106"), None);
@@ -295,7 +279,7 @@ mod tests {
             (json!({"type": "edit", "edit": {"original_message_id": "x"}}), Body::Edited(Some("x".to_owned()))),
             (json!({"type": "text"}), Body::Wordless),
         ] {
-            assert_eq!(said(&message), expected, "{message}");
+            assert_eq!(body(&message), expected, "{message}");
         }
     }
 

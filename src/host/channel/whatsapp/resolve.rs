@@ -100,11 +100,6 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
 }
 
 impl Candidate<'_> {
-    /// Treats a block as open: it has ended as a question, but people can still act on it.
-    pub(super) fn into_open(self) -> Self {
-        Self { state: State::Open, ..self }
-    }
-
     fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended { .. })
     }
@@ -114,7 +109,7 @@ impl Candidate<'_> {
         message.at.zip(self.times.since).is_some_and(|(at, since)| at > since)
     }
 
-    /// Whether it was still open when the message was received, and somebody else has ended it since.
+    /// Whether it was still open when the message was received, and another person has ended it since.
     fn was_open(&self, message: &Message<'_>) -> bool {
         match self.state {
             State::Late { at } | State::Ended { at, theirs: false } => {
@@ -132,7 +127,7 @@ fn eligible(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
     candidates.iter().enumerate().filter(there).map(|(at, _)| at).collect()
 }
 
-/// The one with that code: an open one, or else one that can still be answered, or else the one that ended last.
+/// The ask with that code: an open one, else one that can still be answered, else the one that ended last.
 fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Option<usize> {
     let rank = |candidate: &Candidate<'_>| match candidate.state {
         State::Open => (2, None),
@@ -153,7 +148,7 @@ fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Option<usize
     found.next().filter(|_| found.next().is_none() && !message.quotes_another)
 }
 
-/// The target of a message that names this one by its code.
+/// The target of a message that names this ask by its code.
 fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Target {
     let candidate = &candidates[at];
     match candidate.state {

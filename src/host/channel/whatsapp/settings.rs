@@ -1,5 +1,4 @@
-//! `[whatsapp]` and the routes that use it, checked. What is missing is an error that says what to
-//! write; nothing here opens a connection.
+//! The section `[whatsapp]` and the routes that use it, checked. An error says what to write. Opens no connection.
 
 use crate::host::settings::{SettingsError, is_loopback_url, secret, url_host, wrong};
 use askd_core::{Capabilities, ChannelName, Responders, Route};
@@ -7,18 +6,18 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// What is needed to write to people on WhatsApp and to believe what comes back.
+/// What the channel needs to write to people on WhatsApp and to verify what comes back.
 #[derive(Debug, Clone)]
 pub struct Whatsapp {
     /// Bearer token of calls.
     pub access_token: SecretString,
     /// Key of the signatures of webhooks.
     pub app_secret: SecretString,
-    /// Told by the platform when the webhook is set up.
+    /// The word that the platform says when the webhook is set up.
     pub verify_token: SecretString,
     /// Which number of the business writes.
     pub phone_number_id: String,
-    /// Opens a chat that has been silent for a day; without it such a chat cannot be used.
+    /// The template that asks a person to write who has not written for a day; without it they cannot be asked.
     pub template: Option<String>,
     /// The language the template was approved in.
     pub template_language: String,
@@ -53,32 +52,16 @@ impl Shape {
         if access_token.is_none() && app_secret.is_none() && verify_token.is_none() && number.is_none() {
             return Ok(None);
         }
-        let missing = |key: &str, what: &str| wrong(format!("whatsapp.{key}"), format!("missing: {what}"));
-        let phone_number_id = number.ok_or_else(|| {
-            missing("phone_number_id", "write the id of the number (WhatsApp > API Setup), such as \"106540352242922\"")
-        })?;
+        let phone_number_id = required("phone_number_id", number, NUMBER)?;
         if !phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
             let why =
                 format!("{phone_number_id:?} is not an id of digits like \"106540352242922\" (not the number itself)");
             return Err(wrong("whatsapp.phone_number_id", why));
         }
         Ok(Some(Whatsapp {
-            access_token: access_token.ok_or_else(|| {
-                missing("access_token", "write the token of a system user, or access_token_file = \"/run/secrets/...\"")
-            })?,
-            app_secret: app_secret.ok_or_else(|| {
-                missing(
-                    "app_secret",
-                    "write the app secret (App settings > Basic), or app_secret_file; without it \
-                                       nobody could tell a true webhook from a forged one",
-                )
-            })?,
-            verify_token: verify_token.ok_or_else(|| {
-                missing(
-                    "verify_token",
-                    "make up a word, write it here (or verify_token_file) and where the webhook is set up",
-                )
-            })?,
+            access_token: required("access_token", access_token, ACCESS_TOKEN)?,
+            app_secret: required("app_secret", app_secret, APP_SECRET)?,
+            verify_token: required("verify_token", verify_token, VERIFY_TOKEN)?,
             phone_number_id,
             template: Some(self.template).filter(|name| !name.is_empty()),
             template_language: self.template_language,
@@ -87,26 +70,32 @@ impl Shape {
     }
 }
 
+const NUMBER: &str = "write the id of the number (WhatsApp > API Setup), for example \"106540352242922\"";
+const ACCESS_TOKEN: &str = "write the token of a system user, or access_token_file = \"/run/secrets/...\"";
+const APP_SECRET: &str = "write the app secret (App settings > Basic), or app_secret_file; without it askd could not tell \
+                          a true webhook from a forged one";
+const VERIFY_TOKEN: &str = "make up a word, write it here (or verify_token_file) and where the webhook is set up";
+
+fn required<T>(key: &str, value: Option<T>, what: &str) -> Result<T, SettingsError> {
+    value.ok_or_else(|| wrong(format!("whatsapp.{key}"), format!("missing: {what}")))
+}
+
 fn api_url(url: &str) -> Result<String, SettingsError> {
     let url = url.trim_end_matches('/').to_owned();
-    match url_host(&url) {
-        Some(_) if url.starts_with("https://") || is_loopback_url(&url) => Ok(url),
-        Some(_) => Err(wrong("whatsapp.api_url", format!("{url:?} would send the token in the clear; use https"))),
-        None => {
-            Err(wrong("whatsapp.api_url", format!("{url:?} is not a URL like \"https://graph.facebook.com/v25.0\"")))
-        }
-    }
+    let why = match url_host(&url) {
+        Some(_) if url.starts_with("https://") || is_loopback_url(&url) => return Ok(url),
+        Some(_) => "would send the token in the clear; use https",
+        None => "is not a URL like \"https://graph.facebook.com/v25.0\"",
+    };
+    Err(wrong("whatsapp.api_url", format!("{url:?} {why}")))
 }
 
 /// A route to a person on WhatsApp.
 pub(crate) fn route(at: &str, chat: Option<String>, responders: Option<Responders>) -> Result<Route, SettingsError> {
-    let chat = chat.filter(|chat| !chat.is_empty()).ok_or_else(|| {
-        wrong(
-            format!("{at}.chat"),
-            "missing: write the person's number with country code, digits only, such as \"15551234567\"",
-        )
-    })?;
-    let chat = person(&format!("{at}.chat"), &chat)?;
+    let key = format!("{at}.chat");
+    let missing = "missing: write the person's number with country code, digits only, for example \"15551234567\"";
+    let chat = chat.filter(|chat| !chat.is_empty()).ok_or_else(|| wrong(&key, missing))?;
+    let chat = person(&key, &chat)?;
     let responders = match responders {
         None => Responders::Only(vec![chat.clone()]),
         Some(Responders::Only(ids)) => {

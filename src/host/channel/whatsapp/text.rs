@@ -1,31 +1,31 @@
 //! What people read on WhatsApp: an ask as numbered text, split over messages where it is long. Pure.
 //!
-//! The sentences are in [`wording`]; this says where they stand, how long a message may be, and what the
-//! agent's words may not do: format, link, or hide characters.
+//! The sentences are in [`wording`]. This file puts them in order, limits the length of a message, and keeps the agent's
+//! words from formatting, linking, or hiding characters.
 
 use super::deadline_text;
 use askd_core::{Ask, Content, Question, Stage, Time, wording};
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
-/// Extensions of files that are no top-level domains: nobody makes links of these.
+/// Extensions of files that are no top-level domains: apps do not make links of these.
 const FILES: &[&str] = &[
     "js", "ts", "json", "yaml", "yml", "toml", "txt", "html", "css", "exe", "dll", "lock", "cpp", "csv", "xml", "sql",
     "pdf", "png", "jpg", "log", "php", "rb", "java", "go", "conf",
 ];
-/// Invisible and of no width: keeps two characters from meaning something together.
+/// An invisible character of no width: it keeps two characters from having a meaning together.
 const APART: char = '\u{200b}';
 
 /// How a question is put, besides what it asks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct How<'a> {
-    /// Who asks, where several groups use the chat.
+    /// The group that asks, where several groups use the chat.
     pub(super) group: Option<&'a str>,
     /// The code to answer with, where several asks are open in the chat.
     pub(super) code: Option<&'a str>,
-    /// Sent a second time because the first may have been lost.
+    /// It is sent a second time, because the first may have been lost.
     pub(super) repeat: bool,
-    /// Until when it can be answered: a line of its own, below.
+    /// Until when it can be answered, as the last line.
     pub(super) until: Option<&'a str>,
 }
 
@@ -75,14 +75,14 @@ pub(super) fn blocked(ask: &Ask) -> Vec<String> {
     pack(&head.join("\n"), &format!("\n{}", wording::how_to_allow(ask.short_id.as_str())))
 }
 
-/// Whom a closing line is told to.
+/// The reader of a closing message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Who ended the ask.
+    /// The person who ended the ask.
     Ender,
-    /// Who had begun to answer it.
+    /// A person who had begun to answer it.
     HadBegun,
-    /// Whoever else was asked.
+    /// Any other person who was asked.
     Others,
 }
 
@@ -100,13 +100,13 @@ pub(super) fn closing(ask: &Ask, audience: Audience, now: Time) -> Vec<String> {
     let mut lines = Vec::from_iter(got_it.then_some(wording::GOT_IT));
     lines.push(&line);
     lines.extend((audience == Audience::HadBegun).then_some(wording::NOT_USED));
-    // Said late, it says what became of it too. What a stopped session is told by is its closing line.
+    // The closing line of a stopped session already says what came of it.
     lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));
     pack("", &lines.join("\n"))
 }
 
-/// What is new about a question that was closed before; nothing, if nothing has to be said. Who answered it late
-/// has a receipt.
+/// What is new about a question that was closed before; empty if there is nothing to say. A person who answered it late
+/// has had a receipt.
 pub(super) fn update(ask: &Ask, audience: Audience) -> Vec<String> {
     let Some(remark) = wording::remark(ask.remark()).filter(|_| !ask.is_late_open()) else { return Vec::new() };
     match ask.closing_line().filter(|_| ask.late_outcome().is_some() && audience != Audience::Ender) {
@@ -134,7 +134,7 @@ fn one_line(text: &str) -> String {
     tame(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A text of the agent that can be read and does nothing else.
+/// A text of the agent as nothing but readable words.
 pub(super) fn tame(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let visible: Vec<char> = text.replace("\r\n", "\n").chars().filter_map(visible).collect();
@@ -156,7 +156,7 @@ pub(super) fn tame(text: &str) -> String {
     out.trim().to_owned()
 }
 
-/// Control characters, and those that turn or hide text, are dropped.
+/// Drops control characters, and those that turn or hide text.
 fn visible(c: char) -> Option<char> {
     match c {
         '\n' => Some(c),
@@ -198,50 +198,39 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// As few messages as hold everything: cut between lines, else between words; the tail, with what can be
-/// chosen, stays in one piece if it can.
+/// The fewest messages that hold everything, cut between lines, else between words. The tail, with the choices, stays in
+/// one piece if it fits into one message.
 fn pack(head: &str, tail: &str) -> Vec<String> {
-    let mut messages = Vec::new();
-    let mut current = String::new();
-    for line in head.split('\n').filter(|_| !head.is_empty()) {
-        add(&mut messages, &mut current, line);
-    }
+    let mut pieces: Vec<&str> = head.split('\n').filter(|_| !head.is_empty()).flat_map(split_line).collect();
     if units(tail) <= MAX_UNITS {
-        add_whole(&mut messages, &mut current, tail);
+        pieces.push(tail);
     } else {
-        tail.split('\n').for_each(|line| add(&mut messages, &mut current, line));
+        pieces.extend(tail.split('\n').flat_map(split_line));
     }
-    messages.push(current);
+    let mut messages: Vec<String> = Vec::new();
+    for piece in pieces {
+        match messages.last_mut() {
+            Some(last) if units(last) + 1 + units(piece) <= MAX_UNITS => last.extend(["\n", piece]),
+            _ => messages.push(piece.to_owned()),
+        }
+    }
     messages.iter().map(|text| text.trim_matches('\n').to_owned()).filter(|text| !text.is_empty()).collect()
 }
 
-fn add_whole(messages: &mut Vec<String>, current: &mut String, text: &str) {
-    if current.is_empty() {
-        current.push_str(text);
-    } else if units(current) + 1 + units(text) <= MAX_UNITS {
-        current.push('\n');
-        current.push_str(text);
-    } else {
-        messages.push(std::mem::replace(current, text.to_owned()));
-    }
-}
-
-fn add(messages: &mut Vec<String>, current: &mut String, line: &str) {
-    if units(line) <= MAX_UNITS {
-        // An empty line at the top of a message would be lost.
-        return add_whole(messages, current, line);
-    }
-    let mut rest = line;
-    while units(rest) > MAX_UNITS {
+/// A line in pieces that fit into a message each, cut between words if possible.
+fn split_line(mut line: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    while units(line) > MAX_UNITS {
         let mut taken = 0;
-        let fits = rest.char_indices().take_while(|(_, c)| {
+        let fits = line.char_indices().take_while(|(_, c)| {
             taken += c.len_utf16();
             taken <= MAX_UNITS
         });
-        let end = fits.last().map_or(rest.len(), |(at, c)| at + c.len_utf8());
-        let end = rest[..end].rfind(' ').filter(|space| *space > 0).unwrap_or(end);
-        add_whole(messages, current, rest[..end].trim_end());
-        rest = rest[end..].trim_start();
+        let end = fits.last().map_or(line.len(), |(at, c)| at + c.len_utf8());
+        let end = line[..end].rfind(' ').filter(|space| *space > 0).unwrap_or(end);
+        pieces.push(line[..end].trim_end());
+        line = line[end..].trim_start();
     }
-    add_whole(messages, current, rest);
+    pieces.push(line);
+    pieces
 }

@@ -1,20 +1,19 @@
-//! The webhook's two doors: the handshake, and what Meta tells.
+//! The webhook: Meta's handshake, and what Meta tells.
 
-use super::{Whatsapp, payload};
+use super::{NotStored, Whatsapp, payload};
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
 use sha2::Sha256;
+use std::collections::HashMap;
 use subtle::ConstantTimeEq as _;
 
-/// The header with the MAC.
+/// The header with the signature.
 const SIGNATURE: &str = "x-hub-signature-256";
 
 #[derive(Debug, Clone)]
@@ -23,33 +22,20 @@ struct WebhookState {
     webhooks: Webhooks,
 }
 
-/// The two doors.
+/// The address of the webhook.
 pub(super) fn routes(channel: Whatsapp, webhooks: Webhooks) -> Router {
     Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(WebhookState { channel, webhooks })
 }
 
-#[derive(Deserialize)]
-struct Handshake {
-    #[serde(rename = "hub.mode", default)]
-    mode: String,
-    #[serde(rename = "hub.verify_token", default)]
-    verify_token: String,
-    #[serde(rename = "hub.challenge", default)]
-    challenge: String,
-}
-
-async fn handshake(State(state): State<WebhookState>, query: Result<Query<Handshake>, QueryRejection>) -> Response {
-    let expected = &state.channel.0.client.settings().verify_token;
-    let good = query.ok().filter(|Query(asked)| {
-        let same: bool = asked.verify_token.as_bytes().ct_eq(expected.expose_secret().as_bytes()).into();
-        asked.mode == "subscribe" && same
-    });
-    match good {
-        Some(Query(asked)) => {
-            tracing::info!("the WhatsApp webhook was set up");
-            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], asked.challenge).into_response()
-        }
-        None => (StatusCode::FORBIDDEN, "the verify token is another one\n").into_response(),
+async fn handshake(State(state): State<WebhookState>, Query(asked): Query<HashMap<String, String>>) -> Response {
+    let field = |name| asked.get(name).map_or("", String::as_str);
+    let expected = state.channel.0.settings.verify_token.expose_secret();
+    let same: bool = field("hub.verify_token").as_bytes().ct_eq(expected.as_bytes()).into();
+    if same && field("hub.mode") == "subscribe" {
+        tracing::info!("the WhatsApp webhook was set up");
+        ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], field("hub.challenge").to_owned()).into_response()
+    } else {
+        (StatusCode::FORBIDDEN, "the verify token is another one\n").into_response()
     }
 }
 
@@ -68,7 +54,7 @@ impl Platform for WebhookState {
     }
 
     fn is_genuine(&self, signature: &Vec<u8>, body: &[u8]) -> bool {
-        is_signed(&self.channel.0.client.settings().app_secret, body, signature)
+        is_signed(&self.channel.0.settings.app_secret, body, signature)
     }
 }
 
@@ -85,16 +71,16 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
 async fn take(State(state): State<WebhookState>, signed: Signed) -> StatusCode {
-    let Some(told) = payload::read(&signed.body, &state.channel.0.client.settings().phone_number_id) else {
+    let Some(told) = payload::read(&signed.body, &state.channel.0.settings.phone_number_id) else {
         state.webhooks.warn("a WhatsApp webhook of another shape was ignored");
         return StatusCode::OK;
     };
-    // A task of its own: a sender who hangs up must not stop half-way what an answer sets off.
+    // A task of its own: if the sender hangs up, what an answer sets off must not stop half-way.
     let channel = state.channel.clone();
     let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });
     match taken.await {
         Ok(Ok(())) => StatusCode::OK,
-        Ok(Err(super::inbound::NotStored)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Ok(Err(NotStored)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

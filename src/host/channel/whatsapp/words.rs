@@ -1,95 +1,52 @@
-//! What a message means: which of the open asks, and what for its question. Pure.
+//! What the words of a message mean for one question. Pure.
 //!
-//! In doubt it asks back: an answer that nobody meant is worse than one more message. Whether the
-//! person may answer, and whether the answer fits the limits, is the core's to say.
+//! In doubt the question is asked again: one more message is better than an answer that the person did not mean. The core
+//! decides whether the person may answer, and whether the answer fits the limits.
 
 use askd_core::wording::Unfit;
 use askd_core::{Given, Kind, Question};
 
-/// An open ask of the person, at the question that is next.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Open<'a> {
-    /// Its code.
-    pub(super) code: &'a str,
-    /// The question.
-    pub(super) question: &'a Question,
-}
-
-/// What a message means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// An answer to that one's question; nothing given: it is skipped.
-    Answer(usize, Given),
-    /// That one is dismissed.
-    Dismiss(usize),
-    /// That one is meant, and this is no answer to it.
-    Back(usize, Unfit),
-    /// That one is meant, and nothing is said: show it again.
-    Show(usize),
-    /// It could be several.
-    Which,
-    /// There is nothing open.
-    Nothing,
-}
-
-/// Reads a text. `quoted`: the ask whose message it quotes.
-pub(super) fn read(text: &str, quoted: Option<usize>, open: &[Open<'_>]) -> Reading {
-    let text = text.trim();
-    let coded = code_of(text, open);
-    match (quoted, coded, open.len()) {
-        (Some(ask), Some((other, _)), _) if other != ask => Reading::Which,
-        (Some(ask), None, _) => meaning(text, ask, open),
-        (_, Some((ask, rest)), count) => {
-            // An answer that begins with what looks like the code of the only ask.
-            let label = open.get(ask).is_some_and(|open| open.question.choice(text).is_some());
-            if label && (count == 1 || quoted.is_some()) {
-                meaning(text, ask, open)
-            } else {
-                meaning_of_rest(rest, ask, open)
-            }
-        }
-        (None, None, 0) => Reading::Nothing,
-        (None, None, 1) => meaning(text, 0, open),
-        (None, None, _) => Reading::Which,
-    }
-}
-
-fn meaning_of_rest(rest: &str, ask: usize, open: &[Open<'_>]) -> Reading {
-    if rest.is_empty() { Reading::Show(ask) } else { meaning(rest, ask, open) }
-}
-
-/// The ask whose code the text begins with, and the rest of the text.
-fn code_of<'t>(text: &'t str, open: &[Open<'_>]) -> Option<(usize, &'t str)> {
-    let end = text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len());
-    let first = text.get(..end)?.trim_end_matches('.').to_lowercase();
-    let ask = open.iter().position(|open| open.code == first)?;
-    Some((ask, text.get(end..)?.trim_start_matches([':', ',', ';', ')']).trim()))
-}
-
-/// The first word, as the code of an ask that may not be open any more.
-pub(super) fn first_word(text: &str) -> String {
-    let text = text.trim();
-    let end = text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len());
-    text.get(..end).unwrap_or_default().trim_end_matches('.').to_lowercase()
-}
-
-fn meaning(text: &str, ask: usize, open: &[Open<'_>]) -> Reading {
-    let Some(Open { question, .. }) = open.get(ask) else { return Reading::Which };
-    match understand(text, question) {
-        Meaning::Given(given) => Reading::Answer(ask, given),
-        Meaning::Dismiss => Reading::Dismiss(ask),
-        Meaning::Unfit(unfit) => Reading::Back(ask, unfit),
-    }
-}
-
+/// What a text means for a question.
 #[derive(Debug, PartialEq, Eq)]
-enum Meaning {
+pub(super) enum Meaning {
+    /// An answer. An empty one skips the question.
     Given(Given),
+    /// The person does not want to answer the ask.
     Dismiss,
+    /// No answer, and why.
     Unfit(Unfit),
+    /// Nothing but the code: show the question again.
+    Show,
 }
 
-fn picks(picks: Vec<usize>) -> Meaning {
+/// What a text means for that question of an ask with this code.
+pub(super) fn read(text: &str, code: &str, question: &Question) -> Meaning {
+    let (first, rest) = split_first_word(text);
+    // An option may begin with what looks like the code.
+    if first != code || question.choice(text.trim()).is_some() {
+        understand(text, question)
+    } else if rest.is_empty() {
+        Meaning::Show
+    } else {
+        understand(rest, question)
+    }
+}
+
+/// The first word, as it would be if it were a code.
+pub(super) fn first_word(text: &str) -> String {
+    split_first_word(text).0
+}
+
+fn split_first_word(text: &str) -> (String, &str) {
+    let text = text.trim();
+    let (first, rest) =
+        text.split_at(text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len()));
+    (first.trim_end_matches('.').to_lowercase(), rest.trim_start_matches([':', ',', ';', ')']).trim())
+}
+
+fn picks(mut picks: Vec<usize>) -> Meaning {
+    picks.sort_unstable();
+    picks.dedup();
     Meaning::Given(Given { picks, text: None })
 }
 
@@ -102,16 +59,15 @@ fn understand(text: &str, question: &Question) -> Meaning {
     let label = question.choice(text);
     let plain = plain_digits(text);
     let numbers = if question.kind == Kind::Text { None } else { numbers(&plain) };
-    match (label, numbers) {
+    match (label, numbers.as_deref()) {
         (Some(label), Some(numbers)) => {
-            // The name of one option that is the number of another; "2." is a number for certain.
-            let other = numbers.list.len() == 1
-                && numbers.list[0] != label + 1
-                && (1..=question.choices.len()).contains(&numbers.list[0]);
-            if other { Meaning::Unfit(Unfit::TwoMeanings) } else { picks(vec![label]) }
+            // The name of one option may be the number of another; "2." is a number for certain.
+            let of_another = |number: usize| number != label + 1 && (1..=question.choices.len()).contains(&number);
+            let two_meanings = matches!(*numbers, [number] if of_another(number));
+            if two_meanings { Meaning::Unfit(Unfit::TwoMeanings) } else { picks(vec![label]) }
         }
         (Some(label), None) => picks(vec![label]),
-        (None, Some(numbers)) => by_number(&numbers.list, question),
+        (None, Some(numbers)) => by_number(numbers, question),
         (None, None) => by_words(text, &plain, question),
     }
 }
@@ -121,10 +77,7 @@ fn by_number(numbers: &[usize], question: &Question) -> Meaning {
         [0] => skip(question, Unfit::NoSuchNumber),
         [_, _, ..] if question.kind != Kind::MultiSelect => Meaning::Unfit(Unfit::OnlyOne),
         numbers if numbers.iter().all(|n| (1..=question.choices.len()).contains(n)) => {
-            let mut chosen: Vec<usize> = numbers.iter().map(|number| number - 1).collect();
-            chosen.sort_unstable();
-            chosen.dedup();
-            picks(chosen)
+            picks(numbers.iter().map(|number| number - 1).collect())
         }
         _ => Meaning::Unfit(Unfit::NoSuchNumber),
     }
@@ -153,7 +106,7 @@ fn by_words(text: &str, plain: &str, question: &Question) -> Meaning {
     {
         return picks(chosen);
     }
-    // Digits and signs only, and not a list of numbers: a slip rather than an answer of one's own.
+    // Digits and signs that are no list of numbers are a slip, not an answer in words.
     let slip =
         question.kind != Kind::Text && text.chars().any(char::is_numeric) && !text.chars().any(char::is_alphabetic);
     if slip {
@@ -170,31 +123,24 @@ fn labels(text: &str, question: &Question) -> Option<Vec<usize>> {
     let parts = text.split([',', ';', '\n', '&', '+']).flat_map(|part| part.split(" and "));
     let mut chosen = Vec::new();
     for part in parts.map(|part| part.trim().trim_start_matches("and ").trim()).filter(|part| !part.is_empty()) {
-        let number = || {
-            let numbers = numbers(&plain_digits(part))?.list;
-            (numbers.len() == 1).then(|| numbers[0].checked_sub(1)).flatten()
+        let number = || match numbers(&plain_digits(part))?.as_slice() {
+            [number] => number.checked_sub(1),
+            _ => None,
         };
         chosen.push(question.choice(part).or_else(number).filter(|pick| *pick < question.choices.len())?);
     }
-    chosen.sort_unstable();
-    chosen.dedup();
     (!chosen.is_empty()).then_some(chosen)
-}
-
-/// Numbers and nothing else.
-struct Numbers {
-    list: Vec<usize>,
 }
 
 /// Words around a number that change nothing.
 const AROUND: &[&str] = &["option", "number", "no", "nr", "choice", "answer", "please", "pls", "thanks", "thx"];
-/// Numbers people write out.
+/// Numbers that people write out.
 const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /// A text that is numbers: `2`, `2.`, `(2)`, `#2`, `1,3`, `1 3`, `1 and 3`, `option 2 please`, `two`.
-fn numbers(text: &str) -> Option<Numbers> {
+fn numbers(text: &str) -> Option<Vec<usize>> {
     if let Some(at) = WORDS.iter().position(|word| text.eq_ignore_ascii_case(word)) {
-        return Some(Numbers { list: vec![at + 1] });
+        return Some(vec![at + 1]);
     }
     let mut list = Vec::new();
     let parts = text.split(|c: char| c.is_whitespace() || ",;&+/".contains(c)).filter(|part| !part.is_empty());
@@ -209,7 +155,7 @@ fn numbers(text: &str) -> Option<Numbers> {
             }
         }
     }
-    (!list.is_empty()).then_some(Numbers { list })
+    (!list.is_empty()).then_some(list)
 }
 
 /// Digits of every kind as plain ones: "²", "２", "②", "٢", a keycap.
@@ -221,10 +167,8 @@ fn plain_digits(text: &str) -> String {
             '¹' => out.push('1'),
             '²' => out.push('2'),
             '³' => out.push('3'),
-            '⁰' => out.push('0'),
-            '①'..='⑳' => out.push_str(&(u32::from(c) - u32::from('①') + 1).to_string()),
-            '⑴'..='⒇' => out.push_str(&(u32::from(c) - u32::from('⑴') + 1).to_string()),
-            '⒈'..='⒛' => out.push_str(&(u32::from(c) - u32::from('⒈') + 1).to_string()),
+            // Three rows of twenty: "①", "⑴", "⒈".
+            '①'..='⒛' => out.push_str(&((u32::from(c) - u32::from('①')) % 20 + 1).to_string()),
             '🔟' => out.push_str("10"),
             '，' | '、' => out.push(','),
             '．' | '。' => out.push('.'),
@@ -269,12 +213,7 @@ mod tests {
     }
 
     fn one(question: &Question, text: &str) -> Meaning {
-        match read(text, None, &[Open { code: "k7", question }]) {
-            Reading::Answer(0, given) => Meaning::Given(given),
-            Reading::Dismiss(0) => Meaning::Dismiss,
-            Reading::Back(0, unfit) => Meaning::Unfit(unfit),
-            other => panic!("{other:?}"),
-        }
+        read(text, "k7", question)
     }
 
     fn text(text: &str) -> Meaning {
@@ -370,37 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn which_one_is_meant() {
-        let a = question("select", &["x", "y"], None, true);
-        let b = question("text", &[], None, true);
-        let open = [Open { code: "k7", question: &a }, Open { code: "m3", question: &b }];
-        assert_eq!(read("2", None, &open), Reading::Which);
-        assert_eq!(read("cancel", None, &open), Reading::Which);
-        assert_eq!(read("2", Some(0), &open), Reading::Answer(0, Given { picks: vec![1], text: None }));
-        assert_eq!(read("k7 2", None, &open), Reading::Answer(0, Given { picks: vec![1], text: None }));
-        assert_eq!(read("m3 2", None, &open), Reading::Answer(1, Given { picks: vec![], text: Some("2".to_owned()) }));
-        assert_eq!(read("m3 2", Some(0), &open), Reading::Which, "quote and code disagree");
-        assert_eq!(read("m3", None, &open), Reading::Show(1));
-        assert_eq!(read("m3 cancel", None, &open), Reading::Dismiss(1));
-        assert_eq!(read("2", None, &[]), Reading::Nothing);
+    fn a_code_goes_before_the_answer() {
+        let free = question("text", &[], None, true);
+        assert_eq!(one(&free, "k7"), Meaning::Show);
+        assert_eq!(one(&free, "k7 cancel"), Meaning::Dismiss);
+        assert_eq!(one(&free, "m3 2"), text("m3 2"), "the code of another");
+        assert_eq!(one(&question("select", &["k7 Pro", "k8"], None, true), "k7 pro"), picks(vec![0]));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_text_breaks_it(text in "\\PC{0,40}|[ 0-9.,)(#²½٢①k7and\u{20e3}\u{fe0f}\\n]{0,12}", quoted in proptest::option::of(0..3_usize), kind in 0..4_usize) {
+        fn no_text_breaks_it(text in "\\PC{0,40}|[ 0-9.,)(#²½٢①k7and\u{20e3}\u{fe0f}\\n]{0,12}", kind in 0..4_usize) {
             let kinds = [("text", &[][..]), ("select", &["1", "b"][..]), ("multi-select", &["a", "2", "c"][..]), ("confirm", &[][..])];
             let (kind, labels) = kinds[kind];
             let question = question(kind, labels, None, text.len() % 2 == 0);
-            let open = [Open { code: "k7", question: &question }, Open { code: "m3", question: &question }];
-            for open in [&open[..], &open[..1], &[]] {
-                if let Reading::Answer(ask, given) = read(&text, quoted, open) {
-                    prop_assert!(ask < open.len());
-                    prop_assert!(given.picks.iter().all(|pick| *pick < question.choices.len()));
-                    prop_assert!(given.text.is_none() || question.takes_text(), "confirm takes no text");
-                    prop_assert!(question.required || !given.picks.is_empty() || given.text.is_some() || given == Given::default());
-                }
+            if let Meaning::Given(given) = read(&text, "k7", &question) {
+                prop_assert!(given.picks.iter().all(|pick| *pick < question.choices.len()));
+                prop_assert!(given.text.is_none() || question.takes_text(), "confirm takes no text");
+                prop_assert!(question.required || !given.picks.is_empty() || given.text.is_some() || given == Given::default());
             }
         }
     }

@@ -1,0 +1,155 @@
+//! What a message of a person is about: joins the message, the asks that the person may answer, and the rules of
+//! [`super::resolve`]. Pure.
+
+use super::payload::Message;
+use super::resolve::{self, Candidate, State, Target, Times};
+use super::words;
+use askd_core::{Ask, AskId, ChannelName, Heard, Names, Question, Responders, Time, WidgetState, wording};
+
+/// An ask that a person may answer on a route.
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) route: usize,
+    /// The person's id that the route lists.
+    pub(super) person: String,
+    /// It may have a message in the chat whose id we do not know yet.
+    nameless: bool,
+}
+
+/// A message, with what is known before it is read.
+pub(super) struct Reader<'a> {
+    pub(super) message: &'a Message,
+    /// When the platform received it; `None`: unknown, so it may be older than any question.
+    pub(super) at: Option<Time>,
+    /// Its words. Empty if it has none.
+    pub(super) said: &'a str,
+    /// The ask that the quoted message is about.
+    pub(super) subject: Option<AskId>,
+    /// How far the platform's clock is ahead of ours, in milliseconds.
+    pub(super) clock_ahead: i64,
+}
+
+impl Asked {
+    /// On which route, and by which of these ids, a person was asked.
+    pub(super) fn find(ask: Ask, ids: &[String]) -> Option<Self> {
+        let routes = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
+        let (route, person) =
+            routes.filter(|(_, route)| route.channel == ChannelName::WHATSAPP).find_map(|(at, route)| {
+                let may_answer = |id: &&String| match &route.responders {
+                    Responders::Anyone => **id == route.chat,
+                    responders @ Responders::Only(_) => responders.includes(id),
+                };
+                // The id of the chat comes first: it is the one that is written to.
+                let ids = || ids.iter().filter(may_answer);
+                Some((at, ids().find(|id| **id == route.chat).or_else(|| ids().next())?.clone()))
+            })?;
+        let widget = &ask.widgets[route];
+        let sent_to_them = ids.contains(widget.one_by_one.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+        // A question that was sent again may be in the chat twice.
+        let again = widget.attempt > widget.one_by_one.first_attempt.max(1);
+        let unsure = again || matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. });
+        Some(Self { route, person, nameless: sent_to_them && unsure, ask })
+    }
+
+    /// Whether it waits for an answer.
+    pub(super) fn is_open(&self) -> bool {
+        self.ask.outcome().is_none()
+    }
+
+    /// The index of this person's next question.
+    pub(super) fn next(&self) -> usize {
+        self.ask.next_question(self.route, &self.person).unwrap_or(0)
+    }
+
+    pub(super) fn question(&self) -> &Question {
+        &self.ask.content.questions[self.next()]
+    }
+
+    pub(super) fn how_to_reply(&self) -> String {
+        if self.ask.is_late_open() {
+            wording::how_to_reply_late(self.question(), self.ask.short_id.as_str())
+        } else {
+            wording::how_to_reply(self.question())
+        }
+    }
+
+    /// Whether the person has dealt with the question of that message of ours.
+    pub(super) fn has_dealt_with(&self, message: &str) -> bool {
+        self.ask.widgets[self.route].question_of(message).is_some_and(|question| question < self.next())
+    }
+}
+
+impl Reader<'_> {
+    /// What words mean for the next question of that ask.
+    pub(super) fn meaning(&self, asked: &Asked) -> words::Meaning {
+        words::read(self.said, asked.ask.short_id.as_str(), asked.question())
+    }
+
+    /// Whether the words would answer the next question of that ask, or dismiss it.
+    pub(super) fn would_answer(&self, asked: &Asked) -> bool {
+        matches!(self.meaning(asked), words::Meaning::Given(_) | words::Meaning::Dismiss)
+    }
+
+    /// How the message names that ask, and when the platform received it.
+    pub(super) fn heard(&self, asked: &Asked) -> Heard {
+        let names = if self.message.quotes.is_some() {
+            Names::Message
+        } else if words::first_word(self.said) == asked.ask.short_id.as_str() {
+            Names::Code
+        } else {
+            Names::Nothing
+        };
+        Heard { message: self.message.id.clone(), at: self.at, names }
+    }
+
+    /// When that person's next question was sent, by the platform's clock.
+    pub(super) fn times(&self, asked: &Asked) -> Times {
+        let Some(sending) = asked.ask.sending(asked.route, &asked.person, asked.next()) else {
+            return Times::default();
+        };
+        Times {
+            called: sending.left.map(|left| left.called.moved(self.clock_ahead)),
+            since: sending.since(),
+            sent: sending.sent,
+            delivered: sending.delivered,
+        }
+    }
+
+    /// Which of these asks the message is about. Its first word may be a code.
+    pub(super) fn target(&self, asked: &[Asked]) -> Target {
+        let first = words::first_word(self.said);
+        self.resolve(Some(first.as_str()).filter(|code| !code.is_empty()), asked, |asked| {
+            let at = asked.ask.settled_at().map(|at| at.moved(self.clock_ahead));
+            match at {
+                None => State::Open,
+                Some(at) if asked.ask.is_late_open() => State::Late { at },
+                Some(at) => State::Ended { at, theirs: asked.ask.ended_by().is_some_and(|by| by.id == asked.person) },
+            }
+        })
+    }
+
+    /// Which of these blocks the message is about, if it has that code. All of them can be ended.
+    pub(super) fn target_block(&self, code: Option<&str>, blocked: &[Asked]) -> Target {
+        self.resolve(code, blocked, |_| State::Open)
+    }
+
+    fn resolve(&self, code: Option<&str>, asked: &[Asked], state: impl Fn(&Asked) -> State) -> Target {
+        let quotes = self.message.quotes.as_deref();
+        let quotes_another = self.subject.is_some_and(|subject| asked.iter().all(|asked| asked.ask.id != subject));
+        let candidates = asked.iter().map(|asked| {
+            let ask = &asked.ask;
+            let about_it = quotes.filter(|_| self.subject == Some(ask.id));
+            Candidate {
+                code: ask.short_id.as_str(),
+                messages: ask.widgets[asked.route].messages.iter().map(String::as_str).chain(about_it).collect(),
+                nameless: asked.nameless,
+                begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
+                label: asked.question().choice(self.said.trim()).is_some(),
+                times: self.times(asked),
+                state: state(asked),
+            }
+        });
+        let message = resolve::Message { quotes, quotes_another, code, at: self.at };
+        resolve::resolve(&message, &candidates.collect::<Vec<_>>())
+    }
+}

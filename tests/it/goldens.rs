@@ -2,6 +2,7 @@
 //! them, and can still do, is what it was.
 
 use crate::harness::{Agent, SOON, World, askd, within};
+use crate::whatsapp_world::{self as phone, ADA, TO_ADA};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::fs;
@@ -344,4 +345,45 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     found.sort();
     found
+}
+
+/// A record of 35ffb63 does not say when its question was sent, so nothing proves that words without a quote came later:
+/// such an ask is answered by naming its message (a tap, a quote) or in the inbox. Records of b652487 say it.
+#[tokio::test]
+async fn an_old_ask_without_a_time_of_sending_is_answered_by_quote_and_not_by_code() {
+    for version in VERSIONS {
+        let golden = Golden::of(version);
+        let groups = format!("[groups.pair]\nroutes = [{TO_ADA}]\n[groups.ada]\nroutes = [{TO_ADA}]\n");
+        let mut world = phone::World::process(phone::sim(), TO_ADA, &groups).await;
+        world.kill();
+        golden.put(world.folder.path());
+        world.begin();
+        let record = golden.record("pair-open");
+        let words = format!("{} yes", record["short_id"].as_str().unwrap());
+        let before = world.records_of("pair");
+        world.writes(ADA, &words).await;
+        if version == "35ffb63" {
+            assert_eq!(world.records_of("pair"), before);
+            let now = Timestamp::now().as_second().to_string();
+            let quote = json!({"from": ADA, "id": "wamid.QUOTE", "timestamp": now, "type": "text", "text": {"body": "yes"},
+                "context": {"from": "1", "id": record["message_id"]}});
+            assert_eq!(world.webhook(&quote).await, 200);
+        }
+        let path = world.folder.path().join("ipc/pair/responses/pair-open.json");
+        phone::until("the response", || path.exists()).await;
+        let response = read(&path);
+        assert_eq!(response["result"]["answers"], json!({"Deploy now?": "yes"}), "{version}");
+        // Half of it was answered then, and the rest is answered now: what was said is not asked again.
+        let last = golden.record("ada-half")["message_id"].clone();
+        let now = Timestamp::now().as_second().to_string();
+        let quote = json!({"from": ADA, "id": "wamid.HALF", "timestamp": now, "type": "text", "text": {"body": "no"},
+            "context": {"from": "1", "id": last}});
+        assert_eq!(world.webhook(&quote).await, 200);
+        world.shown(ADA, "Question 3 of 3").await;
+        world.writes(ADA, "skip").await;
+        let path = world.folder.path().join("ipc/ada/responses/ada-half.json");
+        phone::until("the response", || path.exists()).await;
+        let answers = json!({"Which framework?": "Vue", "Sure?": "No"});
+        assert_eq!(read(&path)["result"]["answers"], answers, "{version}");
+    }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::ipc::wire::{Message, parse};
 use askd_core::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
 use askd_core::{Delivery, Digest, Effect, Responders, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const START: Time = Time::from_millis(1_760_000_000_000);
@@ -169,4 +170,73 @@ fn rejected_requests_are_kept_within_bounds() {
     let bytes: u64 = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes <= 1024 * 1024, "{bytes}");
     assert!(folder.join("large3.json").exists());
+}
+
+/// What the golden folders do not have: each thing that some version of format 1 wrote otherwise, or not at all.
+#[test]
+fn records_of_format_1_are_read_whatever_version_wrote_them() {
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/35ffb63");
+    let made: Value = serde_json::from_slice(&std::fs::read(golden.join("made.json")).unwrap()).unwrap();
+    let asked = |request: &str| {
+        let asks = made["asks"].as_object().unwrap();
+        let (id, _) = asks.iter().find(|(_, requests)| requests[0] == request).unwrap();
+        let group = request.split_once('-').unwrap().0;
+        let files = ["pending_questions", "settled"].map(|kind| golden.join(format!("state/{kind}/{group}/{id}.json")));
+        let bytes = files.iter().find_map(|file| std::fs::read(file).ok()).unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap()
+    };
+    let read = |record: &Value| record::read(record.to_string().as_bytes());
+    let with = |record: &Value, at: &str, value: Value| {
+        let mut record = record.clone();
+        *record.pointer_mut(at).unwrap() = value;
+        record
+    };
+    let open = asked("inbox-open");
+    let same = read(&open).unwrap();
+    // Fields that the first versions did not have.
+    let mut bare = open.clone();
+    for (at, field) in
+        [("", "reminders"), ("", "escalations"), ("/rules", "remind_after_ms"), ("/waiters/1", "asked_at")]
+    {
+        bare.pointer_mut(at).unwrap().as_object_mut().unwrap().remove(field);
+    }
+    let bare = read(&bare).unwrap();
+    assert_eq!((bare.rules.remind_after, bare.waiters[1].asked_at), (None, Time::from_millis(0)));
+    assert_eq!((&bare.content, &bare.key, bare.id), (&same.content, &same.key, same.id));
+    let mut without = open.clone();
+    without["rules"].as_object_mut().unwrap().remove("session");
+    assert_eq!(read(&without).unwrap().rules.session, SessionRules::default());
+    let named = with(&open, "/rules/routes/0/responders", json!(["U1"]));
+    assert_eq!(read(&named).unwrap().rules.routes[0].responders, Responders::Only(vec!["U1".to_owned()]));
+    let published = with(&open, "/waiters/0/response", json!("published"));
+    assert_eq!(read(&published).unwrap().waiters[0].response.published_at(), Some(Time::from_millis(0)));
+    // Why it could not be shown: words for the operator at first, then a class.
+    let lost = asked("lost-undelivered");
+    let cause = |outcome: Value| match read(&with(&lost, "/stage/outcome", outcome)).unwrap().outcome() {
+        Some(Outcome::Undelivered { cause }) => (cause.retries, cause.reason.map(|reason| reason.to_string())),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(cause(json!({"how": "never_shown", "reason": "slack: payment problem"})), (None, None));
+    let refused = json!({"how": "never_shown", "reason": "slack: chat not found"});
+    assert_eq!(cause(refused), (None, Some("slack: chat not found".to_owned())));
+    assert_eq!(cause(json!({"how": "retries_used_up", "retries": 3})), (Some(3), None));
+    let known = json!({"how": "retries_used_up", "retries": 0, "reason": "whatsapp: no connection"});
+    assert_eq!(cause(known), (Some(0), Some("whatsapp: no connection".to_owned())));
+    // What does not fit is damaged, as ever.
+    for (record, at, value) in [
+        (&open, "/questions/0/question", json!("")),
+        (&open, "/questions/0/options/1/label", json!("React")),
+        (&open, "/timestamp", json!("yesterday")),
+        (&open, "/stage/name", json!("elsewhere")),
+        (&open, "/waiters", json!([])),
+        (&open, "/waiters/0/response", json!("elsewhere")),
+        (&open, "/id", json!("../x")),
+        (&asked("team-late"), "/after/wake", json!("elsewhere")),
+        (&open, "/block", json!({"times": 1, "told": 1, "telling": false, "lifted": null})),
+        (&asked("inbox-answered"), "/stage/outcome/given/1/picks/0", json!(7)),
+        (&asked("inbox-answered"), "/stage/outcome/given/2/picks", json!([0, 1])),
+    ] {
+        assert!(matches!(read(&with(record, at, value)), Err(BadRecord::Json(_))), "{at}");
+    }
+    assert!(matches!(read(&with(&open, "/v", json!(3))), Err(BadRecord::Newer { found: 3, known: 2 })));
 }

@@ -39,7 +39,8 @@ fn heard(record: &mut Object) {
 }
 
 fn rules(rules: &mut Object) {
-    default(rules, json!({"session": SessionRules::default()}));
+    let session = SessionRules::default();
+    default(rules, json!({"session": session, "remind_after_ms": null, "escalate_after_ms": null}));
     each(rules, "routes", |route| {
         let responders = match route.remove("responders") {
             None | Some(Value::Null) => json!("anyone"),
@@ -108,11 +109,12 @@ fn follow_up(after: &mut Object) {
     after.remove("briefings");
     default(after, json!({"late": {"name": "no"}, "stop": "no", "overdue": false}));
     inside(after, "late", |late| rename(late, "given", "answers"));
-    let mut start = after.remove("wake").unwrap_or_else(|| json!({"name": "idle"}));
+    default(after, json!({"wake": {"name": "idle"}}));
+    let Some(Value::Object(mut start)) = after.remove("wake") else { return };
     let flag = |name| start.get(name).is_some_and(|value| value == true);
     let (accepted, before) = (flag("accepted"), flag("before"));
     let published = json!({"published": {"at": time(None)}});
-    let name = start["name"].as_str().unwrap_or_default().to_owned();
+    let name = start.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     // One field said what became of the briefing and of the start.
     let (briefing, name) = match name.as_str() {
         "idle" => (json!("undecided"), "not_tried"),
@@ -121,13 +123,13 @@ fn follow_up(after: &mut Object) {
         "started" if accepted => (json!("taken"), "started"),
         "started" if before => (published, "started_before"),
         "reclaiming" => (json!("taking_back"), "not_tried"),
-        "reclaimed" => (json!({"taken_back": {"at": start["until"]}}), "not_tried"),
+        "reclaimed" => (json!({"taken_back": {"at": start.get("until")}}), "not_tried"),
         "read" => (json!("taken"), "not_tried"),
         other => (published, other),
     };
-    start["name"] = json!(name);
+    start.insert("name".to_owned(), json!(name));
     after.insert("briefing".to_owned(), briefing);
-    after.insert("start".to_owned(), start);
+    after.insert("start".to_owned(), Value::Object(start));
 }
 
 fn default(object: &mut Object, fields: Value) {

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::channel::whatsapp::settings as whatsapp;
 use crate::host::client::Client;
-use crate::host::settings::{Settings, SlackDoor, SlackSettings};
+use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
 use anyhow::{Context as _, bail, ensure};
@@ -137,7 +137,7 @@ async fn say_private_notes(slack: &Slack, say: &impl Fn(&str)) {
 fn pretended(slack: &Slack) -> SlackSettings {
     SlackSettings {
         bot_token: slack::BOT_TOKEN.into(),
-        door: SlackDoor::Socket(slack::APP_TOKEN.into()),
+        transport: SlackTransport::Socket(slack::APP_TOKEN.into()),
         team_ids: Vec::new(),
         api_url: slack.api_url(),
         pace: Duration::from_secs(1),

@@ -12,7 +12,7 @@ mod values;
 pub use group::GroupSettings;
 pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use session::{Means, Session};
-pub use slack::{SlackDoor, SlackSettings};
+pub use slack::{SlackSettings, SlackTransport};
 pub(crate) use values::secret;
 
 use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `[slack]`, with everything that is needed.
+/// `[slack]`, complete.
 #[derive(Debug, Clone)]
 pub struct SlackSettings {
     /// `xoxb-...`
     pub bot_token: SecretString,
-    /// How what people do comes in.
-    pub door: SlackDoor,
-    /// Whose clicks are taken; empty: the bot's own team's.
+    /// How Slack sends what people do.
+    pub transport: SlackTransport,
+    /// The teams whose people are listened to. Empty means the bot's own team.
     pub team_ids: Vec<String>,
     /// Without a slash at the end.
     pub api_url: String,
@@ -23,12 +23,12 @@ pub struct SlackSettings {
     pub pace: Duration,
 }
 
-/// How what people do in Slack comes in.
+/// How Slack sends what people do.
 #[derive(Debug, Clone)]
-pub enum SlackDoor {
-    /// Slack posts to us, signed with this.
+pub enum SlackTransport {
+    /// Slack posts webhooks, signed with this secret.
     Webhooks(SecretString),
-    /// We connect to Slack with this token (`xapp-...`); nothing has to be reachable.
+    /// askd opens a socket with this token (`xapp-...`), so that Slack need not reach this host.
     Socket(SecretString),
 }
 
@@ -71,9 +71,9 @@ impl SlackShape {
             ));
         }
         let Some(bot_token) = bot_token else { return Ok(None) };
-        let door = match (app_token, signing_secret) {
-            (Some(token), _) => SlackDoor::Socket(token),
-            (None, Some(secret)) => SlackDoor::Webhooks(secret),
+        let transport = match (app_token, signing_secret) {
+            (Some(token), _) => SlackTransport::Socket(token),
+            (None, Some(secret)) => SlackTransport::Webhooks(secret),
             (None, None) => {
                 return Err(wrong(
                     "slack.signing_secret",
@@ -82,11 +82,11 @@ impl SlackShape {
                 ));
             }
         };
-        Ok(Some(SlackSettings { bot_token, door, team_ids: self.team_ids, api_url, pace }))
+        Ok(Some(SlackSettings { bot_token, transport, team_ids: self.team_ids, api_url, pace }))
     }
 }
 
-/// A route of Slack needs Slack.
+/// Refuses a route to Slack without a bot token.
 pub(super) fn slack_is_there(
     at: &str,
     group: &GroupSettings,

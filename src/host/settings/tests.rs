@@ -93,7 +93,7 @@ fn slack_is_reached_by_webhooks_or_by_a_socket() {
         "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }, { channel = \"web\" }]\n";
     let settings = load(&format!("{route}[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = \"s\"")).unwrap();
     let slack = settings.slack.clone().unwrap();
-    assert!(matches!(slack.door, SlackDoor::Webhooks(_)));
+    assert!(matches!(slack.transport, SlackTransport::Webhooks(_)));
     assert_eq!((slack.api_url.as_str(), slack.pace), ("https://slack.com/api", Duration::from_secs(1)));
     let route_of_a = &settings.group(&"a".parse().unwrap()).unwrap().routes[0];
     assert_eq!(route_of_a.responders, Responders::Only(vec!["U1".to_owned()]));
@@ -103,7 +103,7 @@ fn slack_is_reached_by_webhooks_or_by_a_socket() {
     )
     .unwrap();
     let slack = settings.slack.clone().unwrap();
-    assert!(matches!(slack.door, SlackDoor::Socket(_)), "a token for sockets comes first");
+    assert!(matches!(slack.transport, SlackTransport::Socket(_)), "a token for sockets comes first");
     assert_eq!(slack.api_url, "http://127.0.0.1:9/api");
     assert!(!format!("{slack:?}").contains("xapp-"), "secrets do not show");
 }

@@ -19,7 +19,7 @@ use crate::host::broker::Broker;
 use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
-use crate::host::settings::{Settings, SlackDoor, SlackSettings};
+use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use askd_core::Time;
 use async_trait::async_trait;
 use axum::Router;
@@ -82,7 +82,7 @@ pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option
 #[async_trait]
 impl Adapter for Slack {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
-        let SlackDoor::Webhooks(signing_secret) = &self.0.settings.door else { return Router::new() };
+        let SlackTransport::Webhooks(signing_secret) = &self.0.settings.transport else { return Router::new() };
         let inbound = Inbound::new(self.clone(), broker.clone());
         webhooks::routes(inbound, signing_secret.clone(), webhooks.clone())
     }
@@ -98,7 +98,7 @@ impl Adapter for Slack {
     fn start(&self, broker: &Broker) {
         let slack = self.clone();
         self.0.ctx.spawn(async move { slack.introduce().await });
-        if let SlackDoor::Socket(app_token) = &self.0.settings.door {
+        if let SlackTransport::Socket(app_token) = &self.0.settings.transport {
             let (inbound, app_token) = (Inbound::new(self.clone(), broker.clone()), app_token.clone());
             self.0.ctx.serve(async move { socket::run(&inbound, &app_token).await });
         }

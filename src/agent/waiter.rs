@@ -142,12 +142,6 @@ impl Waiter {
         &self.request_id
     }
 
-    /// The current moment, by the clock that this waiter uses.
-    #[must_use]
-    pub fn moment(&self) -> Moment {
-        self.clock.monotonic()
-    }
-
     /// Whether the daemon has taken the request.
     #[must_use]
     pub fn is_claimed(&self) -> bool {

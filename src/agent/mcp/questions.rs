@@ -179,10 +179,9 @@ impl Questions {
         self.look(id);
         let Some(open) = self.open.get_mut(id) else { return Ok(()) };
         if let State::Waiting(_) = open.state {
-            if open.waiter.withdraw()? {
+            open.withdrawn = !open.waiter.withdraw()?;
+            if !open.withdrawn {
                 open.state = State::Over(Outcome::Withdrawn);
-            } else {
-                open.withdrawn = true;
             }
         }
         self.changed.send_replace(());
@@ -313,7 +312,7 @@ impl Questions {
             State::Over(outcome) => {
                 let report = Report { outcome: outcome.clone(), note: open.note.clone() };
                 self.open.remove(id);
-                self.remember(id.clone(), report.clone());
+                remember(&mut self.delivered, id.clone(), report.clone());
                 return Some(report);
             }
         };
@@ -327,7 +326,7 @@ impl Questions {
             }
             // The daemon withdrew it in this very moment.
             Ok(None) => {
-                open.state = State::Waiting(open.waiter.moment());
+                open.state = State::Waiting(self.clock.monotonic());
                 None
             }
             Err(error) => {
@@ -345,9 +344,8 @@ impl Questions {
         open.withdrawn = false;
         if taken.response.result.status == "cancelled" {
             let outcome = Outcome::Response(Box::new(taken.response.clone()));
-            let note = open.note.take();
+            remember(&mut self.delivered, id.clone(), Report { outcome, note: open.note.take() });
             self.open.remove(id);
-            self.remember(id.clone(), Report { outcome, note });
             delete(id, taken);
         } else {
             put_back(id, taken);
@@ -381,17 +379,11 @@ impl Questions {
         open.state = State::Ready;
         self.open.insert(id, open);
     }
-
-    fn remember(&mut self, id: RequestId, report: Report) {
-        remember(&mut self.delivered, id, report);
-    }
 }
 
 fn remember(delivered: &mut VecDeque<(RequestId, Report)>, id: RequestId, report: Report) {
-    if delivered.len() == REMEMBERED {
-        delivered.pop_front();
-    }
-    delivered.push_back((id, report));
+    delivered.push_front((id, report));
+    delivered.truncate(REMEMBERED);
 }
 
 fn delete(id: &RequestId, taken: Taken) {

@@ -6,7 +6,6 @@ mod phone;
 use crate::agent::{Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
-use crate::host::channel::whatsapp::settings as whatsapp;
 use crate::host::client::Client;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};

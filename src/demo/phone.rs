@@ -1,6 +1,6 @@
 //! The phone of `askd demo`: a stand-in of WhatsApp, and somebody who uses it.
 
-use crate::host::channel::whatsapp::settings;
+use crate::host::settings::whatsapp as settings;
 use anyhow::Context as _;
 use askd_sim::whatsapp::{Config, Person, Whatsapp};
 use std::pin::Pin;

@@ -83,6 +83,39 @@ fn imports_go_downhill_only() {
     }
 }
 
+/// The rooms of `host` in the order of ARCHITECTURE.md: each with its place, counted from the left.
+fn host_rooms() -> BTreeMap<String, usize> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let order = text.lines().find(|line| line.starts_with("ctx, ")).expect("the order of the rooms of host");
+    let places = order.split(" <- ").enumerate();
+    places.flat_map(|(place, rooms)| rooms.split(", ").map(move |room| (room.to_owned(), place))).collect()
+}
+
+#[test]
+fn the_rooms_of_the_host_import_downhill_only() {
+    let (rooms, host) = (host_rooms(), root().join("src/host"));
+    for path in sources(&host) {
+        let inner = path.strip_prefix(&host).unwrap();
+        let from = inner.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if from == "mod" {
+            continue;
+        }
+        let place = rooms.get(&from).unwrap_or_else(|| panic!("{from} is missing in ARCHITECTURE.md"));
+        // In a room that is one file, `super` is the host.
+        let host_is_above = inner.iter().count() == 1;
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap().lines();
+        let code = code.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        let prefixes = ["crate::host::"].into_iter().chain(host_is_above.then_some("super::"));
+        for (at, prefix) in prefixes.flat_map(|prefix| code.match_indices(prefix)) {
+            let to: String =
+                code[at + prefix.len()..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let Some(lower) = rooms.get(&to).filter(|_| to != from) else { continue };
+            assert!(lower < place, "{} imports {to}, which {from} may not", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_core_touches_nothing() {
     for path in sources(&root().join("crates/core/src")) {

@@ -4,7 +4,7 @@
 pub(super) mod signed;
 pub(super) mod slack;
 pub mod web;
-pub(crate) mod whatsapp;
+pub(super) mod whatsapp;
 
 use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;

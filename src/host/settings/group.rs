@@ -2,8 +2,8 @@
 
 use super::session::{Session, SessionShape};
 use super::values::{at_least_one, between, duration, or_off};
+use super::whatsapp;
 use super::{SettingsError, wrong};
-use crate::host::channel::whatsapp::settings as whatsapp;
 use askd_core::{Capabilities, ChannelName, Responders, Route, SessionRules, TimeoutPolicy};
 use serde::Deserialize;
 use std::collections::BTreeMap;

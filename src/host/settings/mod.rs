@@ -8,6 +8,7 @@ mod http;
 mod session;
 mod slack;
 mod values;
+pub mod whatsapp;
 
 pub use group::GroupSettings;
 pub use http::{Http, is_loopback_url, reachable, url_host};
@@ -15,7 +16,6 @@ pub use session::{Means, Session};
 pub use slack::{SlackSettings, SlackTransport};
 pub(crate) use values::secret;
 
-use crate::host::channel::whatsapp::settings::{self as whatsapp, Whatsapp};
 use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
 use askd_core::{Capabilities, ChannelName, Group, Responders, Route, TimeoutPolicy};
@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use values::{data_dir, dir_mode, duration, gid, list};
+use whatsapp::Whatsapp;
 
 /// Every key with its default.
 pub const DEFAULTS: &str = include_str!("../../../config/default.toml");

@@ -2,9 +2,9 @@
 
 use super::callback_data::CallbackData;
 use super::errors::{Verdict, verdict};
-use super::settings::Whatsapp as Settings;
 use crate::clock::Clock;
 use crate::host::outgoing::client_for;
+use crate::host::settings::whatsapp::Whatsapp as Settings;
 use askd_core::{Time, Trouble};
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};

@@ -1,6 +1,6 @@
 //! The section `[whatsapp]` and the routes that use it, checked. An error says what to write. Opens no connection.
 
-use crate::host::settings::{SettingsError, is_loopback_url, secret, url_host, wrong};
+use super::{SettingsError, is_loopback_url, secret, url_host, wrong};
 use askd_core::{Capabilities, ChannelName, Responders, Route};
 use secrecy::SecretString;
 use serde::Deserialize;

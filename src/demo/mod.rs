@@ -7,7 +7,7 @@ use crate::agent::{Folder, Process, Taken, Waited, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
-use crate::host::settings::{Settings, SlackSettings, SlackTransport};
+use crate::host::settings::{Settings, SlackSettings, SlackTransport, whatsapp};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
 use anyhow::{Context as _, bail, ensure};

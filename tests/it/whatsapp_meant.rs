@@ -194,6 +194,12 @@ async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
         sim.messages_to(ADA).iter().filter(|m| m.stage.shown() && m.text.contains("Did you mean")).count() == 2
     };
     assert!(world.sim.wait_until(asked_back, SOON).await);
+    // A crash before askd has recorded when the request left would make it ask once more.
+    until("the request to be on record", || {
+        let memory = std::fs::read_to_string(world.folder.path().join("state/channels/whatsapp.json"));
+        memory.is_ok_and(|text| text.contains("\"said\":\"no\"") && text.contains("\"note\":\"wamid."))
+    })
+    .await;
     world.restart();
     // Only the date of the answer to the call says when that note was sent.
     tokio::time::sleep(Duration::from_millis(2_500)).await;

@@ -109,7 +109,7 @@ impl Incoming<'_> {
             ask: asked.ask.id,
             question: asked.next(),
             said: reader.said.to_owned(),
-            nth: at.to_le_bytes()[1],
+            nth: self.channel.0.contacts.number_request(),
             note: None,
             since: None,
             at,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -93,13 +94,22 @@ pub(super) struct Contacts {
     strangers: Mutex<BTreeMap<String, Time>>,
     /// Changes whenever a person writes.
     inbound: watch::Sender<()>,
+    /// The number of the next request for confirmation. A start begins anywhere, because statuses of earlier requests
+    /// may still come.
+    next_request: AtomicU8,
 }
 
 impl Contacts {
     /// Reads what an earlier run has remembered.
     pub(super) fn open(state: &Path, number: &str, clock: Clock) -> io::Result<Self> {
         let file = StateFile::open(state, FILE, number)?;
-        Ok(Self { file, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()) })
+        let next_request = AtomicU8::new(clock.now().as_millis().to_le_bytes()[1]);
+        Ok(Self { file, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()), next_request })
+    }
+
+    /// A number for a request for confirmation that no recent one has.
+    pub(super) fn number_request(&self) -> u8 {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     fn now(&self) -> Time {

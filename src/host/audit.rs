@@ -132,7 +132,7 @@ impl Audit {
                 (Line { what: if *last { "start_given_up" } else { "start_failed" }, ..line }, now)
             }
             Fact::LateAnswer => {
-                let by = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
+                let by = if let Late::Answered { by, .. } = &ask.follow_up().late { Some(by) } else { None };
                 let channel = by.map(|by| by.via.as_str());
                 tracing::info!(ask = %ask.id, group = %ask.group, channel, "Answered after the timeout");
                 (Line { what: "answered_late", channel, by: by.map(|by| by.id.as_str()), ..line }, now)

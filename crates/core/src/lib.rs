@@ -79,8 +79,6 @@ pub struct Ask {
     pub escalations: u8,
     /// Where it is in its life.
     pub stage: Stage,
-    /// What happens after the decision.
-    pub follow_up: FollowUp,
     /// Where it was asked too often to be asked: what became of that.
     pub block: Option<Block>,
     /// When the request was accepted.

@@ -15,12 +15,14 @@ impl Serialize for Ask {
 impl<'de> Deserialize<'de> for Ask {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut ask = Self::deserialize(deserializer)?;
-        let Self { stage, follow_up, content, block, .. } = &mut ask;
-        if let Stage::Settled { outcome: Outcome::Answered { answers, .. }, .. } = stage {
-            *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
-        }
-        if let Late::Answered { answers, .. } = &mut follow_up.late {
-            *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
+        let Self { stage, content, block, .. } = &mut ask;
+        if let Stage::Settled { outcome, follow_up, .. } = stage {
+            if let Outcome::Answered { answers, .. } = outcome {
+                *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
+            }
+            if let Late::Answered { answers, .. } = &mut follow_up.late {
+                *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
+            }
         }
         content.within_limits().map_err(D::Error::custom)?;
         let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });

@@ -53,7 +53,7 @@ impl Lying {
                 judged: ask.minds_death_of(waiter),
             })
         });
-        let since = ask.follow_up.briefing.published_at();
+        let since = ask.follow_up().briefing.published_at();
         let briefing = since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, judged: false });
         ask.is_watched().then(|| Self { outcomes: responses.chain(briefing).collect(), probe: ask.rules.session.probe })
     }
@@ -157,7 +157,7 @@ impl Broker {
             }
             // A briefing is there as soon as it is written.
             (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
-                let work = |broker: &Self, ask: &Ask| match ask.follow_up.briefing.state() {
+                let work = |broker: &Self, ask: &Ask| match ask.follow_up().briefing.state() {
                     DeliveryState::Owed => broker.write_briefing(ask).map(Some),
                     _ => Ok(None),
                 };

@@ -19,7 +19,9 @@ pub(super) fn in_todays_shape(mut record: Object) -> Value {
     each(&mut record, "widgets", widget);
     inside(&mut record, "stage", |stage| inside(stage, "outcome", outcome));
     inside(&mut record, "after", follow_up);
-    rename(&mut record, "after", "follow_up");
+    // What follows the decision stood beside it.
+    let after = record.remove("after");
+    inside(&mut record, "stage", |stage| stage.extend(after.map(|after| ("follow_up".to_owned(), after))));
     // The blocks of the first version hold under every title and context.
     inside(&mut record, "block", |block| default(block, json!({"any_context": true})));
     Value::Object(record)

@@ -18,7 +18,7 @@ impl Ask {
                 *answer_by = answer_by.moved(by);
             }
             // The stop counts from the decision, and nobody has been told yet when that was.
-            Stage::Settled { at, .. } if self.follow_up.stop == Stop::Owed => *at = at.moved(by),
+            Stage::Settled { at, follow_up, .. } if follow_up.stop == Stop::Owed => *at = at.moved(by),
             Stage::Posting | Stage::Settled { .. } => {}
         }
         if open {
@@ -63,12 +63,13 @@ impl Ask {
                 waiter.response.move_by(by);
             }
         }
-        self.follow_up.briefing.move_by(by);
-        if let AgentStart::Starting { since, next, .. } = &mut self.follow_up.start {
+        let Some(follow_up) = self.follow_up_mut() else { return };
+        follow_up.briefing.move_by(by);
+        if let AgentStart::Starting { since, next, .. } = &mut follow_up.start {
             *since = since.moved(by);
             *next = next.moved(by);
         }
-        if let Late::Open { until } = &mut self.follow_up.late {
+        if let Late::Open { until } = &mut follow_up.late {
             *until = until.moved(by);
         }
     }

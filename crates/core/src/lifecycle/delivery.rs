@@ -48,6 +48,8 @@ impl From<DeliveryState> for Delivery {
 }
 
 impl Delivery {
+    pub(super) const UNDECIDED: Self = Self { state: Undecided };
+
     /// How far it is.
     #[must_use]
     pub const fn state(self) -> DeliveryState {

@@ -61,6 +61,15 @@ pub struct FollowUp {
 }
 
 impl FollowUp {
+    /// Nothing has followed yet.
+    const NOTHING: Self = Self {
+        briefing: Delivery::UNDECIDED,
+        start: AgentStart::NotTried,
+        late: Late::No,
+        stop: Stop::No,
+        overdue: false,
+    };
+
     /// Whether it is not decided yet what becomes of the outcome.
     pub(super) fn is_under_way(&self) -> bool {
         match self.briefing.state() {
@@ -192,25 +201,42 @@ pub enum Remark {
 }
 
 impl Ask {
+    /// What follows the decision; before it, nothing.
+    #[must_use]
+    pub fn follow_up(&self) -> &FollowUp {
+        if let Stage::Settled { follow_up, .. } = &self.stage { follow_up } else { &FollowUp::NOTHING }
+    }
+
+    pub(super) fn follow_up_mut(&mut self) -> Option<&mut FollowUp> {
+        if let Stage::Settled { follow_up, .. } = &mut self.stage { Some(follow_up) } else { None }
+    }
+
+    /// Changes what follows the decision, if there is one.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut FollowUp)) {
+        if let Some(follow_up) = self.follow_up_mut() {
+            change(follow_up);
+        }
+    }
+
     /// What a closed card says beside how it ended.
     #[must_use]
     pub fn remark(&self) -> Remark {
-        if self.follow_up.stop == Stop::Done {
+        if self.follow_up().stop == Stop::Done {
             return Remark::Stopped;
         }
-        match self.follow_up.late {
+        match self.follow_up().late {
             Late::Open { .. } => return Remark::Late,
             Late::AskedAgain => return Remark::AskedAgain,
             Late::No | Late::Answered { .. } => {}
         }
-        match self.follow_up.start {
+        match self.follow_up().start {
             AgentStart::Starting { running: true, .. } => Remark::Running,
             AgentStart::StartedBefore => Remark::StartedBefore,
             AgentStart::Started => Remark::Started,
             AgentStart::GivenUp { .. } => Remark::NotStarted,
             AgentStart::NotTried if self.has_briefing() && self.is_worth_a_start() => Remark::Kept,
-            AgentStart::NotTried if self.follow_up.briefing.is_taken() => Remark::Plain,
-            AgentStart::NotTried | AgentStart::Starting { .. } if self.follow_up.overdue => Remark::Overdue,
+            AgentStart::NotTried if self.follow_up().briefing.is_taken() => Remark::Plain,
+            AgentStart::NotTried | AgentStart::Starting { .. } if self.follow_up().overdue => Remark::Overdue,
             AgentStart::NotTried | AgentStart::Starting { .. } => Remark::Plain,
         }
     }
@@ -219,25 +245,25 @@ impl Ask {
     #[must_use]
     pub fn is_worth_a_start(&self) -> bool {
         matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
-            || matches!(self.follow_up.late, Late::Answered { .. })
+            || matches!(self.follow_up().late, Late::Answered { .. })
     }
 
     /// The answer that came after the timeout, as an outcome, and when it came.
     #[must_use]
     pub fn late_outcome(&self) -> Option<(Outcome, Time)> {
-        let Late::Answered { answers, by, at } = &self.follow_up.late else { return None };
+        let Late::Answered { answers, by, at } = &self.follow_up().late else { return None };
         Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
     }
 
     /// Whether it can still be answered, after its timeout.
     #[must_use]
     pub fn is_late_open(&self) -> bool {
-        matches!(self.follow_up.late, Late::Open { .. })
+        matches!(self.follow_up().late, Late::Open { .. })
     }
 
     /// When the last word was said: the late answer, else the outcome of `at`.
     fn said_at(&self, at: Time) -> Time {
-        if let Late::Answered { at, .. } = self.follow_up.late { at } else { at }
+        if let Late::Answered { at, .. } = self.follow_up().late { at } else { at }
     }
 
     /// Whether nobody has taken the outcome, so that a call that asks the same again is given it.
@@ -253,14 +279,14 @@ impl Ask {
         let Some(outcome) = self.outcome() else { return false };
         let taken = |waiter: &Waiter| waiter.response.is_taken() && self.is_told_all(waiter);
         !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
-            && !self.follow_up.briefing.is_taken()
+            && !self.follow_up().briefing.is_taken()
             && !self.waiters.iter().any(taken)
     }
 
     /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
     /// of a timeout does not know the answer that came later.
     pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
-        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up.late, Late::Answered { .. }))
+        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up().late, Late::Answered { .. }))
     }
 
     /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
@@ -283,7 +309,7 @@ impl Ask {
     #[must_use]
     pub fn is_free(&self) -> bool {
         let is_over = |response: Delivery| response.is_published() || response.is_taken_back() || response.is_taken();
-        (self.has_no_briefing() || self.follow_up.briefing.is_taken_back())
+        (self.has_no_briefing() || self.follow_up().briefing.is_taken_back())
             && self.waiters.iter().all(|waiter| is_over(waiter.response))
     }
 
@@ -298,9 +324,9 @@ impl Ask {
         let lies =
             |waiter: &Waiter| waiter.response.is_published() || waiter.response.state() == DeliveryState::TakingBack;
         self.waiters.iter().any(lies)
-            || self.follow_up.is_under_way()
+            || self.follow_up().is_under_way()
             || self.is_late_open()
-            || matches!(self.follow_up.stop, Stop::Owed | Stop::Stopping)
+            || matches!(self.follow_up().stop, Stop::Owed | Stop::Stopping)
     }
 
     /// Whether anything in it is counted in less than days and so has to follow a clock that is set.
@@ -312,11 +338,11 @@ impl Ask {
     /// Whether its briefing lies there.
     #[must_use]
     pub fn has_briefing(&self) -> bool {
-        self.follow_up.briefing.is_published()
+        self.follow_up().briefing.is_published()
     }
 
     /// Whether nothing is briefed, was, or is to be.
     pub(super) fn has_no_briefing(&self) -> bool {
-        self.follow_up.briefing == Delivery::default()
+        self.follow_up().briefing == Delivery::default()
     }
 }

@@ -1,8 +1,8 @@
 //! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::follow_up`].
 
 use super::{
-    AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUpEffect, Late, Outcome,
-    Stage, Stop, Taker, Tried, Waiter, WidgetEffect, WidgetState,
+    AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp, FollowUpEffect, Late,
+    Outcome, Stage, Stop, Taker, Tried, Waiter, WidgetEffect, WidgetState,
 };
 use crate::{Answers, Ask, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
@@ -27,9 +27,11 @@ impl Ask {
         let aborts = |waiter: &Waiter| !waiter.withdrawn && waiter.on_timeout == TimeoutPolicy::AbortTask;
         let rules = &self.rules.session;
         if self.waiters.iter().any(aborts) {
-            self.follow_up.stop = if rules.stop { Stop::Owed } else { Stop::No };
+            let stop = if rules.stop { Stop::Owed } else { Stop::No };
+            self.change(|follow_up| follow_up.stop = stop);
         } else if rules.start && !rules.late_answers.is_zero() {
-            self.follow_up.late = Late::Open { until: now + rules.late_answers };
+            let until = now + rules.late_answers;
+            self.change(|follow_up| follow_up.late = Late::Open { until });
         }
     }
 
@@ -38,16 +40,16 @@ impl Ask {
         let Stage::Settled { at, .. } = self.stage else { return None };
         let waiters = self.waiters.iter().filter_map(|waiter| self.waiter_deadline(waiter));
         let reclaimed = self.reclaimed_until();
-        let start = if let AgentStart::Starting { next, .. } = self.follow_up.start { Some(next) } else { None };
-        let late = if let Late::Open { until } = self.follow_up.late { Some(until) } else { None };
-        let stop = (self.follow_up.stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
+        let start = if let AgentStart::Starting { next, .. } = self.follow_up().start { Some(next) } else { None };
+        let late = if let Late::Open { until } = self.follow_up().late { Some(until) } else { None };
+        let stop = (self.follow_up().stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
         waiters.chain(reclaimed).chain(start).chain(late).chain(stop).min()
     }
 
     /// When a response that lies there is looked at again.
     fn waiter_deadline(&self, waiter: &Waiter) -> Option<Time> {
         let at = waiter.response.published_at()?;
-        let overdue = (!self.follow_up.overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
+        let overdue = (!self.follow_up().overdue && self.is_worth_a_start()).then_some(at + OVERDUE);
         Some(self.dead_at(waiter, at).min(overdue.unwrap_or(Time::MAX)))
     }
 
@@ -72,12 +74,12 @@ impl Ask {
             if self.dead_at(waiter, at) <= now {
                 self.take_back(index, effects);
                 changed = true;
-            } else if !self.follow_up.overdue && self.is_worth_a_start() && at + OVERDUE <= now {
-                self.follow_up.overdue = true;
+            } else if !self.follow_up().overdue && self.is_worth_a_start() && at + OVERDUE <= now {
+                self.change(|follow_up| follow_up.overdue = true);
                 changed = true;
             }
         }
-        if let AgentStart::Starting { next, .. } = &mut self.follow_up.start
+        if let Some(FollowUp { start: AgentStart::Starting { next, .. }, .. }) = self.follow_up_mut()
             && *next <= now
         {
             // Until it is known what came of it, the next try waits.
@@ -89,17 +91,17 @@ impl Ask {
             self.brief(effects);
             changed = true;
         }
-        if matches!(self.follow_up.late, Late::Open { until } if until <= now) {
-            self.follow_up.late = Late::No;
+        if matches!(self.follow_up().late, Late::Open { until } if until <= now) {
+            self.change(|follow_up| follow_up.late = Late::No);
             changed = true;
         }
         if let Stage::Settled { at, .. } = self.stage
-            && self.follow_up.stop == Stop::Owed
+            && self.follow_up().stop == Stop::Owed
             && at + STOP_WAITS <= now
             && self.has_responded()
         {
             // A channel that is away must not keep a session running that nobody will answer.
-            self.follow_up.stop = Stop::Stopping;
+            self.change(|follow_up| follow_up.stop = Stop::Stopping);
             effects.push(Effect::FollowUp(FollowUpEffect::Stop));
             changed = true;
         }
@@ -111,11 +113,11 @@ impl Ask {
 
     /// What is still to be done after a restart.
     pub(super) fn resume_after(&self, effects: &mut Vec<Effect>) {
-        effects.extend(self.follow_up.briefing.resume().map(|effect| effect.to(Taker::Briefing)));
-        if matches!(self.follow_up.start, AgentStart::Starting { .. }) {
+        effects.extend(self.follow_up().briefing.resume().map(|effect| effect.to(Taker::Briefing)));
+        if matches!(self.follow_up().start, AgentStart::Starting { .. }) {
             effects.push(Effect::FollowUp(FollowUpEffect::Start));
         }
-        if self.follow_up.stop == Stop::Stopping {
+        if self.follow_up().stop == Stop::Stopping {
             effects.push(Effect::FollowUp(FollowUpEffect::Stop));
         }
         for route in 0..self.widgets.len() {
@@ -127,7 +129,7 @@ impl Ask {
 
     /// What was taken back for a call that asks the same waits that long for it.
     fn reclaimed_until(&self) -> Option<Time> {
-        let DeliveryState::TakenBack { at } = self.follow_up.briefing.state() else { return None };
+        let DeliveryState::TakenBack { at } = self.follow_up().briefing.state() else { return None };
         Some(at + RECLAIMED)
     }
 
@@ -166,7 +168,7 @@ impl Ask {
     }
 
     fn was_taken(&mut self, index: usize, effects: &mut Vec<Effect>) {
-        self.follow_up.overdue = false;
+        self.change(|follow_up| follow_up.overdue = false);
         // The briefing was written because the process looked dead; the response was taken after all.
         if self.is_told_all(&self.waiters[index]) {
             self.drop_briefing(effects);
@@ -176,11 +178,12 @@ impl Ask {
 
     /// A response tells the agent, so no briefing has to.
     fn drop_briefing(&mut self, effects: &mut Vec<Effect>) {
-        if self.follow_up.briefing.is_taken() || self.has_no_briefing() {
+        if self.follow_up().briefing.is_taken() || self.has_no_briefing() {
             return;
         }
-        effects.extend(self.follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
-        self.follow_up.start = AgentStart::NotTried;
+        let Some(follow_up) = self.follow_up_mut() else { return };
+        effects.extend(follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
+        follow_up.start = AgentStart::NotTried;
     }
 
     /// The process of the waiter is gone, and its response still lies there.
@@ -215,13 +218,14 @@ impl Ask {
 
     /// Writes down what the agent reads at its next start.
     fn brief(&mut self, effects: &mut Vec<Effect>) {
-        self.follow_up.start = AgentStart::NotTried;
-        effects.push(self.follow_up.briefing.owe().to(Taker::Briefing));
+        let Some(follow_up) = self.follow_up_mut() else { return };
+        follow_up.start = AgentStart::NotTried;
+        effects.push(follow_up.briefing.owe().to(Taker::Briefing));
     }
 
     /// Something happened to the briefing.
     pub(super) fn step_briefing(&mut self, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let briefing = &mut self.follow_up.briefing;
+        let Some(FollowUp { briefing, .. }) = self.follow_up_mut() else { return false };
         if event == DeliveryEvent::Published {
             // It is written and published in one rename.
             briefing.step(DeliveryEvent::Written, now);
@@ -235,20 +239,23 @@ impl Ask {
                 effects.push(Effect::Note(Fact::Briefed));
                 if self.is_worth_a_start() && self.rules.session.start {
                     effects.push(Effect::FollowUp(FollowUpEffect::Start));
-                    self.follow_up.start =
-                        AgentStart::Starting { since: now, tries: 0, next: now + START_AGAIN.1, running: false };
+                    let next = now + START_AGAIN.1;
+                    let start = AgentStart::Starting { since: now, tries: 0, next, running: false };
+                    self.change(|follow_up| follow_up.start = start);
                 }
                 self.tidy(effects);
             }
             DeliveryEvent::Taken { .. } => {
-                self.follow_up.overdue = false;
                 effects.push(Effect::Note(Fact::BriefingRead));
-                if self.follow_up.start != AgentStart::Started {
-                    self.follow_up.start = AgentStart::NotTried;
-                }
+                self.change(|follow_up| {
+                    follow_up.overdue = false;
+                    if follow_up.start != AgentStart::Started {
+                        follow_up.start = AgentStart::NotTried;
+                    }
+                });
             }
             DeliveryEvent::TakenBack { taken } => {
-                self.follow_up.overdue &= !taken;
+                self.change(|follow_up| follow_up.overdue &= !taken);
                 self.tidy(effects);
             }
         }
@@ -258,30 +265,32 @@ impl Ask {
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
     fn tidy(&self, effects: &mut Vec<Effect>) {
-        if !self.follow_up.is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
+        if !self.follow_up().is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
             effects.push(Effect::FollowUp(FollowUpEffect::Tidy));
         }
     }
 
     /// What came of starting the agent.
     pub(super) fn tried(&mut self, what: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let AgentStart::Starting { since, tries, .. } = self.follow_up.start else { return false };
+        let AgentStart::Starting { since, tries, .. } = self.follow_up().start else { return false };
         let tries = tries.saturating_add(1);
         let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
         let again = |running| AgentStart::Starting { since, tries, next: now + pause, running };
-        self.follow_up.start = match what {
+        let start = match what {
             Tried::Started { accepted } => {
                 effects.push(Effect::Note(Fact::Started));
                 if accepted {
-                    self.follow_up.briefing.take();
+                    self.change(|follow_up| follow_up.briefing.take());
                 }
                 AgentStart::Started
             }
             Tried::StartedBefore => AgentStart::StartedBefore,
             Tried::Read => {
                 effects.push(Effect::Note(Fact::BriefingRead));
-                self.follow_up.overdue = false;
-                self.follow_up.briefing.take();
+                self.change(|follow_up| {
+                    follow_up.overdue = false;
+                    follow_up.briefing.take();
+                });
                 AgentStart::NotTried
             }
             Tried::Running if now < since + START_FOR => again(true),
@@ -295,6 +304,7 @@ impl Ask {
                 AgentStart::GivenUp { why }
             }
         };
+        self.change(|follow_up| follow_up.start = start);
         self.tidy(effects);
         self.refresh(effects);
         true
@@ -316,10 +326,10 @@ impl Ask {
         let is_back = |response: Delivery| response.is_taken_back() || response.state() == DeliveryState::TakingBack;
         let waits = |waiter: &Waiter| self.is_told_all(waiter) && !is_back(waiter.response);
         let nobody_waits = !self.waiters.iter().any(waits);
-        let briefing = &mut self.follow_up.briefing;
+        let Some(FollowUp { briefing, start, .. }) = self.follow_up_mut() else { return false };
         if let Some(effect) = briefing.take_back() {
             effects.push(effect.to(Taker::Briefing));
-            self.follow_up.start = AgentStart::NotTried;
+            *start = AgentStart::NotTried;
             changed = true;
         } else if briefing.state() == DeliveryState::Owed {
             // If it is not there yet, that does not mean that somebody has read it.
@@ -338,11 +348,13 @@ impl Ask {
             return false;
         }
         let request_id = waiter.request_id.clone();
-        waiter.late = matches!(self.follow_up.late, Late::Answered { .. });
+        waiter.late = matches!(self.follow_up().late, Late::Answered { .. });
         waiter.response = Delivery::default();
         effects.push(Effect::Note(Fact::Joined(request_id.clone())));
-        self.follow_up.briefing = Delivery::default();
-        self.follow_up.overdue = false;
+        self.change(|follow_up| {
+            follow_up.briefing = Delivery::default();
+            follow_up.overdue = false;
+        });
         self.waiters.push(waiter);
         self.identify(self.waiters.len() - 1, effects);
         self.owe_response(request_id, effects);
@@ -360,11 +372,11 @@ impl Ask {
             return false;
         }
         // What was said late is what there is to tell now, as to any call that comes now.
-        self.waiters[index].late = matches!(self.follow_up.late, Late::Answered { .. });
+        self.waiters[index].late = matches!(self.follow_up().late, Late::Answered { .. });
         if self.is_told_all(&self.waiters[index]) {
             self.drop_briefing(effects);
         }
-        self.follow_up.overdue = false;
+        self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id.clone(), effects);
         self.refresh(effects);
         true
@@ -375,24 +387,24 @@ impl Ask {
         if !self.is_late_open() {
             return false;
         }
-        self.follow_up.late = Late::AskedAgain;
+        self.change(|follow_up| follow_up.late = Late::AskedAgain);
         self.refresh(effects);
         true
     }
 
     /// Takes the one answer after the timeout.
     pub(super) fn answer_late(&mut self, answers: Answers, by: Person, now: Time, effects: &mut Vec<Effect>) {
-        self.follow_up.late = Late::Answered { answers, by, at: now };
+        self.change(|follow_up| follow_up.late = Late::Answered { answers, by, at: now });
         effects.push(Effect::Note(Fact::LateAnswer));
         self.brief(effects);
         self.refresh(effects);
     }
 
     pub(super) fn stopped(&mut self, effects: &mut Vec<Effect>) -> bool {
-        if self.follow_up.stop != Stop::Stopping {
+        if self.follow_up().stop != Stop::Stopping {
             return false;
         }
-        self.follow_up.stop = Stop::Done;
+        self.change(|follow_up| follow_up.stop = Stop::Done);
         effects.push(Effect::Note(Fact::Stopped));
         self.refresh(effects);
         true
@@ -400,8 +412,8 @@ impl Ask {
 
     /// Stops the session, once its response is there and its cards are closed.
     pub(super) fn stop_if_done(&mut self, effects: &mut Vec<Effect>) {
-        if self.follow_up.stop == Stop::Owed && self.has_responded() && self.has_closed() {
-            self.follow_up.stop = Stop::Stopping;
+        if self.follow_up().stop == Stop::Owed && self.has_responded() && self.has_closed() {
+            self.change(|follow_up| follow_up.stop = Stop::Stopping);
             effects.push(Effect::FollowUp(FollowUpEffect::Stop));
         }
     }

@@ -55,7 +55,7 @@ fn back(number: u8, gone: bool) -> Event {
 fn answered_late() -> Ask {
     let ask = collected(published(then(asked(), Event::Tick, at(600)), 0, at(600)), 0, at(600), at(610));
     let ask = then(then(ask, answer(), at(700)), DeliveryEvent::Published.to(Taker::Briefing), at(700));
-    assert!(matches!(ask.follow_up.start, AgentStart::Starting { .. }));
+    assert!(matches!(ask.follow_up().start, AgentStart::Starting { .. }));
     ask
 }
 
@@ -107,7 +107,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
         at(6),
     );
     let briefing = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(briefing.follow_up.briefing.state(), DeliveryState::Owed);
+    assert_eq!(briefing.follow_up().briefing.state(), DeliveryState::Owed);
     for ask in [reclaimed, briefing] {
         let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(7)), 0, at(7));
         let ask = perhaps(perhaps(ask, DeliveryEvent::Published.to(Taker::Briefing), at(8)), Event::Tick, at(60));
@@ -119,7 +119,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
 fn a_briefing_that_was_never_written_was_not_read() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
     let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
-    assert_eq!(ask.follow_up.briefing.state(), DeliveryState::Owed, "and the disk is full");
+    assert_eq!(ask.follow_up().briefing.state(), DeliveryState::Owed, "and the disk is full");
     let ask = perhaps(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(7));
     let ask = perhaps(ask, DeliveryEvent::TakenBack { taken: true }.to(Taker::Briefing), at(7));
     assert!(ask.is_untaken(), "the call that asks the same would be a new question: {ask:?}");

@@ -63,6 +63,8 @@ pub enum Stage {
         at: Time,
         /// When the clock had started, if it had.
         shown_at: Option<Time>,
+        /// What follows.
+        follow_up: FollowUp,
     },
 }
 
@@ -292,7 +294,6 @@ impl Ask {
             reminders: 0,
             escalations: 0,
             stage: Stage::Posting,
-            follow_up: FollowUp::default(),
             block: None,
             created_at: now,
         }
@@ -469,7 +470,7 @@ impl Ask {
     pub fn delivery(&self, to: &Taker) -> Option<Delivery> {
         match to {
             Taker::Waiter(request_id) => self.waiter(request_id).map(|waiter| waiter.response),
-            Taker::Briefing => Some(self.follow_up.briefing),
+            Taker::Briefing => Some(self.follow_up().briefing),
         }
     }
 

@@ -297,7 +297,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     {
         assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
     }
-    if let Late::Answered { by, .. } = &ask.follow_up.late {
+    if let Late::Answered { by, .. } = &ask.follow_up().late {
         assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
         assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
     }
@@ -686,7 +686,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
         Event::FollowUp(FollowUpEvent::Tried(Tried::Read)),
         later,
     );
-    assert_eq!((read.follow_up.briefing.is_taken(), read.remark()), (true, Remark::Plain));
+    assert_eq!((read.follow_up().briefing.is_taken(), read.remark()), (true, Remark::Plain));
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl View {
             cause_line: cause.map(wording::trouble),
             outcome: outcome(ask),
             block: ask.block.as_ref().map(block),
-            late_until: match ask.follow_up.late {
+            late_until: match ask.follow_up().late {
                 Late::Open { until } => Some(time_text(until)),
                 _ => None,
             },

@@ -127,7 +127,7 @@ impl Whatsapp {
 
     /// Whether that person ended the ask here, or answered it late.
     fn has_ended(&self, ask: &Ask, person: &str) -> bool {
-        let late = if let Late::Answered { by, .. } = &ask.follow_up.late { Some(by) } else { None };
+        let late = if let Late::Answered { by, .. } = &ask.follow_up().late { Some(by) } else { None };
         let by = late.or_else(|| ask.ended_by()).filter(|by| by.via == Via::Channel(ChannelName::WHATSAPP));
         by.is_some_and(|by| self.is_same_person(&by.id, person))
     }

@@ -477,7 +477,12 @@ fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
 
 fn often(content: Content, lifted: Option<askd_core::Lifted>) -> Ask {
     let mut ask = ask(content);
-    ask.stage = Stage::Settled { outcome: askd_core::Outcome::Blocked { limit: 5 }, at: NOW, shown_at: None };
+    ask.stage = Stage::Settled {
+        outcome: askd_core::Outcome::Blocked { limit: 5 },
+        at: NOW,
+        shown_at: None,
+        follow_up: askd_core::FollowUp::default(),
+    };
     ask.block = Some(askd_core::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
     ask
 }

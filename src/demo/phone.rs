@@ -1,4 +1,4 @@
-//! The phone of `askd demo`: a stand-in of WhatsApp, and somebody who uses it.
+//! The phone of `askd demo`: a stand-in of WhatsApp, and a person who uses it.
 
 use crate::host::settings::whatsapp as settings;
 use anyhow::Context as _;
@@ -20,7 +20,7 @@ type Replying = Box<dyn Fn(&str, &str) -> Later + Send + Sync>;
 
 /// A phone with a stand-in of WhatsApp behind it.
 pub(super) struct Phone {
-    /// What the daemon is to be set up with.
+    /// The daemon's settings for it.
     pub(super) settings: settings::Whatsapp,
     /// Whose phone it is.
     pub(super) chat: String,

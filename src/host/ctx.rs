@@ -106,7 +106,7 @@ impl Ctx {
         let left = (told + IN_HAND).since(self.clock.monotonic());
         self.in_hand.close();
         if self.clock.timeout(left, self.in_hand.wait()).await.is_none() {
-            tracing::warn!(left = self.in_hand.len(), "what did not end in time was cut off");
+            tracing::warn!(left = self.in_hand.len(), "work that did not end in time was cut off");
         }
         self.cut.cancel();
         self.tasks.close();

@@ -11,7 +11,7 @@ use crate::sabotage::{crash_point, on};
 use askd_core::{Ask, Group, RequestId};
 use std::io;
 
-/// Writes and syncs a waiter's response under a name that nobody reads.
+/// Writes and syncs a waiter's response under a name that no waiter reads.
 pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
     let Some(response) = ask.waiter(request_id).and_then(|waiter| response_for(ask, waiter)) else { return Ok(()) };
     let dir = folders.ensure(&ask.group, RESPONSES)?;

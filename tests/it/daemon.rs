@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// How long anything may take that should take no time, on a busy machine. Only a story that fails waits so long.
+/// How long something that needs no time may take on a busy machine. Only a story that fails waits so long.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// The shortest time that a question may wait for its answer.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
-/// So much time passes in one step while nothing comes of it. It is less than any limit of a call.
+/// How far one step moves the clock while the story waits. It is less than any time limit of a call.
 const STEP: Duration = Duration::from_secs(1);
-/// What needs no time comes within this: so long no time passes on a clock that is moved.
+/// How long the clock is not moved: what needs no time comes within this.
 const GRACE: Duration = Duration::from_millis(250);
-/// A daemon that has done nothing for so long waits for its clock, for a person or for a disk.
+/// A daemon that has done nothing for this long waits for its clock, for a person or for a disk.
 const IDLE: Duration = Duration::from_millis(25);
 
 /// The binary under test, without anything from this machine's environment.
@@ -42,7 +42,7 @@ pub(crate) fn askd() -> Command {
 /// A daemon that was started.
 pub(crate) struct Daemon {
     life: Life,
-    /// Where it listens; nothing more comes if it ends first.
+    /// Receives where it listens; nothing comes if it ends first.
     listens: Mutex<Receiver<SocketAddr>>,
 }
 
@@ -151,13 +151,13 @@ impl Daemon {
         let Life::Here(Here { runtime: Some(runtime), .. }) = &self.life else { return None };
         let metrics = runtime.metrics();
         let counts = (0..metrics.num_workers()).map(|worker| metrics.worker_park_unpark_count(worker));
-        // An odd count is of a worker that waits.
+        // A worker whose count is odd waits.
         let counts: Vec<u64> = counts.collect();
         counts.iter().all(|count| count % 2 == 1).then_some(counts)
     }
 
     /// Lets time pass until `look` finds something, at most `at_most` of it. It only passes while the daemon is idle.
-    /// The clocks of others are moved along by `others`.
+    /// `others` moves other clocks along.
     pub(crate) async fn passes<T>(
         &self,
         at_most: Duration,
@@ -179,7 +179,7 @@ impl Daemon {
         }
     }
 
-    /// Waits a moment; if the daemon is idle all the while, a step of time passes, too. How much passed.
+    /// Waits a moment; if the daemon is idle all the while, moves its clock a step. Returns how much time passed.
     pub(crate) async fn step(&self, others: impl Fn(Duration)) -> Duration {
         let before = self.parked();
         tokio::time::sleep(IDLE).await;
@@ -203,7 +203,7 @@ impl Daemon {
         }
     }
 
-    /// As `kill -9`.
+    /// Ends it as `kill -9` does.
     pub(crate) fn kill(self) {
         let _process = self.child();
         drop(self);
@@ -214,7 +214,7 @@ impl Daemon {
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// As SIGTERM.
+    /// Tells it to stop as SIGTERM does.
     pub(crate) fn tell_to_stop(&self) {
         match &self.life {
             Life::Here(here) => here.stop.cancel(),
@@ -246,7 +246,7 @@ impl Daemon {
     }
 }
 
-/// What `askd serve` does once it has read its settings. Whether it ended well.
+/// What `askd serve` does once it has read its settings. Returns whether it ended well.
 async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, stop: CancellationToken) -> bool {
     let daemon = match askd::host::Daemon::open(settings, clock).await {
         Ok(daemon) => daemon,

@@ -118,7 +118,7 @@ pub struct Rules {
     /// When an unanswered ask is shown on the next route too, and again on the one after that.
     #[serde(rename = "escalate_after_ms", with = "record::millis_if_any")]
     pub escalate_after: Option<Duration>,
-    /// What is done with an outcome that nobody takes.
+    /// What askd does with an outcome that no call takes.
     pub session: SessionRules,
     /// Where it is asked first, and then next; never empty.
     pub routes: Vec<Route>,

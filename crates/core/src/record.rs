@@ -1,5 +1,5 @@
-//! How the core's types stand in a record, where deriving alone does not say it: what is checked when an ask is read, and
-//! the forms of names, times and durations. Knows no file and no version; the daemon's store calls it by way of serde.
+//! How a record holds the core's types, beyond what deriving says: the checks of an ask that is read, and the forms of
+//! names, times and durations. Knows no file and no version; the daemon's store calls it by way of serde.
 
 use crate::{Ask, Late, Outcome, Stage};
 use serde::de::{Deserializer, Error};
@@ -11,7 +11,7 @@ impl Serialize for Ask {
     }
 }
 
-/// An ask of a record is one that could have come to be: its parts fit each other.
+/// Reads only an ask that could have come to be: its parts fit each other.
 impl<'de> Deserialize<'de> for Ask {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut ask = Self::deserialize(deserializer)?;
@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Ask {
     }
 }
 
-/// A type that stands in a record as the text it is printed as.
+/// A type that a record holds as the text that it prints.
 macro_rules! as_text {
     ($($name:ident),*) => {$(
         impl serde::Serialize for $name {

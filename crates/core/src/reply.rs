@@ -141,7 +141,7 @@ pub enum Refusal {
     },
     /// It may be asked already.
     NotBlocked {
-        /// Who allowed it again, if somebody did.
+        /// Who allowed it again, if a person did.
         by: Option<Person>,
     },
     /// Required questions without an answer.

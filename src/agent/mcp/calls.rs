@@ -83,7 +83,7 @@ impl Calls {
             let _process_ends = done.send(());
         });
         if ended.recv_timeout(LAST_JOB).is_err() {
-            tracing::warn!("the folder does not respond; what was not delivered stays there as .taken-");
+            tracing::warn!("the folder does not respond; undelivered outcomes stay there as .taken- files");
         }
     }
 }

@@ -83,7 +83,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish_blocking(move || {
             let mut written = delivery::status(&broker.0.folders, &ask);
-            // Settled in the meantime: whoever publishes the response may have looked before this was written.
+            // Settled in the meantime: the publisher of the response may have looked before this was written.
             if broker.index().is_settled(ask.id) {
                 written = written.and_then(|()| {
                     let responses = broker.0.folders.ensure(&ask.group, RESPONSES)?;
@@ -231,7 +231,7 @@ impl Broker {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
-                // What it is to say may be something else by now.
+                // By now it may have to say something else.
                 if let Ok(Some(now)) = broker.show(ask.id).await {
                     ask = Arc::new(now);
                 }

@@ -42,7 +42,7 @@ impl Broker {
     fn tell_callers(&self, ask: &Arc<Ask>) {
         for waiter in &ask.waiters {
             let request_id = waiter.request_id.clone();
-            // The ask is forgotten, so nobody needs this event.
+            // The ask is forgotten, so this event is not needed.
             let told = DeliveryEvent::Published.of(request_id.clone());
             match waiter.response.state() {
                 DeliveryState::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),

@@ -1,8 +1,8 @@
-//! How often each question was asked without an answer, of each group; which blocks stand. Section 8, "Attempts",
+//! How often each group asked each question without an answer, and which blocks stand. Section 8, "Attempts",
 //! of the specification.
 //!
-//! Counted from the kept asks and built anew at every start, in any order; nothing of it is stored but when
-//! somebody pressed Allow again (`store/groups.rs`). It says what is over the limit; what follows is the core's.
+//! Counted from the kept asks and built anew at every start, in any order. Only the moments of Allow again
+//! are stored (`store/groups.rs`). This module says what is over the limit; the core decides what follows.
 
 use super::{Broker, Inner, Submitted};
 use crate::host::settings::GroupSettings;
@@ -222,7 +222,7 @@ impl Broker {
         let limit = settings.max_attempts;
         let (over, most) = self.index().attempts().over(group, &request.content, limit)?;
         let content = Content { questions: request.content.questions.only(&over)?, ..request.content.clone() };
-        tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; nobody is asked");
+        tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; no person is asked");
         let standing = self.index().attempts().standing(group, &content);
         if let Some(id) = standing {
             match self.happen(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
@@ -249,7 +249,7 @@ impl Broker {
         Some(Submitted::first(self.store_new(make).await))
     }
 
-    /// Ends the blocks that do not hold any more: somebody answered or allowed it, or the attempts are forgotten.
+    /// Ends the blocks that do not hold any more: a person answered or allowed it, or the attempts are forgotten.
     pub(super) fn end_blocks(&self, group: &Group) {
         let settings = self.settings();
         let Some(limit) = settings.group(group).map(|settings| settings.max_attempts) else { return };
@@ -274,7 +274,7 @@ impl Broker {
     }
 }
 
-/// The group's own rules: a card that nobody waits for is not put up by those of a call.
+/// The group's own rules: no call waits for the card, so no rules of a call hold for it.
 fn rules_of(settings: &GroupSettings, routes: Vec<askd_core::Route>) -> Rules {
     Rules {
         timeout: settings.timeout,
@@ -289,7 +289,7 @@ fn rules_of(settings: &GroupSettings, routes: Vec<askd_core::Route>) -> Rules {
 }
 
 impl Inner {
-    /// Records that somebody pressed Allow again, before anything else is stored; `true` if somebody did. This call
+    /// Records that a person pressed Allow again, before anything else is stored; `true` if a person did. This call
     /// blocks on the disk.
     pub(super) fn allow(&self, step: &Step, now: Time) -> Result<bool, StoreError> {
         let by = |effect| if let &Effect::Note(Fact::AllowedAgain { ref by }) = effect { Some(by) } else { None };

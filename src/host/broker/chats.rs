@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 16;
 pub(super) struct Chats {
     /// Asks by the ids of those who may answer on WhatsApp.
     people: HashMap<String, Person>,
-    /// By hash of a channel's message id; whoever finds one has to look whether it is the one.
+    /// By hash of a channel's message id. Hashes can collide, so the caller has to check the ask.
     messages: HashMap<u64, AskId>,
     /// By the hash of a person's message id: the ask that the message changed. Hashes can collide, so the caller has to
     /// check the ask.
@@ -103,7 +103,7 @@ impl Chats {
         }
     }
 
-    /// The open asks of somebody with these ids.
+    /// The open asks of the person with these ids.
     pub(super) fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
         let people = ids.iter().filter_map(|id| self.people.get(id));
         let asks: BTreeSet<AskId> = people.flat_map(|person| &person.open).copied().collect();

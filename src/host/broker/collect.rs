@@ -1,6 +1,6 @@
-//! After an outcome lies there: was it taken, is its waiter gone, was the briefing read? Looked at every few
-//! seconds for whatever lies in the groups' folders; and doing what the core then asks for: putting a response
-//! out of reach, briefing, starting, stopping. Section 7 of the specification.
+//! Looks every few seconds at each outcome that lies in a group's folder: was it taken, is its waiter gone, was the
+//! briefing read? Then does what the core asks for: puts a response out of reach, briefs, starts, stops. Section 7 of
+//! the specification.
 
 use super::{Broker, Failure, RETRY};
 use crate::host::broker::submit::{Lies, lies_in};
@@ -27,7 +27,7 @@ const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Lying {
     outcomes: Vec<LyingOutcome>,
-    /// Something else than a sign of life can tell of its session.
+    /// Something other than a sign of life can tell whether its session lives.
     probe: bool,
 }
 
@@ -38,7 +38,7 @@ struct LyingOutcome {
     since: Time,
     /// The process that waits.
     process: Option<String>,
-    /// Something is to be done if that is gone.
+    /// askd has to act if that process is gone.
     judged: bool,
 }
 
@@ -133,7 +133,7 @@ impl Broker {
         process.map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
     }
 
-    /// Whether the process of a waiter is gone; `None`: nobody can tell.
+    /// Whether the process of a waiter is gone; `None`: askd cannot tell.
     pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
         let ask = self.show(id).await.ok()??;
         let settings = self.settings();
@@ -181,8 +181,8 @@ impl Broker {
         self.0.ctx.finish_blocking(move || broker.0.tidy(&ask, false));
     }
 
-    /// Tries until it is done, then says what came of it. One thing at a time for an ask, and by what it is then:
-    /// what took long to be tried may not be wanted any more (`None`), and would undo what came after it.
+    /// Tries until the work is done, then reports the result. One thing at a time for an ask, judged by the ask as
+    /// it is then: work that waited long may not be wanted any more (`None`), and would undo what came after it.
     fn work<T: Send + 'static>(
         &self,
         ask: &Arc<Ask>,
@@ -236,7 +236,7 @@ impl Broker {
         let mut moved = renamed(&response_name(&id))?;
         let taken = taken_name(&id);
         if !moved && folder.stat(&taken)?.is_some() {
-            // Somebody is taking it: only if they are gone it is ours again.
+            // A taker has renamed it. It is ours again only if that taker is gone.
             let is_being_taken = match to {
                 Taker::Waiter(request_id) => {
                     let process = ask.waiter(request_id).and_then(|waiter| waiter.process.as_deref());
@@ -359,7 +359,7 @@ impl Broker {
 }
 
 impl super::Inner {
-    /// Removes what was put away, and with `all` the briefing too. Only untidy if it cannot be done.
+    /// Removes what was put away, and with `all` the briefing too. A failure leaves litter and does no other harm.
     pub(super) fn tidy(&self, ask: &Ask, all: bool) {
         let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
             let folder = self.folders.get(&ask.group, folder)?;
@@ -375,7 +375,7 @@ impl super::Inner {
         if let Err(error) = removed
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "what is not needed any more cannot be removed");
+            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "files that are not needed any more cannot be removed");
         }
     }
 }

@@ -28,15 +28,15 @@ pub(super) struct Index {
     deadlines: BTreeSet<(Time, AskId)>,
     groups: HashMap<Group, Counts>,
     shorts: HashMap<ShortId, AskId>,
-    /// Codes that are still answered with, after the timeout: nobody else may have them.
+    /// Codes with which people can still answer after the timeout: no other ask may have them.
     late: HashMap<ShortId, AskId>,
-    /// By hash of group and request id; whoever finds one has to look whether it is the one.
+    /// By hash of group and request id. Hashes can collide, so the caller has to check the ask.
     requests: HashMap<u64, AskId>,
     /// What was posted, by hash of chat and message id.
     messages: HashMap<u64, AskId>,
     /// By hash of group and key: open asks.
     keys: HashMap<u64, AskId>,
-    /// The same: the newest ask whose outcome nobody took, or that can still be answered late.
+    /// The same: the newest ask whose outcome no call took, or that can still be answered late.
     kept: HashMap<u64, (Time, AskId)>,
     /// What lies in the groups' folders to be taken.
     lying: HashMap<AskId, Lying>,
@@ -329,7 +329,7 @@ impl Index {
         self.keys.get(&self.hash.hash_one((group, key))).copied()
     }
 
-    /// The ask that may have that key, and an outcome that nobody took.
+    /// The ask that may have that key, and an outcome that no call took.
     pub(super) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
         self.kept.get(&self.hash.hash_one((group, key))).map(|(_, id)| *id)
     }
@@ -393,7 +393,7 @@ impl Index {
         found
     }
 
-    /// Lines a job up; `true` if the ask had no lane, so that somebody has to run it.
+    /// Lines a job up; `true` if the ask had no lane, so that the caller has to run it.
     pub(super) fn join_lane(&mut self, id: AskId, job: Job) -> bool {
         let idle = !self.lanes.contains_key(&id);
         self.lanes.entry(id).or_default().push_back(job);

@@ -162,7 +162,7 @@ impl Broker {
                 Err(Failure::NotStored)
             }
             Applied::NotStored(error) if done.is_some() => {
-                tracing::error!(ask = %id, error, "an event could not be stored; whoever sent it was told so");
+                tracing::error!(ask = %id, error, "an event could not be stored; its sender was told so");
                 self.finish_later(id);
                 Err(Failure::NotStored)
             }
@@ -171,7 +171,7 @@ impl Broker {
                 return self.enqueue_later(id, work, pause);
             }
             Applied::InDoubt(error) => {
-                tracing::error!(ask = %id, error, "it is not known whether an ask could be stored; storing it again until it is");
+                tracing::error!(ask = %id, error, "askd does not know whether an ask is stored; storing it again until it is");
                 self.finish_later(id);
                 Err(Failure::InDoubt)
             }
@@ -212,7 +212,7 @@ impl Broker {
                 if let Some(set_by) = followed {
                     self.index().has_followed(id, set_by);
                 }
-                tracing::info!(ask = %id, "what could not be stored before is stored");
+                tracing::info!(ask = %id, "a save that failed before has succeeded");
                 self.act(&Arc::new(step.ask.clone()), step.effects.clone());
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! Resolve, step, save, act: the only room that changes an ask.
 //!
 //! Every ask has a lane while something happens to it: its events keep their order, and events of
-//! different asks run side by side, so that one slow disk write holds nobody else up. An event is
+//! different asks run side by side, so that one slow disk write holds up no other ask. An event is
 //! resolved to an ask (read from the store), stepped through the pure core, saved, and only then
 //! answered and acted on. Nothing in memory is the truth: the index says where to look, and a
 //! start builds it anew.
@@ -47,7 +47,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 #[derive(Debug, Clone)]
 pub struct Broker(Arc<Inner>);
 
-/// The same, held by what it holds.
+/// The same, for parts that the broker itself holds.
 #[derive(Debug, Clone)]
 pub struct WeakBroker(Weak<Inner>);
 
@@ -228,18 +228,18 @@ impl Broker {
         self.0.ctx.clock()
     }
 
-    /// Signs of life, for whoever lists the folders they lie in.
+    /// Signs of life, for the scanners that list the folders they lie in.
     pub(super) fn heartbeats(&self) -> &Heartbeats {
         &self.0.sessions.heartbeats
     }
 
-    /// For those it holds itself.
+    /// A handle for parts that the broker itself holds.
     #[must_use]
     pub fn downgrade(&self) -> WeakBroker {
         WeakBroker(Arc::downgrade(&self.0))
     }
 
-    /// The open asks that somebody with one of these ids may answer on WhatsApp.
+    /// The open asks that the person with one of these ids may answer on WhatsApp.
     #[must_use]
     pub fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
         self.index().chats().asked_of(ids)

@@ -1,7 +1,7 @@
 //! The order of the list of asks, and how far a reader has come in it.
 //!
 //! Open asks come first, the oldest at the top. Settled asks that still need attention follow (late answers, blocks,
-//! outcomes that nobody has collected), then all other settled ones, both with the newest at the top. A reader goes
+//! outcomes that no agent has collected), then all other settled ones, both with the newest at the top. A reader goes
 //! from the top to the end in pages. Meanwhile asks move only towards the end, with one exception: a settled ask may
 //! need attention again. So each such ask also keeps its place among the others, and a reader who began earlier finds
 //! it there. A page may therefore repeat an ask, but it never skips one.
@@ -20,7 +20,7 @@ pub(super) struct Place {
     /// When it was settled or, while it is open, when it was asked.
     pub(super) at: Time,
     pub(super) settled: bool,
-    /// It is settled, and it can still be answered, is blocked, or has an outcome that nobody has collected.
+    /// It is settled, and it can still be answered, is blocked, or has an outcome that no agent has collected.
     pub(super) wanting: bool,
 }
 

@@ -25,9 +25,9 @@ pub enum Submitted {
     Joined(AskId),
     /// The same request as before; its response was written again if it had been taken.
     Known(AskId),
-    /// A request id that stands for something else already: nobody is told anything.
+    /// The request id stands for something else already: askd answers nothing.
     OtherContent,
-    /// It cannot be asked; the agent is to be told.
+    /// askd cannot ask it, and has to tell the agent.
     Rejected(Rejection),
     /// It could not be stored: try again later.
     NotStored,
@@ -115,16 +115,16 @@ impl Broker {
         tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
-    /// Whether waiting longer does not help to tell if somebody still wants what lies there since then.
+    /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.
     fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
         let now = self.clock().now();
         let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
-        // A probe that cannot tell may be away for long: who is there had as long as anybody has.
+        // A probe may fail for long: askd waits for it no longer than for a sign of life.
         let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
         waiter.process.as_deref().is_none_or(silent) && !probed
     }
 
-    /// The outcome of the same question that nobody took; `None` if there is none, so that it is a new ask.
+    /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.
     async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
         let ask = match self.show(id).await {
             Ok(ask) => ask?,
@@ -154,7 +154,7 @@ impl Broker {
                 (Ok(Lies::There), Some(false)) => {}
                 (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim.push(old.request_id.clone()),
                 (Ok(Lies::There), None) if self.cannot_be_judged(&ask, old, at) => reclaim.push(old.request_id.clone()),
-                // It is being taken, or nobody can tell yet whether somebody will.
+                // A waiter is taking it, or askd cannot tell yet whether one will.
                 _ => return Some(Submitted::NotYet),
             }
         }
@@ -282,11 +282,11 @@ impl Broker {
         self.accept(step).await.map(|_stored| id)
     }
 
-    /// Withdraws a waiting call; what nobody waits for is left as it is.
+    /// Withdraws a waiting call; leaves alone what no call waits for.
     pub async fn withdraw(&self, group: &Group, request_id: &askd_core::RequestId) -> Result<(), Failure> {
         let known = self.index().by_request(group, request_id);
         let Some(id) = known else {
-            tracing::info!(group = %group, request_id = %request_id, "a withdrawal of something unknown was ignored");
+            tracing::info!(group = %group, request_id = %request_id, "ignored the withdrawal of an unknown request");
             return Ok(());
         };
         match self.happen(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {

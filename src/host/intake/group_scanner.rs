@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What claimed requests are called: nobody else looks at them.
+/// What claimed requests are called: only their scanner looks at them.
 pub(super) const CLAIMED: &str = ".claimed-";
 /// How many requests are taken before the folder is looked at again.
 const IN_A_ROW: usize = 100;

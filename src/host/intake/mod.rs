@@ -2,7 +2,7 @@
 //!
 //! A watch event, a lost event, a new folder and the timer ([`LOOK_EVERY`]) all do the same thing: they wake the
 //! intake, which only tells the groups' scanners that there may be something to look at. Each scanner works on the disk
-//! of its group's folder by itself, so that a slow, flooded or hung folder keeps nobody else waiting. The
+//! of its group's folder by itself, so that a slow, flooded or hung folder keeps no other group waiting. The
 //! broker decides what becomes of a request.
 
 mod group_scanner;

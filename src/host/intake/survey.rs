@@ -21,7 +21,7 @@ const HALF_WRITTEN: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(5);
 /// Names that one look takes.
 const LOOK: usize = 20_000;
-/// How many signs of life that nobody asked about are looked at in one group.
+/// How many signs of life that no caller asked about are looked at in one group.
 const MOST_HEARTBEATS: usize = 1_000;
 
 /// What is known of a group's folder.
@@ -34,7 +34,7 @@ pub(super) struct Survey {
     watched: Option<Stamp>,
     /// What is wrong with the folders, as last said: said again when it changes.
     trouble: Option<String>,
-    /// The log has said that nobody serves this group.
+    /// The log has said that askd does not serve this group.
     unserved: bool,
     /// The log has said that there is more than one look takes.
     crowded: bool,
@@ -233,7 +233,7 @@ impl GroupScanner {
         }
         self.broker.heartbeats().set_blind(&self.group, blind);
         for process in self.broker.heartbeats().note(&self.group, signs, self.ctx.clock().now()) {
-            // A folder of that name, say: it is in nobody's way.
+            // It may be a folder of that name, which does no harm.
             let _untidy = tasks.remove(&alive_name(&process));
             let _untidy = folder.as_ref().map(|folder| folder.remove(&process));
         }
@@ -248,7 +248,7 @@ impl GroupScanner {
             return;
         }
         let served = self.broker.settings().group(&self.group).is_some();
-        // A folder that somebody has removed is not made again.
+        // A folder that was removed is not made again.
         if served && (make || self.folders.exists(&self.group)) {
             let prepared = self.folders.prepare(&self.group).map_err(|error| error.to_string());
             // The check says more than the error from making them.

@@ -47,7 +47,7 @@ pub struct Container {
 /// Why the Engine did not do what was asked, as a sentence for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// It cannot be reached, or does not answer in time: nobody knows whether it was done.
+    /// It cannot be reached, or does not answer in time: askd cannot know whether it was done.
     #[error("{0}")]
     Away(String),
     /// It knows no such container.

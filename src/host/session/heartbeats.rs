@@ -2,7 +2,7 @@
 //! ones `tasks/.alive-<process>`) every 5 s. Section 7 of the specification.
 //!
 //! Only a change counts, and only when this daemon saw it by its own clock, because a container can set the times of
-//! its files. Nobody is judged dead before there was time to see a change: not right after a start, and not after a
+//! its files. No process counts as dead before there was time to see a change: not right after a start, and not after a
 //! pause in which the daemon did not look (the computer may have slept). The scanner of each group notes what it finds
 //! at every look. This module decides nothing about asks.
 
@@ -17,7 +17,7 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(15);
 /// A sign of life that has not changed for this long is removed.
 const TIDY_AFTER: Duration = Duration::from_secs(3600);
 
-/// More processes than ever wait in one group: beyond it, processes that no ask names are forgotten sooner.
+/// More processes than ever wait in one group. Beyond that number, processes that no ask names are forgotten sooner.
 const CROWD: usize = 5_000;
 
 /// How the two signs of a process were last seen: in `tasks/.alive/`, and in `tasks/` itself.

@@ -41,7 +41,7 @@ pub struct GroupSettings {
     pub session: Session,
     /// How long a drop-in client has to take a response before the agent is started.
     pub pickup_timeout: Duration,
-    /// How long a response that nobody takes stays.
+    /// How long a response that no call takes stays.
     pub answer_retention: Duration,
     /// How long an answer is still taken after a timeout; zero: not at all.
     pub late_answers: Duration,
@@ -91,7 +91,7 @@ pub(super) struct GroupShape {
     own: Table,
 }
 
-/// What holds where nothing else is said, which is `[asks]` and the inbox, and how long audit lines are kept.
+/// What holds by default: `[asks]` and the inbox; and how long audit lines are kept.
 pub(super) fn base(asks: &Table) -> Result<(GroupSettings, Duration), SettingsError> {
     let shape = AsksShape::read("asks", asks.clone(), &GROUP_KEYS[2..])?;
     let keep_audit = duration("asks.keep_audit", &shape.keep_audit, Duration::ZERO)?;
@@ -99,7 +99,7 @@ pub(super) fn base(asks: &Table) -> Result<(GroupSettings, Duration), SettingsEr
 }
 
 impl GroupSettings {
-    /// By which rules an outcome that nobody takes is handled.
+    /// The rules for an outcome that no call takes.
     #[must_use]
     pub fn session_rules(&self) -> SessionRules {
         SessionRules {

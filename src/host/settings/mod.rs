@@ -68,7 +68,7 @@ pub struct Settings {
     pub access: Access,
     /// Where to listen, and under which names.
     pub http: Http,
-    /// How Slack is reached; `None`: nobody is asked there.
+    /// How Slack is reached; `None`: askd asks no one there.
     pub slack: Option<SlackSettings>,
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
@@ -200,7 +200,7 @@ impl Settings {
         there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
     }
 
-    /// Whether somebody with one of these ids is asked on WhatsApp by some group.
+    /// Whether some group asks a person with one of these ids on WhatsApp.
     #[must_use]
     pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
         let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);

@@ -94,7 +94,7 @@ impl Store {
                     return Err(StoreError::Newer { file: self.path.join(GROUPS).join(name), source });
                 }
                 Err(why) => {
-                    tracing::error!(file = name, %why, "what may be asked again is damaged; it was moved aside (.corrupt)");
+                    tracing::error!(file = name, %why, "the list of what may be asked again is damaged; it was moved aside (.corrupt)");
                     set_aside(&folder, &name).map_err(at())?;
                 }
             }

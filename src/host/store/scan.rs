@@ -45,7 +45,7 @@ struct Change {
 }
 
 impl Store {
-    /// Reads every ask, open and kept. A file that cannot be read, or that is somebody else's, stays where it is.
+    /// Reads every ask, open and kept. A file that cannot be read, or that is not the store's, stays where it is.
     pub fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
         let mut scan = Scan::default();
         loading.of.store(self.count(), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Records of format 1, which askd wrote until commit b652487: rewritten as JSON into the shape of today, and never
-//! written again. Every default here is for a field that some version of that format did not have yet.
+//! Rewrites the JSON of records of format 1, which askd wrote until commit b652487, into today's shape. askd never
+//! writes that format again. Every default here is for a field that some version of that format did not have yet.
 //!
 //! Knows no type of the core but those whose defaults or names it needs. What fits neither format is left as it is, and
 //! is refused when the ask is read.
@@ -19,7 +19,7 @@ pub(super) fn in_todays_shape(mut record: Object) -> Value {
     each(&mut record, "widgets", widget);
     inside(&mut record, "stage", |stage| inside(stage, "outcome", outcome));
     inside(&mut record, "after", follow_up);
-    // What follows the decision stood beside it.
+    // Format 1 held what follows the decision beside the stage.
     let after = record.remove("after");
     inside(&mut record, "stage", |stage| stage.extend(after.map(|after| ("follow_up".to_owned(), after))));
     // The blocks of the first version hold under every title and context.
@@ -27,7 +27,7 @@ pub(super) fn in_todays_shape(mut record: Object) -> Value {
     Value::Object(record)
 }
 
-/// The ids of the messages that changed an ask stood beside each person's answers so far.
+/// Format 1 held the ids of the messages that changed an ask beside each person's answers so far.
 fn heard(record: &mut Object) {
     let mut heard = Vec::new();
     each(record, "so_far", |so_far| {
@@ -65,14 +65,14 @@ fn waiter(waiter: &mut Object) {
     waiter.insert("asked_at".to_owned(), asked_at);
 }
 
-/// A time that was not written yet was long ago.
+/// A time that an early version did not write counts as long ago.
 fn time(written: Option<Value>) -> Value {
     written.filter(|time| !time.is_null()).unwrap_or_else(|| json!(Time::from_millis(0)))
 }
 
 fn widget(widget: &mut Object) {
     default(widget, json!({"parts": {}, "sendings": []}));
-    // How far it is stood between the other fields.
+    // Format 1 held the widget's state among its other fields.
     let mut state = std::mem::take(widget);
     for field in ["attempt", "messages", "parts", "sendings", "said", "trouble"] {
         if let Some(value) = state.remove(field) {
@@ -100,7 +100,7 @@ fn widget(widget: &mut Object) {
 fn outcome(outcome: &mut Object) {
     rename(outcome, "given", "answers");
     if outcome.get("how").is_some_and(|how| how == "retries_used_up" || how == "never_shown") {
-        // The first version has words for the operator in its place, which nobody else is told.
+        // In its place the first version has words that only the operator is told.
         let reason: Option<Reason> = outcome.remove("reason").and_then(|reason| reason.as_str()?.parse().ok());
         let cause = json!({"retries": outcome.remove("retries"), "reason": reason});
         *outcome = Object::from_iter([("how".to_owned(), json!("undelivered")), ("cause".to_owned(), cause)]);
@@ -117,7 +117,7 @@ fn follow_up(after: &mut Object) {
     let (accepted, before) = (flag("accepted"), flag("before"));
     let published = json!({"published": {"at": time(None)}});
     let name = start.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    // One field said what became of the briefing and of the start.
+    // In format 1 one field said what became of both the briefing and the start.
     let (briefing, name) = match name.as_str() {
         "idle" => (json!("undecided"), "not_tried"),
         "briefing" => (json!("owed"), "not_tried"),

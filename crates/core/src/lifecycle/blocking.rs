@@ -1,4 +1,4 @@
-//! An ask that is not put to anybody, because its questions were asked too often: it is settled from the
+//! An ask that askd puts to no person, because its questions were asked too often: it is settled from the
 //! start, its callers are told so, and people see a card that says it, with the right to allow it again.
 //! Section 8, "Attempts", of the specification.
 //!
@@ -34,14 +34,14 @@ pub struct Block {
 /// The end of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifted {
-    /// Who allowed it again; nobody, where the question was answered elsewhere or its attempts were forgotten.
+    /// Who allowed it again; `None` if the question was answered elsewhere or its attempts were forgotten.
     pub by: Option<Person>,
     /// When.
     pub at: Time,
 }
 
 impl Ask {
-    /// An ask that is answered by nobody: its questions, all of them, were asked `limit` times before.
+    /// An ask that no person answers: all its questions were asked `limit` times before.
     /// `times` counts this one too.
     #[must_use]
     pub fn block(new: Accepted, limit: u8, times: u32, now: Time) -> super::Step {
@@ -61,7 +61,7 @@ impl Ask {
         super::Step { ask, effects }
     }
 
-    /// Whether it was asked too often and nobody has allowed it again.
+    /// Whether it was asked too often and no person has allowed it again.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.lifted.is_none())
@@ -91,7 +91,7 @@ impl Ask {
         if let Some(block) = &mut self.block {
             block.times = block.times.saturating_add(1);
         }
-        // The first one names the record, and whoever has no response yet is not forgotten.
+        // The first waiter names the record, and a waiter without a response yet is not forgotten.
         let taken = |waiter: &Waiter| waiter.response.is_taken() || waiter.response.is_taken_back();
         let lies = |waiter: &Waiter| waiter.response.is_published();
         while self.waiters.len() >= REMEMBERED {

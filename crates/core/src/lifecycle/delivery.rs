@@ -1,5 +1,5 @@
 //! An outcome on its way to one taker: a waiter's response, or the briefing for the agent's next start. Both live the
-//! same life. The broker moves the files; which files those are is not known here.
+//! same life. The broker moves the files; this module does not know which files those are.
 
 use super::{DeliveryEffect, DeliveryEvent};
 use crate::Time;
@@ -99,7 +99,7 @@ impl Delivery {
         })
     }
 
-    /// Has nothing to tell this taker any more; whatever lies there for it is put away.
+    /// Has nothing to tell this taker any more; a file that lies there for it is put away.
     pub(super) const fn withdraw(&mut self) -> Option<DeliveryEffect> {
         let effect = match self.state {
             Owed | Ready | Published { .. } | TakingBack => Some(DeliveryEffect::TakeBack),
@@ -114,7 +114,7 @@ impl Delivery {
         self.state = TakenBack { at };
     }
 
-    /// The taker has it, as somebody saw who was not told by a file.
+    /// The taker has it, as the caller knows by other means than the file.
     pub(super) const fn take(&mut self) {
         self.state = Taken;
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes back and in whatever order: nothing is published that was not written, nothing is taken that
+        /// Whatever events come, in any order: nothing is published that was not written, nothing is taken that
         /// was not published, and what was taken stays taken until it is owed anew.
         #[test]
         fn a_delivery_takes_no_step_twice(events in proptest::collection::vec(proptest::option::of(event()), 0..40)) {

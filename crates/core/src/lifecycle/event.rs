@@ -9,7 +9,7 @@ use crate::{Person, Reply, RequestId, Time, Trouble};
 pub enum Source {
     /// The widget of this route.
     Route(usize),
-    /// Somebody who holds the inbox token: the operator.
+    /// The holder of the inbox token: the operator.
     Token,
 }
 
@@ -64,7 +64,7 @@ pub enum Event {
         /// What.
         event: WaiterEvent,
     },
-    /// Something happened that belongs to what follows the decision.
+    /// Something happened after the decision.
     FollowUp(FollowUpEvent),
 }
 
@@ -79,7 +79,7 @@ pub enum Relation {
     JoinsSettled(Box<Waiter>),
     /// It will ask the same after the decision. The briefing and the responses of these waiters are taken back for it.
     Reclaims(Vec<RequestId>),
-    /// It is one that is known already: the agent made it once more.
+    /// The ask knows it already: the agent made it once more.
     Replays(RequestId),
     /// It became a new ask with the same key.
     Supersedes,
@@ -121,7 +121,7 @@ pub enum WidgetEvent {
     },
     /// The person has written: what was held can be posted.
     Opened,
-    /// Somebody used a message of ours, whatever was known of it before: the channel's id of it.
+    /// A person used a message of ours, known to the ask or not: the channel's id of it.
     Spotted(String),
     /// It says how the ask ended, and this beside it.
     Closed(Remark),
@@ -244,7 +244,7 @@ pub enum Posted {
     Shown(String),
     /// Taken by the channel, not proven to be displayed; the channel's ids of the messages, and when the last one left.
     Accepted(Vec<String>, Option<Left>),
-    /// Cannot be posted before the person writes, who was asked to; the channel's id of that message.
+    /// Cannot be posted before the person writes; the channel's id of the message that asks for that.
     Held(String),
     /// Certainly not posted; worth another try, not sooner than after this many milliseconds.
     NotPosted {
@@ -348,7 +348,7 @@ pub enum WidgetEffect {
     Close,
     /// Redraw the open card, because its deadline has moved. Not owed after a crash.
     Redraw,
-    /// Bring it to people's minds. Not owed after a crash: the next one comes.
+    /// Remind people of it. Not owed after a crash: the next one comes.
     Remind,
 }
 
@@ -371,7 +371,7 @@ pub enum FollowUpEffect {
     Start,
     /// Stop the session; comes back as [`FollowUpEvent::Stopped`].
     Stop,
-    /// Remove what was put out of its takers' reach: it is recorded what became of it.
+    /// Remove what was put out of its takers' reach: the record says what became of it.
     Tidy,
     /// Make every card say how often it was asked; comes back as [`FollowUpEvent::Recounted`].
     Recount,

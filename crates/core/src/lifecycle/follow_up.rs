@@ -2,16 +2,16 @@
 //! the agent's next start and the agent is started with it; a late answer goes the same way; a session is
 //! stopped after a timeout. Sections 6 (items 6 and 7) and 7 of the specification.
 //!
-//! The states; what leads from one to the next is in [`super::handoff`]. What life a waiting process has, and what
-//! lies in its folders, is looked at elsewhere and comes in as events.
+//! This file has the states; [`super::handoff`] leads from one to the next. The daemon looks whether a waiting process
+//! lives and what lies in its folders, and reports both as events.
 
 use super::{Delivery, DeliveryState, Outcome, Stage, Waiter};
 use crate::{Answers, Ask, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// By which rules an outcome that nobody takes is handled. Which container or command that means is looked up
-/// in the settings when it is done; only what decides is fixed with the ask.
+/// The rules for an outcome that no call takes. The settings of that moment say which container or command they
+/// mean; only what decides is fixed with the ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRules {
     /// How long a waiter of which nothing is known has to take its response, where the agent can be started.
@@ -91,7 +91,7 @@ pub enum AgentStart {
     /// Nothing was tried: the briefing is kept for the agent's next start.
     #[default]
     NotTried,
-    /// The agent is to be started.
+    /// askd has to start the agent.
     Starting {
         /// Since when.
         since: Time,
@@ -104,7 +104,7 @@ pub enum AgentStart {
     },
     /// The agent was started with it.
     Started,
-    /// Somebody else started the agent before the briefing was there.
+    /// Something other than askd started the agent before the briefing was there.
     StartedBefore,
     /// Starting was given up.
     GivenUp {
@@ -145,7 +145,7 @@ pub enum Stop {
     /// Nothing.
     #[default]
     No,
-    /// It is to be stopped, once its response is there and its cards are closed.
+    /// askd has to stop it, once its response is there and its cards are closed.
     Owed,
     /// It is being stopped.
     Stopping,
@@ -161,7 +161,7 @@ pub enum Tried {
         /// It has the briefing: nothing else will read it.
         accepted: bool,
     },
-    /// It was started by somebody else, later than it asked.
+    /// Something other than askd started it, later than it asked.
     StartedBefore,
     /// It runs as it did when it asked: it cannot be started before it stops.
     Running,
@@ -266,7 +266,7 @@ impl Ask {
         if let Late::Answered { at, .. } = self.follow_up().late { at } else { at }
     }
 
-    /// Whether nobody has taken the outcome, so that a call that asks the same again is given it.
+    /// Whether no call has taken the outcome, so that a call that asks the same again is given it.
     #[must_use]
     pub fn keeps_outcome(&self, now: Time) -> bool {
         let Stage::Settled { at, .. } = &self.stage else { return false };
@@ -289,15 +289,15 @@ impl Ask {
         !waiter.withdrawn && (waiter.late || !matches!(self.follow_up().late, Late::Answered { .. }))
     }
 
-    /// Whether anything is to be done if the process of a waiter is gone while its response lies there.
+    /// Whether askd has to act if the process of a waiter is gone while its response lies there.
     #[must_use]
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
         let briefs = self.has_no_briefing() && !self.is_late_open();
         self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
     }
 
-    /// How long it is kept. What a person said and nobody has read yet: until it cannot be tried any more, and as long
-    /// again as any other.
+    /// How long it is kept. Words of a person whose briefing still lies there are kept until askd gives up starting the
+    /// agent with them, and then as long as any other ask.
     pub(super) fn kept_until(&self, at: Time) -> Time {
         if !self.has_briefing() || !self.is_worth_a_start() {
             return at + self.rules.keep;
@@ -341,7 +341,7 @@ impl Ask {
         self.follow_up().briefing.is_published()
     }
 
-    /// Whether nothing is briefed, was, or is to be.
+    /// Whether there is no briefing: none now, none before and none owed.
     pub(super) fn has_no_briefing(&self) -> bool {
         self.follow_up().briefing == Delivery::default()
     }

@@ -1,4 +1,4 @@
-//! What is done about an outcome that nobody took, and after a timeout, step by step. The states are in [`super::follow_up`].
+//! The steps after a timeout, and with an outcome that no call took. The states are in [`super::follow_up`].
 
 use super::{
     AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp, FollowUpEffect, Late,
@@ -127,7 +127,7 @@ impl Ask {
         }
     }
 
-    /// What was taken back for a call that asks the same waits that long for it.
+    /// Until when a briefing that was taken back for a call waits for that call.
     fn reclaimed_until(&self) -> Option<Time> {
         let DeliveryState::TakenBack { at } = self.follow_up().briefing.state() else { return None };
         Some(at + RECLAIMED)
@@ -196,7 +196,7 @@ impl Ask {
         if self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() {
             self.take_back(index, effects);
         } else {
-            // Nobody is started for this: response and briefing stay for whoever comes.
+            // askd starts no agent for this: response and briefing stay for the next one.
             self.brief(effects);
         }
         true
@@ -310,7 +310,7 @@ impl Ask {
         true
     }
 
-    /// A call asks the same again: what lies there for nobody is taken back for it.
+    /// A call asks the same again: what lies there for no living process is taken back for it.
     pub(super) fn reclaim(&mut self, whose: &[RequestId], now: Time, effects: &mut Vec<Effect>) -> bool {
         if !self.keeps_outcome(now) {
             return false;
@@ -332,7 +332,7 @@ impl Ask {
             *start = AgentStart::NotTried;
             changed = true;
         } else if briefing.state() == DeliveryState::Owed {
-            // If it is not there yet, that does not mean that somebody has read it.
+            // If it is not there yet, that does not mean that an agent has read it.
             briefing.set_aside(now);
             effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
@@ -342,7 +342,7 @@ impl Ask {
         changed
     }
 
-    /// One more call is given the outcome that nobody took.
+    /// One more call is given the outcome that no call took.
     pub(super) fn join_settled(&mut self, mut waiter: Waiter, now: Time, effects: &mut Vec<Effect>) -> bool {
         if !self.keeps_outcome(now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
             return false;
@@ -371,7 +371,7 @@ impl Ask {
         if !(settled || self.waiters[index].withdrawn) || !told {
             return false;
         }
-        // What was said late is what there is to tell now, as to any call that comes now.
+        // A late answer is what any call is told now, so this one too.
         self.waiters[index].late = matches!(self.follow_up().late, Late::Answered { .. });
         if self.is_told_all(&self.waiters[index]) {
             self.drop_briefing(effects);

@@ -2,7 +2,7 @@
 //!
 //! It decides and remembers; it does nothing. The broker saves the new ask and only then acts on
 //! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
-//! what is still owed. Who calls it: the broker, and nobody else.
+//! what is still owed. Only the broker calls it.
 
 mod blocking;
 mod clock;
@@ -93,7 +93,7 @@ pub enum Outcome {
         /// Why not.
         cause: Cause,
     },
-    /// Its questions were asked too often, so nobody was asked. [`Ask::block`] says what became of that.
+    /// Its questions were asked too often, so no person was asked. [`Ask::block`] says what became of that.
     Blocked {
         /// How often a question may be asked without an answer.
         limit: u8,
@@ -152,11 +152,11 @@ pub struct OneByOne {
     pub index: usize,
     /// The try with which it began; earlier ones belong to the questions before it.
     pub first_attempt: u8,
-    /// Who is asked, if not the chat of the route: somebody else is answering.
+    /// Who is asked, if not the chat of the route: another person is answering.
     pub to: Option<String>,
     /// Which question each of the widget's messages asked; `0` for those it does not say.
     pub of: Vec<usize>,
-    /// Sent a second time because nobody knew what came of the first.
+    /// Sent a second time because askd did not know what came of the first.
     pub repeated: bool,
     /// Failed late because the chat was closed for us; happens to a question once.
     pub lapsed: bool,

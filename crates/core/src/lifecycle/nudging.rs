@@ -27,7 +27,7 @@ impl Ask {
         self.remind_at().into_iter().chain(self.escalate_at()).min()
     }
 
-    /// Does what is due; `true` if something was. What was missed while nobody ran is made up for once.
+    /// Does what is due; `true` if something was. What fell due while the daemon did not run is made up for once.
     pub(super) fn nudge(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         let reminders = self.reminders;
         while self.remind_at().is_some_and(|due| due <= now) {

@@ -109,7 +109,7 @@ impl Ask {
         true
     }
 
-    /// Goes on with those whose next question had to wait for another one's; `true` if somebody had to.
+    /// Goes on with the people whose next question had to wait for another person's; `true` if there were any.
     pub(super) fn next_in_line(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
         if self.outcome().is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! Deciding an ask, exactly once, and then telling everybody: responses and closed widgets.
+//! Decides an ask, exactly once, and then tells agents and people: by responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{
@@ -80,7 +80,7 @@ impl Ask {
         match &self.stage {
             Stage::Posting | Stage::Open { .. } => Ok(()),
             Stage::Settled { outcome, at, .. } => {
-                // After a timeout, a late answer is what whoever comes later has to know.
+                // After a timeout, a person who comes later has to know the late answer.
                 let (outcome, at) = self.late_outcome().unwrap_or((outcome.clone(), *at));
                 let questions = self.content.questions.clone();
                 Err(Refusal::Settled { outcome: Box::new(outcome), at, questions, said: None })
@@ -306,7 +306,7 @@ pub(super) fn so_far_route(source: Source) -> usize {
     }
 }
 
-/// A refusal that gives back what was replied, so that it is not lost to whoever typed it.
+/// A refusal that gives back what was replied, so that it is not lost to the person who typed it.
 fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
     let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
     let given = match reply {

@@ -35,7 +35,7 @@ impl Ask {
         let route = self.widgets.len();
         let Some(next) = self.rules.routes.get(route) else { return false };
         if next.capabilities.lists_itself {
-            // Listing needs nobody else: it is up as soon as it is stored, and its clock runs.
+            // The channel lists it by itself: it is up as soon as it is stored, and its clock runs.
             let fall_back_at = Some(now + self.rules.render_timeout);
             let state = WidgetState::Up { at: now, proven: false, fall_back_at };
             self.widgets.push(Widget::new(state));
@@ -146,7 +146,7 @@ impl Ask {
         if !was_up {
             widget.state = WidgetState::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
         }
-        // What is up already is being closed; only a card that nobody knew of has to be closed besides.
+        // What is up already is being closed; only a card that the ask did not know has to be closed besides.
         if settled && (!was_up || (new && can_be_changed)) {
             effects.push(WidgetEffect::Close.on(route));
         }

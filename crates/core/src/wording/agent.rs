@@ -1,7 +1,7 @@
 //! The sentences that an agent reads while it waits, through MCP and in the terminal. Texts marked *exact* are part of
 //! the contract.
 
-/// What the agent's side says when nobody takes its request. *Exact* but for the counts.
+/// What the agent's side says when no daemon takes its request. *Exact* but for the counts.
 #[must_use]
 pub fn not_claimed(attempt: u32, retries: u8) -> String {
     format!("UI failed to render question within timeout (attempt {attempt}/{retries})")
@@ -13,7 +13,7 @@ pub const HOST_SILENT: &str = "Request timed out waiting for host response";
 /// What ends the text of a result that says that the same call is to be made again. *Exact.*
 pub const RETRY_NOW: &str = "Retry this exact call now, in this session, with the same parameters.";
 
-/// When nobody has taken the request as often as it may be retried. *Exact.*
+/// When no daemon has taken the request as often as it may be retried. *Exact.*
 pub const MAX_RETRIES: &str = "Max retries exceeded";
 
 /// `retryReason` beside [`MAX_RETRIES`]. *Exact* but for the count.
@@ -27,11 +27,11 @@ pub const STILL_PENDING: &str = "⏳ Waiting for user confirmation... The questi
                                  or call ask_user_wait with this question_id; if the user already answered, it \
                                  returns at once.";
 
-/// What is said to who waits for a question that this process has not asked. *Exact.*
+/// What a call is told that waits for a question that this process has not asked. *Exact.*
 pub const UNKNOWN_HERE: &str = "Unknown here: repeat the ask_user call with the same arguments; if it was answered it \
                                 returns at once.";
 
-/// The same to who withdraws one.
+/// The same for a call that withdraws one.
 pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not asked a question with this question_id, \
                                          so nothing was withdrawn. Use the question_id of a pending result.";
 

@@ -48,7 +48,7 @@ pub fn how_to_allow(code: &str) -> String {
     format!("{BLOCKED} To allow it again, reply allow {code}, or quote this message and reply allow.")
 }
 
-/// To somebody who allowed something while several things are blocked; each with its code and a few words.
+/// To a person who allowed something while several things are blocked; each with its code and a few words.
 #[must_use]
 pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
@@ -66,7 +66,7 @@ pub fn too_often(limit: u8, questions: &Questions) -> String {
     )
 }
 
-/// To somebody who may not let a question be asked again.
+/// To a person who may not let a question be asked again.
 #[must_use]
 pub fn may_not_allow(id: &str) -> String {
     format!(
@@ -75,7 +75,7 @@ pub fn may_not_allow(id: &str) -> String {
     )
 }
 
-/// To somebody who allows what may be asked already.
+/// To a person who allows what may be asked already.
 #[must_use]
 pub fn not_blocked(by: Option<&Person>) -> String {
     match by {

@@ -106,7 +106,7 @@ fn answer_words(question: &Question, answer: &Answer) -> String {
     labels.chain(answer.text()).collect::<Vec<_>>().join(", ")
 }
 
-/// How an ask ended, told to somebody who came too late.
+/// How an ask ended, told to a person who came too late.
 #[must_use]
 pub fn already(outcome: &Outcome, questions: &Questions) -> String {
     let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.as_str());
@@ -134,13 +134,13 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
 
 const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
 
-/// To somebody whose answer comes after the timeout, with what they said, so that it is not lost to them.
+/// To a person whose answer comes after the timeout, with what they said, so that it is not lost to them.
 #[must_use]
 pub fn too_late(said: &str) -> String {
     format!("{TIMED_OUT_ALREADY} Your answer was not used: {said}")
 }
 
-/// Replies in words, for whoever gave them.
+/// Replies in words, for the people who gave them.
 #[must_use]
 pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
     let words = given.iter().filter_map(|(index, given)| {
@@ -258,7 +258,7 @@ impl Ask {
     #[must_use]
     pub fn closing_line(&self) -> Option<String> {
         let Closing { what, by } = self.closing()?;
-        // The line for a dismissal names nobody.
+        // The line for a dismissal names no person.
         let by = by.filter(|_| !matches!(self.outcome(), Some(Outcome::Dismissed { .. })));
         Some(by.map_or_else(|| what.clone(), |by| format!("{what} by {}", by.called())))
     }

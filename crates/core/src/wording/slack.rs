@@ -95,17 +95,17 @@ pub const SLACK_SUBMIT: &str = "Submit";
 /// Ends the whole ask without an answer.
 pub const SLACK_DISMISS: &str = "Dismiss";
 
-/// To somebody who used a card of an ask that is not known (any more).
+/// To a person who used a card of an ask that is not known (any more).
 pub const UNKNOWN_QUESTION: &str =
     "This question is not known here any more, so nothing was done. If it still matters, the agent will ask again.";
 
-/// To somebody who used a card where it does not belong.
+/// To a person who used a card where it does not belong.
 pub const NOT_ASKED_HERE: &str = "This question is not asked in this channel. Nothing was changed.";
 
-/// To somebody of another workspace.
+/// To a person of another workspace.
 pub const OTHER_TEAM: &str = "Only people of the workspace that askd belongs to may answer here. Nothing was changed.";
 
-/// To somebody who wrote something in a card's thread that is no answer.
+/// To a person who wrote something in a card's thread that is no answer.
 #[must_use]
 pub fn thread_hint(question: Option<&Question>) -> String {
     let Some(question) = question else {

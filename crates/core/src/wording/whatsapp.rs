@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Heads a question that is sent a second time because the first may have been lost.
 pub const REPEAT: &str = "(repeat)";
 
-/// To somebody who had answered a part of what ended otherwise.
+/// To a person who had answered a part of an ask that ended otherwise.
 pub const NOT_USED: &str = "Your answers so far were not used.";
 
 /// To a person whose message the platform received before it had sent the question. *Exact.*
@@ -163,13 +163,13 @@ fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     }
 }
 
-/// To somebody who ended an ask of another chat.
+/// To a person who ended an ask of another chat.
 #[must_use]
 pub fn receipt(line: &str) -> String {
     format!("{GOT_IT}\n{line}")
 }
 
-/// Why a question cannot be put to somebody who has been silent, and how to mend it.
+/// Why a question cannot be put to a person who has been silent, and how to mend it.
 pub const NO_TEMPLATE: &str = "the person has not written within 24 hours, so that WhatsApp lets only an approved \
                                template through, and whatsapp.template is not set (see docs/whatsapp.md)";
 
@@ -177,5 +177,5 @@ pub const NO_TEMPLATE: &str = "the person has not written within 24 hours, so th
 pub const TEMPLATE_PARAMETERS: &str = "the template does not have the parameters that askd fills in: one, {{1}}, for \
                                        the name of the group, or none (see docs/whatsapp.md)";
 
-/// Why somebody is never told how an ask ended.
+/// Why a person is never told how an ask ended.
 pub const NEVER_WROTE: &str = "the person did not write again for as long as the outcome is kept";

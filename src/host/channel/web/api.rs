@@ -65,7 +65,7 @@ async fn problems_only(response: Response) -> Response {
         .into_response()
 }
 
-/// Nobody gets further without the token.
+/// No call gets further without the token.
 async fn token_only(State(inbox): State<Inbox>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.split_once(' ')).map(|(scheme, token)| (scheme, token.trim()));

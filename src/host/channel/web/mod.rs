@@ -1,6 +1,6 @@
 //! The web inbox: one page, and the HTTP API that it and the command line use.
 //!
-//! The token is the whole of the access control: whoever holds it is the operator. There are no
+//! The token is the whole of the access control: its holder is the operator. There are no
 //! cookies, so there is nothing that another page could make a browser send along.
 
 mod api;

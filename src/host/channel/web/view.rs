@@ -34,7 +34,7 @@ pub(super) struct View {
     block: Option<Value>,
     /// Until when it can still be answered after its timeout.
     late_until: Option<String>,
-    /// Somebody answered after the timeout; the outcome for whoever waited stays what it was.
+    /// A person answered after the timeout; the outcome for the waiters stays as it was.
     late: bool,
     late_answer: Option<AnswerView>,
     /// What became of an outcome that was not collected.

@@ -197,7 +197,7 @@ impl Clock {
         Self::with_hand(start, None)
     }
 
-    /// A clock that shows the time of the computer and runs with it, until its hand is moved: it runs on from there.
+    /// A clock that shows the computer's time and runs with it. If its hand is moved, it runs on from there.
     #[must_use]
     pub fn running_by_hand() -> (Self, Hand) {
         Self::with_hand(Face::of_the_system().now, Some(boottime()))

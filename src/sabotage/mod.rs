@@ -1,6 +1,6 @@
 //! Breaks askd on purpose: crash points, skipped steps and failing calls, chosen by environment variables, for the
-//! tests that show that a broken promise is noticed. A debug build does all of this, and nothing of it as long as no
-//! variable is set, so that one build is enough for all tests. A release build ignores the variables: [`chosen`] is the
+//! tests that show that a broken promise is noticed. A debug build does all of this, but only what a
+//! variable names, so one build is enough for all tests. A release build ignores the variables: [`chosen`] is the
 //! only place that reads them. Used wherever a promise can be broken; decides nothing itself.
 
 mod calls;

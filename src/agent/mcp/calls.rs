@@ -3,7 +3,7 @@
 //! a process with one.
 //!
 //! Jobs run one at a time, in the order in which they come. Called by `mcp` (the tools) and `transport` (what passes
-//! the pipe); what the jobs do is in `questions`.
+//! through the pipe); what the jobs do is in `questions`.
 
 use super::questions::Questions;
 use super::settings::Settings;

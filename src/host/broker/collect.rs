@@ -375,7 +375,7 @@ impl super::Inner {
         if let Err(error) = removed
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "files that are not needed any more cannot be removed");
+            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
         }
     }
 }

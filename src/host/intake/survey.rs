@@ -197,8 +197,8 @@ impl GroupScanner {
         }
     }
 
-    /// Hands on the signs of life, and removes those that are long past. The processes that are asked about are
-    /// looked up by name: what a listing of a part does not meet may be there all the same.
+    /// Hands on the signs of life, and removes those that are long past. Looks up the
+    /// processes that are asked about by name, because a partial listing may miss files that are there.
     fn note_heartbeats(&self, tasks: &Dir, met: Vec<String>) -> io::Result<()> {
         let (folder, mut blind) = match tasks.sub(ALIVE) {
             Ok(folder) => (Some(folder), false),

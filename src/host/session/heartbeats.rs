@@ -69,7 +69,7 @@ impl Sign {
 impl Signs {
     fn expect(&mut self, process: &str, now: Time) -> &mut Sign {
         let sign = self.processes.entry(process.to_owned()).or_insert(Sign::missing(now, true));
-        // Looks at a part of a crowded folder may have passed over its file: only from now on it is looked up by name.
+        // Looks at a part of a crowded folder may have missed its file. From now on each look looks it up by name.
         if !std::mem::replace(&mut sign.expected, true) {
             sign.changed = now;
         }

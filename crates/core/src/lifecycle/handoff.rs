@@ -53,7 +53,7 @@ impl Ask {
         Some(self.dead_at(waiter, at).min(overdue.unwrap_or(Time::MAX)))
     }
 
-    /// When a waiter counts as dead though nothing tells that it is.
+    /// When a waiter counts as dead although nothing has shown that it is.
     fn dead_at(&self, waiter: &Waiter, at: Time) -> Time {
         let rules = &self.rules.session;
         let unknown = waiter.process.is_none() && !rules.probe;

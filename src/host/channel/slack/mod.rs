@@ -1,6 +1,6 @@
 //! Slack: cards with buttons and forms. What people do arrives by webhooks or over a socket, at one [`Inbound`].
 //!
-//! `render` and `text` are pure; `client` and `pace` know how to call. What becomes of an ask is the broker's to decide.
+//! `render` and `text` are pure; `client` and `pace` know how to call. The broker decides what becomes of an ask.
 
 mod client;
 mod history;

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// The method that posts.
 pub(super) const POST: &str = "chat.postMessage";
-/// How long the holder of a turn has to begin its post; then the turn is the next one's.
+/// How long the holder of a turn has to begin its post; then the next in line has it.
 const LEASE: Duration = Duration::from_millis(250);
 /// How long a call waits for another call of its method and chat. Less than the shortest `render_timeout`, so that a
 /// post has been sent before askd looks for it.

@@ -163,7 +163,7 @@ impl Slack {
                 match result {
                     Ok(_) if in_time => break,
                     Err(CallError::RateLimited(_)) if in_time => {}
-                    // Whether the text is there, the next attempt will see. The card certainly is not.
+                    // The next attempt will see whether the text is there. The card certainly is not.
                     Ok(_) | Err(CallError::Unknown(_)) => return Err(again),
                     Err(error) => return Err(not_posted(&error)),
                 }

@@ -119,8 +119,8 @@ impl Whatsapp {
         self.0.contacts.window_opens(to, until).await
     }
 
-    /// There is no history to look into. A message that had not begun to leave before a restart is not there; of any
-    /// other a status tells within a minute, which reaches the ask by itself.
+    /// There is no history to look into. A message that had not begun to leave before a restart is not there. For any
+    /// other, a status comes within a minute and reaches the ask by itself.
     pub(super) async fn find_sent(&self, ask: &Ask, route: usize) -> Found {
         if let Some(widget) = ask.widgets.get(route) {
             let message = CallbackData { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Question };

@@ -48,7 +48,7 @@ impl SendLog {
     /// Reads what an earlier run has sent.
     pub(super) fn open(state: &Path, number: &str, now: Time) -> io::Result<Self> {
         let file = StateFile::<Sent>::open(state, FILE, number)?;
-        // However long ago that was: the results may still have to be found out.
+        // However long ago that was: askd may still have to find out the results.
         file.get().begun.values_mut().for_each(|at| *at = now);
         Ok(Self(file))
     }

@@ -89,11 +89,21 @@ impl Calls {
 }
 
 fn work(mut questions: Questions, jobs: &Receiver<Job>) {
+    let mut just_looked = false;
     loop {
-        let job = match questions.next_look() {
+        let left = questions.next_look();
+        // A look that is due goes before queued jobs, because it gives the sign of life; but looks at a slow folder do not
+        // follow each other while jobs wait.
+        if left == Some(Duration::ZERO) && !just_looked {
+            questions.look_at_all();
+            just_looked = true;
+            continue;
+        }
+        let job = match left {
             Some(left) => jobs.recv_timeout(left),
             None => jobs.recv().map_err(RecvTimeoutError::from),
         };
+        just_looked = false;
         match job {
             Ok(job) => job(&mut questions),
             Err(RecvTimeoutError::Timeout) => questions.look_at_all(),

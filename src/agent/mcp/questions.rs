@@ -171,7 +171,10 @@ impl Questions {
             return Poll::Ready(Some(report.clone()));
         }
         self.look(id);
-        self.take(id, call).map_or(Poll::Pending, |report| Poll::Ready(Some(report)))
+        let Some(report) = self.take(id, call) else { return Poll::Pending };
+        // Other calls may wait for the same question.
+        self.changed.send_replace(());
+        Poll::Ready(Some(report))
     }
 
     /// Withdraws a question. What has an outcome keeps it.
@@ -251,6 +254,11 @@ impl Questions {
 
     /// Looks at every question once.
     pub(super) fn look_at_all(&mut self) {
+        // Before anything that a slow folder could hold up.
+        let all = self.open.values().chain(self.in_flight.values().map(|in_flight| &in_flight.open));
+        if let Some(open) = all.into_iter().next() {
+            open.waiter.show_life();
+        }
         let now = self.clock.monotonic();
         self.deliver(|sent| now >= sent + DELIVERED_AFTER);
         let open: Vec<RequestId> = self.open.keys().cloned().collect();
@@ -258,10 +266,6 @@ impl Questions {
         for id in &open {
             changed |= self.look(id);
             self.finish_withdrawn(id);
-        }
-        let all = self.open.values().chain(self.in_flight.values().map(|in_flight| &in_flight.open));
-        if let Some(open) = all.into_iter().next() {
-            open.waiter.show_life();
         }
         let give_ups = self.open.values().filter_map(|open| match open.state {
             State::Waiting(give_up) => Some(give_up),

@@ -166,10 +166,14 @@ impl Broker {
             (to, DeliveryEffect::TakeBack) => {
                 let taker = to.clone();
                 let work = move |broker: &Self, ask: &Ask| match ask.delivery(&taker).map(Delivery::state) {
-                    None | Some(DeliveryState::Owed | DeliveryState::Ready | DeliveryState::Published { .. }) => {
-                        Ok(None)
+                    Some(DeliveryState::TakingBack) => broker.take_back(ask, &taker).map(Some),
+                    // A response that was published again meanwhile must stay; an old briefing must not.
+                    Some(DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken)
+                        if taker == Taker::Briefing =>
+                    {
+                        broker.take_back(ask, &taker).map(Some)
                     }
-                    _ => broker.take_back(ask, &taker).map(Some),
+                    None | Some(_) => Ok(None),
                 };
                 self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.to(to.clone()));
             }

@@ -79,7 +79,7 @@ fn what_is_saved_is_read_back_the_same_at_every_stage() {
         outcome: Outcome::Blocked { limit: 5 },
         at: START,
         shown_at: None,
-        follow_up: askd_core::FollowUp::default(),
+        follow_up: Box::default(),
     };
     blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
     let mut lifted = blocked.clone();

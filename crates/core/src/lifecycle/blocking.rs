@@ -7,7 +7,7 @@
 //! route where it cannot be. It is closed when the block ends.
 
 use super::{
-    Accepted, Effect, Fact, FollowUp, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState,
+    Accepted, Effect, Fact, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState,
 };
 use crate::{Ask, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
@@ -47,12 +47,8 @@ impl Ask {
     pub fn block(new: Accepted, limit: u8, times: u32, now: Time) -> super::Step {
         let mut ask = Self::new(new, now);
         ask.block = Some(Block { times, told: times, telling: false, any_context: false, lifted: None });
-        ask.stage = Stage::Settled {
-            outcome: Outcome::Blocked { limit },
-            at: now,
-            shown_at: None,
-            follow_up: FollowUp::default(),
-        };
+        ask.stage =
+            Stage::Settled { outcome: Outcome::Blocked { limit }, at: now, shown_at: None, follow_up: Box::default() };
         let mut effects = vec![Effect::Note(Fact::Asked), Effect::Note(Fact::Settled)];
         for waiter in &mut ask.waiters {
             effects.push(waiter.response.owe().of(waiter.request_id.clone()));

@@ -64,7 +64,7 @@ pub enum Stage {
         /// When the clock had started, if it had.
         shown_at: Option<Time>,
         /// What follows.
-        follow_up: FollowUp,
+        follow_up: Box<FollowUp>,
     },
 }
 

@@ -2,7 +2,7 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{
-    Delivery, Effect, Fact, FollowUp, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState,
+    Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState,
 };
 use crate::{Ask, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
@@ -235,7 +235,7 @@ impl Ask {
     /// The one way an ask ends.
     pub(super) fn settle(&mut self, outcome: Outcome, now: Time, effects: &mut Vec<Effect>) {
         let shown_at = self.shown_at();
-        self.stage = Stage::Settled { outcome, at: now, shown_at, follow_up: FollowUp::default() };
+        self.stage = Stage::Settled { outcome, at: now, shown_at, follow_up: Box::default() };
         self.begin_after(now);
         effects.push(Effect::Note(Fact::Settled));
         let undecided = self.waiters.iter().filter(|waiter| waiter.response == Delivery::default());

@@ -175,7 +175,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         outcome: Outcome::Blocked { limit: 5 },
         at: now,
         shown_at: None,
-        follow_up: askd_core::FollowUp::default(),
+        follow_up: Box::default(),
     };
     often.block = Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: None });
     assert_eq!(

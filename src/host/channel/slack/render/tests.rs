@@ -481,7 +481,7 @@ fn often(content: Content, lifted: Option<askd_core::Lifted>) -> Ask {
         outcome: askd_core::Outcome::Blocked { limit: 5 },
         at: NOW,
         shown_at: None,
-        follow_up: askd_core::FollowUp::default(),
+        follow_up: Box::default(),
     };
     ask.block = Some(askd_core::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
     ask

@@ -75,12 +75,8 @@ fn what_is_saved_is_read_back_the_same_at_every_stage() {
     let open = ask(1, "g");
     let done = settled(ask(2, "g"));
     let mut blocked = ask(4, "g");
-    blocked.stage = Stage::Settled {
-        outcome: Outcome::Blocked { limit: 5 },
-        at: START,
-        shown_at: None,
-        follow_up: Box::default(),
-    };
+    blocked.stage =
+        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None, follow_up: Box::default() };
     blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
     let mut lifted = blocked.clone();
     let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };

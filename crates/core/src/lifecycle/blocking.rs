@@ -6,9 +6,7 @@
 //! as the block stands, its card is treated like one of an open ask: posted until it is up, shown on the next
 //! route where it cannot be. It is closed when the block ends.
 
-use super::{
-    Accepted, Effect, Fact, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState,
-};
+use super::{Accepted, Effect, Fact, FollowUpEffect, Outcome, Source, Stage, Waiter, WidgetEffect, WidgetState};
 use crate::{Ask, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 

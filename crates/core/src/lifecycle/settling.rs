@@ -1,9 +1,7 @@
 //! Decides an ask, exactly once, and then tells agents and people: by responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{
-    Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState,
-};
+use super::{Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState};
 use crate::{Ask, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 
 impl Ask {

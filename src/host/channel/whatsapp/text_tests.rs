@@ -171,12 +171,8 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     assert_eq!(closing(&withdrawn, Audience::Ender, Time::from_millis(0)), ["Cancelled"]);
     // A question that was asked too often, as long as it is blocked and after that.
     let mut often = ask.clone();
-    often.stage = Stage::Settled {
-        outcome: Outcome::Blocked { limit: 5 },
-        at: now,
-        shown_at: None,
-        follow_up: Box::default(),
-    };
+    often.stage =
+        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None, follow_up: Box::default() };
     often.block = Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: None });
     assert_eq!(
         blocked(&often),

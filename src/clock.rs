@@ -331,6 +331,7 @@ mod tests {
         let (began, shown) = (clock.monotonic(), clock.now());
         let asleep = clock.sleep(Duration::from_secs(3600));
         tokio::pin!(asleep);
+        assert!(now_done(asleep.as_mut()).is_none(), "it counts from its first poll");
         clock.sleep(Duration::from_millis(10)).await;
         assert!(clock.monotonic().since(began) >= Duration::from_millis(10), "it runs");
         hand.advance(Duration::from_secs(3590));

@@ -1,7 +1,7 @@
 //! A channel of its own, built against the port alone: a notice board. It shows that a new channel needs no change of the
 //! core, the broker or the store. `CONTRIBUTING.md` tells how to add one.
 
-use crate::harness::SOON;
+use crate::timing::until;
 use askd::clock::Clock;
 use askd::host::broker::Broker;
 use askd::host::channel::Adapter;
@@ -13,7 +13,6 @@ use askd_core::{
 };
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The notices on the board, by number.
@@ -60,14 +59,6 @@ impl Adapter for NoticeBoard {
 
 fn notice() -> Option<(AskId, String)> {
     BOARD.lock().unwrap().first().cloned()
-}
-
-async fn until(what: &str, there: impl Fn() -> bool) {
-    let end = Instant::now() + SOON;
-    while !there() {
-        assert!(Instant::now() < end, "waited for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, askd::clock::Hand)) 
     running.await.unwrap().unwrap();
 }
 
-async fn until(what: &str, there: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, there: impl Fn() -> bool) {
     let end = Instant::now() + SOON;
     while !there() {
         assert!(Instant::now() < end, "waited for {what}");

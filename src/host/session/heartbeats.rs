@@ -67,6 +67,10 @@ impl Sign {
 }
 
 impl Signs {
+    fn new(now: Time) -> Self {
+        Self { since: now, looked: now, blind: false, processes: HashMap::new() }
+    }
+
     fn expect(&mut self, process: &str, now: Time) -> &mut Sign {
         let sign = self.processes.entry(process.to_owned()).or_insert(Sign::missing(now, true));
         // Looks at a part of a crowded folder may have missed its file. From now on each look looks it up by name.
@@ -86,8 +90,7 @@ impl Heartbeats {
     /// removed.
     pub(crate) fn note(&self, group: &Group, found: Vec<(String, Seen)>, now: Time) -> Vec<String> {
         let mut groups = self.lock();
-        let new = || Signs { since: now, looked: now, blind: false, processes: HashMap::new() };
-        let signs = groups.entry(group.clone()).or_insert_with(new);
+        let signs = groups.entry(group.clone()).or_insert_with(|| Signs::new(now));
         // A pause, or a clock that was set: a change in the meantime may have been missed.
         if now.since(signs.looked) > DEAD_AFTER || now < signs.looked {
             signs.since = now;
@@ -117,9 +120,7 @@ impl Heartbeats {
 
     /// A process waits. From now on every look looks up its sign of life by name.
     pub(crate) fn expect(&self, group: &Group, process: &str, now: Time) {
-        let mut groups = self.lock();
-        let new = || Signs { since: now, looked: now, blind: false, processes: HashMap::new() };
-        groups.entry(group.clone()).or_insert_with(new).expect(process, now);
+        self.lock().entry(group.clone()).or_insert_with(|| Signs::new(now)).expect(process, now);
     }
 
     /// Whether the look that is noted next could not read all the signs of this group.

@@ -90,8 +90,8 @@ async fn a_channel_of_its_own_asks_takes_an_answer_and_closes_its_card() {
         reply: Reply::Whole(vec![(0, Given { picks: vec![0], text: None })]),
     };
     let broker = BROKER.get().unwrap();
-    broker.happen(id, says("eve")).await.unwrap_err();
-    broker.happen(id, says("ada")).await.unwrap();
+    broker.apply(id, says("eve")).await.unwrap_err();
+    broker.apply(id, says("ada")).await.unwrap();
     until("the response", || group.join("responses/r1.json").is_file()).await;
     until("the closed notice", || notice().unwrap().1 != "Go?").await;
     assert_eq!(notice().unwrap().1, "Answered: yes by ada");

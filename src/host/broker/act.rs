@@ -63,7 +63,7 @@ impl Broker {
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
                 let done = tokio::task::spawn_blocking(move || task(&worker, &on)).await;
                 match done.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                    Ok(()) => return broker.tell(ask.id, event),
+                    Ok(()) => return broker.apply_later(ask.id, event),
                     Err(error) => {
                         tracing::error!(
                             ask = %ask.id, group = %ask.group, %error,
@@ -106,7 +106,7 @@ impl Broker {
             if let Some(place) = ask.rules.routes.get(route) {
                 broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
-            broker.tell(ask.id, WidgetEvent::SlotGranted.on(route));
+            broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
         });
     }
 
@@ -114,7 +114,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             crash_point("post.before");
-            let progress = || broker.tell(ask.id, WidgetEvent::Progress { attempt }.on(route));
+            let progress = || broker.apply_later(ask.id, WidgetEvent::Progress { attempt }.on(route));
             let channel = broker.0.channels.of(&ask, route);
             // The daemon stopped before this began: the next start posts it as the same try.
             let Some(posted) = channel.post(&ask, route, attempt, &progress).await else { return };
@@ -122,7 +122,7 @@ impl Broker {
             if let Posted::Never { why, .. } = &posted {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
             }
-            broker.tell(ask.id, WidgetEvent::Posted { attempt, posted }.on(route));
+            broker.apply_later(ask.id, WidgetEvent::Posted { attempt, posted }.on(route));
         });
     }
 
@@ -130,7 +130,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
-            broker.tell(ask.id, WidgetEvent::Looked(found).on(route));
+            broker.apply_later(ask.id, WidgetEvent::Looked(found).on(route));
         });
     }
 
@@ -153,7 +153,7 @@ impl Broker {
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
-                let Ok(Some(ask)) = broker.show(id).await else { return };
+                let Ok(Some(ask)) = broker.get(id).await else { return };
                 let drawn = match ask.stage {
                     Stage::Open { .. } => broker.0.channels.of(&ask, route).update(&ask, route).await,
                     _ => return,
@@ -172,7 +172,7 @@ impl Broker {
             }
             // The ask closed meanwhile: the open card must not stay.
             if broker.index().is_settled(id)
-                && let Ok(Some(ask)) = broker.show(id).await
+                && let Ok(Some(ask)) = broker.get(id).await
             {
                 broker.close(&Arc::new(ask), route);
             }
@@ -200,7 +200,7 @@ impl Broker {
                     }
                 }
             }
-            broker.tell(ask.id, Event::FollowUp(FollowUpEvent::Recounted { times }));
+            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Recounted { times }));
         });
     }
 
@@ -209,7 +209,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             if broker.0.channels.of(&ask, route).wait_for_person(&ask, route, until).await {
-                broker.tell(ask.id, WidgetEvent::Opened.on(route));
+                broker.apply_later(ask.id, WidgetEvent::Opened.on(route));
             }
         });
     }
@@ -232,11 +232,11 @@ impl Broker {
                     return;
                 }
                 // By now it may have to say something else.
-                if let Ok(Some(now)) = broker.show(ask.id).await {
+                if let Ok(Some(now)) = broker.get(ask.id).await {
                     ask = Arc::new(now);
                 }
             }
-            broker.tell(ask.id, WidgetEvent::Closed(ask.remark()).on(route));
+            broker.apply_later(ask.id, WidgetEvent::Closed(ask.remark()).on(route));
         });
     }
 }

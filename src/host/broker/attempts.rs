@@ -225,7 +225,7 @@ impl Broker {
         tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; no person is asked");
         let standing = self.index().attempts().standing(group, &content);
         if let Some(id) = standing {
-            match self.happen(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
+            match self.apply(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
                 Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
                 // Allowed again in the meantime: look once more.
@@ -255,7 +255,7 @@ impl Broker {
         let Some(limit) = settings.group(group).map(|settings| settings.max_attempts) else { return };
         let ended = self.index().attempts().ended(group, limit);
         for (id, by) in ended {
-            self.tell(id, Event::FollowUp(FollowUpEvent::Lifted { by }));
+            self.apply_later(id, Event::FollowUp(FollowUpEvent::Lifted { by }));
         }
     }
 

@@ -112,13 +112,13 @@ impl Broker {
         for Looked { id, probe, outcomes } in looked {
             for (LyingOutcome { to, since, process, judged }, lies) in outcomes {
                 match (lies, to) {
-                    (Some(Lies::Gone), to) => self.tell(id, DeliveryEvent::Taken { since }.to(to)),
+                    (Some(Lies::Gone), to) => self.apply_later(id, DeliveryEvent::Taken { since }.to(to)),
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if judged
                             && self.may_be_dead(group, process.as_deref(), probe)
                             && self.is_dead(id, &request_id).await == Some(true) =>
                     {
-                        self.tell(id, WaiterEvent::Died.of(request_id));
+                        self.apply_later(id, WaiterEvent::Died.of(request_id));
                     }
                     // A file that askd could not look at proves nothing.
                     _ => {}
@@ -135,7 +135,7 @@ impl Broker {
 
     /// Whether the process of a waiter is gone; `None`: askd cannot tell.
     pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
-        let ask = self.show(id).await.ok()??;
+        let ask = self.get(id).await.ok()??;
         let settings = self.settings();
         let group = settings.group(&ask.group)?;
         // A hanging probe must not delay a stop: then it cannot tell whether the agent lives.
@@ -207,7 +207,7 @@ impl Broker {
                     }
                 });
                 match done.await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                    Ok(Some(done)) => return broker.tell(ask.id, event(done)),
+                    Ok(Some(done)) => return broker.apply_later(ask.id, event(done)),
                     Ok(None) => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
@@ -289,7 +289,7 @@ impl Broker {
             let settings = broker.settings();
             let Some(group) = settings.group(&ask.group) else { return };
             if let Some(run) = broker.0.sessions.run_of(group).await {
-                broker.tell(ask.id, WaiterEvent::Identified { run }.of(request_id));
+                broker.apply_later(ask.id, WaiterEvent::Identified { run }.of(request_id));
             }
         });
     }
@@ -304,7 +304,7 @@ impl Broker {
             crash_point("wake.started");
             let mut pause = RETRY.0;
             while let Err(Failure::NotStored) =
-                broker.happen(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
+                broker.apply(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
             {
                 if !broker.pause(&mut pause).await {
                     return;
@@ -357,7 +357,7 @@ impl Broker {
                     return;
                 }
             }
-            broker.tell(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
+            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
         });
     }
 }

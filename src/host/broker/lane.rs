@@ -72,7 +72,7 @@ enum Applied {
 
 impl Broker {
     /// Lets an event happen and says what became of the ask.
-    pub async fn happen(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
+    pub async fn apply(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
         self.do_and_tell(id, Work::Event(event)).await
     }
 
@@ -88,7 +88,7 @@ impl Broker {
     }
 
     /// Lets an event of our own happen; the lane repeats it until it is stored.
-    pub(in crate::host) fn tell(&self, id: AskId, event: Event) {
+    pub(in crate::host) fn apply_later(&self, id: AskId, event: Event) {
         self.enqueue(id, Job { work: Work::Event(event), done: None, pause: RETRY.0 });
     }
 
@@ -133,7 +133,7 @@ impl Broker {
     async fn run(&self, id: AskId, Job { work, done, pause }: Job) {
         let applied = loop {
             let applied = match self.finish(id).await {
-                Ok(()) => self.blocking(id, work.clone(), Self::apply).await,
+                Ok(()) => self.blocking(id, work.clone(), Self::run_work).await,
                 Err(error) => Applied::NotStored(error),
             };
             match applied {
@@ -232,7 +232,7 @@ impl Broker {
     }
 
     /// Load, step, save. Blocks on the disk.
-    fn apply(&self, id: AskId, work: Work) -> Applied {
+    fn run_work(&self, id: AskId, work: Work) -> Applied {
         let event = match work {
             Work::Accept(step) => return self.store_first(*step),
             Work::Finish => return Applied::Finished,

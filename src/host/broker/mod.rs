@@ -171,7 +171,7 @@ impl Broker {
         }
         let effects = ask.resume();
         if ask.was_interrupted() {
-            self.tell(ask.id, Event::Interrupted);
+            self.apply_later(ask.id, Event::Interrupted);
         }
         let now = self.clock().now();
         self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
@@ -207,7 +207,7 @@ impl Broker {
                 // An ask follows the clock when an event happens to it; an early tick does no more than that.
                 let counting = self.index().counting_time();
                 for id in counting {
-                    self.tell(id, Event::Tick);
+                    self.apply_later(id, Event::Tick);
                 }
             }
             let due = self.index().take_due(now);
@@ -215,7 +215,7 @@ impl Broker {
                 if on("notick") {
                     continue;
                 }
-                self.tell(id, Event::Tick);
+                self.apply_later(id, Event::Tick);
             }
         }
     }
@@ -328,7 +328,7 @@ impl Broker {
     }
 
     /// One ask as it is stored.
-    pub async fn show(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+    pub async fn get(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
         let Some(group) = self.index().group(id) else { return Ok(None) };
         let broker = self.clone();
         let load = move || broker.0.store.load(&group, id);

@@ -77,7 +77,7 @@ impl Broker {
         if self.is_unfinished(id) {
             return Some(Submitted::NotStored);
         }
-        let ask = match self.show(id).await {
+        let ask = match self.get(id).await {
             Ok(ask) => ask?,
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
@@ -97,7 +97,7 @@ impl Broker {
             },
             DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
-        match self.happen(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
+        match self.apply(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
             _ => Some(Submitted::Known(id)),
         }
@@ -126,7 +126,7 @@ impl Broker {
 
     /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.
     async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = match self.show(id).await {
+        let ask = match self.get(id).await {
             Ok(ask) => ask?,
             // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
@@ -146,7 +146,7 @@ impl Broker {
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
                     let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
-                    if matches!(self.happen(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
+                    if matches!(self.apply(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
                     return Some(Submitted::NotYet);
@@ -159,7 +159,7 @@ impl Broker {
             }
         }
         if !reclaim.is_empty() || !ask.is_free() {
-            return match self.happen(id, Event::Requested(Relation::Reclaims(reclaim))).await {
+            return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
                 Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),
             };
@@ -169,7 +169,7 @@ impl Broker {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
-        match self.happen(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
+        match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
@@ -178,7 +178,7 @@ impl Broker {
 
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = match self.show(id).await {
+        let ask = match self.get(id).await {
             Ok(ask) => ask?,
             // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
@@ -198,7 +198,7 @@ impl Broker {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
-        match self.happen(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
+        match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
             Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
@@ -261,7 +261,7 @@ impl Broker {
         let stored = self.store_new(make).await;
         // A late answer would go to a question that is asked anew.
         if let (Ok(_) | Err(Failure::InDoubt), Some(late)) = (&stored, before) {
-            self.tell(late, Event::Requested(Relation::Supersedes));
+            self.apply_later(late, Event::Requested(Relation::Supersedes));
         }
         Submitted::first(stored)
     }
@@ -289,7 +289,7 @@ impl Broker {
             tracing::info!(group = %group, request_id = %request_id, "ignored the withdrawal of an unknown request");
             return Ok(());
         };
-        match self.happen(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
+        match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }

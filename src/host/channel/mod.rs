@@ -1,5 +1,5 @@
 //! The channels of askd. Each is a room of its own that implements the port of [`crate::host::port`] and stands above the
-//! broker: what people do there goes to [`Broker::happen`].
+//! broker: what people do there goes to [`Broker::apply`].
 
 pub(super) mod signed;
 pub(super) mod slack;

@@ -172,7 +172,7 @@ impl Inbound {
             Action::Reply(reply) => Event::Replied { source, person, reply },
             Action::Allow => Event::Allow { source, person },
         };
-        match self.broker.happen(ask.id, event).await {
+        match self.broker.apply(ask.id, event).await {
             Ok(_) => self.remember(key),
             Err(Failure::Refused(refusal, _)) => {
                 let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
@@ -194,7 +194,7 @@ impl Inbound {
     fn adopt_card(&self, ask: &Ask, route: usize, ts: &str) {
         let known = ask.widgets.get(route).is_some_and(|widget| widget.messages.iter().any(|known| known == ts));
         if !known && !ts.is_empty() {
-            self.broker.tell(ask.id, WidgetEvent::Spotted(ts.to_owned()).on(route));
+            self.broker.apply_later(ask.id, WidgetEvent::Spotted(ts.to_owned()).on(route));
         }
     }
 
@@ -214,7 +214,7 @@ impl Inbound {
     }
 
     async fn ask(&self, id: AskId) -> Result<Option<Ask>, NotStored> {
-        self.broker.show(id).await.map_err(|error| {
+        self.broker.get(id).await.map_err(|error| {
             tracing::error!(ask = %id, %error, "an ask could not be read; the sender of a reply was told to try again");
             NotStored
         })

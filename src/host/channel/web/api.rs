@@ -90,12 +90,12 @@ impl Inbox {
 
     async fn ask(&self, name: &str) -> Result<Ask, Problem> {
         let id = self.resolve(name)?;
-        self.broker.show(id).await.map_err(unreadable)?.ok_or_else(|| Problem::unknown_ask(name))
+        self.broker.get(id).await.map_err(unreadable)?.ok_or_else(|| Problem::unknown_ask(name))
     }
 
-    async fn happen(&self, name: &str, event: Event) -> Result<Json<View>, Problem> {
+    async fn apply(&self, name: &str, event: Event) -> Result<Json<View>, Problem> {
         let id = self.resolve(name)?;
-        match self.broker.happen(id, event).await {
+        match self.broker.apply(id, event).await {
             Ok(ask) => Ok(Json(View::of(&ask))),
             Err(Failure::Unknown) => Err(Problem::unknown_ask(name)),
             Err(Failure::NotStored) => Err(Problem::not_stored()),
@@ -164,7 +164,7 @@ async fn answer(
     let over = ask.outcome().is_some() && !ask.is_late_open();
     let given = if over { given.unwrap_or_default() } else { given? };
     let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Whole(given) };
-    inbox.happen(&ask.id.to_string(), event).await
+    inbox.apply(&ask.id.to_string(), event).await
 }
 
 fn understand(ask: &Ask, answers: Vec<(String, Value)>) -> Result<Vec<(usize, Given)>, Refusal> {
@@ -223,7 +223,7 @@ async fn dismiss(
     Optional(body): Optional,
 ) -> Result<Json<View>, Problem> {
     let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Dismiss };
-    inbox.happen(&name, event).await
+    inbox.apply(&name, event).await
 }
 
 async fn cancel(
@@ -231,7 +231,7 @@ async fn cancel(
     Path(name): Path<String>,
     Optional(_body): Optional,
 ) -> Result<Json<View>, Problem> {
-    inbox.happen(&name, Event::Cancel).await
+    inbox.apply(&name, Event::Cancel).await
 }
 
 /// Lets the questions of an ask be asked again, whatever became of it.
@@ -241,7 +241,7 @@ async fn reset(
     Optional(body): Optional,
 ) -> Result<Json<View>, Problem> {
     let event = Event::Allow { source: Source::Token, person: body.by.operator() };
-    inbox.happen(&name, event).await
+    inbox.apply(&name, event).await
 }
 
 /// The beacon of a page in view that displays an ask. It is proof for the inbox; an ask of other routes counts as
@@ -256,7 +256,7 @@ async fn shown(
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
         let event = route.map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
-        let Json(_view) = inbox.happen(&ask.id.to_string(), event).await?;
+        let Json(_view) = inbox.apply(&ask.id.to_string(), event).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -273,7 +273,7 @@ async fn events(State(inbox): State<Inbox>) -> Result<Sse<impl Stream<Item = Res
         let inbox = inbox.clone();
         async move {
             let event = match change {
-                Ok(id) => match inbox.broker.show(id).await {
+                Ok(id) => match inbox.broker.get(id).await {
                     Ok(Some(ask)) => SseEvent::default().event("ask").json_data(View::of(&ask)).ok()?,
                     _ => return None,
                 },

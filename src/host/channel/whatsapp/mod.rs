@@ -176,7 +176,7 @@ impl Whatsapp {
 
 /// The ask as it is stored, if there is one.
 async fn load(broker: &Broker, id: AskId) -> Result<Option<Ask>, NotStored> {
-    broker.show(id).await.map_err(|error| {
+    broker.get(id).await.map_err(|error| {
         tracing::error!(ask = %id, %error, "cannot read an ask");
         NotStored
     })
@@ -184,7 +184,7 @@ async fn load(broker: &Broker, id: AskId) -> Result<Option<Ask>, NotStored> {
 
 /// Applies an event. Returns the ask as it is now, and why the event was refused if it was; `None`: there is no such ask.
 async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Ask, Option<Refusal>)>, NotStored> {
-    match broker.happen(id, event).await {
+    match broker.apply(id, event).await {
         Ok(ask) => Ok(Some((*ask, None))),
         Err(Failure::Refused(refusal, ask)) => Ok(Some((*ask, Some(*refusal)))),
         Err(Failure::Unknown | Failure::Broken) => Ok(None),

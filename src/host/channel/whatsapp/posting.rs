@@ -143,7 +143,7 @@ impl Whatsapp {
         let Some(slot) = self.0.outbox.slot(to, None).await else { return };
         // After the wait the question may be settled, or another person may be asked.
         let Some(broker) = self.broker() else { return };
-        let Ok(Some(ask)) = broker.show(ask.id).await else { return };
+        let Ok(Some(ask)) = broker.get(ask.id).await else { return };
         let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
             return;
         };

@@ -9,10 +9,6 @@ use askd_core::Group;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file that is written and removed to test whether a folder can be written. It always has the same name, so that
-/// none pile up.
-const PROBE: &str = ".askd-probe";
-
 /// The folders below `ipc/`.
 #[derive(Debug, Clone)]
 pub struct Folders {
@@ -93,10 +89,7 @@ impl Folders {
             let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
                 dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
-            // First removes what a crash left.
-            let usable = dir.remove(PROBE).and_then(|_| dir.create(PROBE, b"", self.access));
-            let usable = usable.and_then(|()| dir.remove(PROBE).map(drop));
-            if let Err(error) = usable {
+            if let Err(error) = dir.usable() {
                 let me = rustix::process::geteuid().as_raw();
                 return Err(trouble(
                     format!("askd (user id {me}) cannot write here: {error}; owner is {uid}:{gid}, mode {mode:04o}"),

@@ -160,7 +160,7 @@ impl World {
     /// Lets time pass until `look` finds something, at most `at_most` of it.
     pub(crate) fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(self.daemon().passes(at_most, what, look, |_| {}))
+        runtime.block_on(self.daemon().passes(at_most, what, look, &()))
     }
 
     /// As `kill -9`.

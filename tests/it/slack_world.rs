@@ -217,12 +217,12 @@ impl World {
 
     /// Lets time pass until `look` finds something, at most `at_most` of it.
     pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
-        self.daemon().passes(at_most, what, look, |by| self.slack.advance(by)).await
+        self.daemon().passes(at_most, what, look, &self.slack).await
     }
 
     /// Waits a moment; a second passes if the daemon is idle all the while.
     pub(crate) async fn step(&self) {
-        self.daemon().step(|by| self.slack.advance(by)).await;
+        self.daemon().step(&self.slack).await;
     }
 
     /// `kill -9`.

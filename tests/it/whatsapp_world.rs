@@ -100,12 +100,12 @@ impl World {
 
     /// Lets time pass until `look` finds something, at most `at_most` of it.
     pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
-        self.daemon().passes(at_most, what, look, |by| self.sim.advance(by)).await
+        self.daemon().passes(at_most, what, look, &self.sim).await
     }
 
     /// Waits a moment; a second passes if the daemon is idle all the while.
     pub(crate) async fn step(&self) {
-        self.daemon().step(|by| self.sim.advance(by)).await;
+        self.daemon().step(&self.sim).await;
     }
 
     /// Lets time pass until something has happened.

@@ -152,6 +152,16 @@ impl Dir {
         Ok((stat.st_uid, stat.st_gid, stat.st_mode & 0o7777))
     }
 
+    /// Whether files can be made and removed in it. Leaves no trace.
+    pub fn usable(&self) -> io::Result<()> {
+        Ok(sys::accessat(
+            &self.0,
+            ".",
+            sys::Access::READ_OK | sys::Access::WRITE_OK | sys::Access::EXEC_OK,
+            AtFlags::empty(),
+        )?)
+    }
+
     /// The names in it, in no order, without `.` and `..`. Names that are not UTF-8 are left out:
     /// nothing of ours is called so. For folders of our own: others may put any number of names into theirs.
     pub fn names(&self) -> io::Result<Vec<String>> {

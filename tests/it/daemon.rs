@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -73,6 +74,19 @@ async fn round_trip(address: &str) {
     let call = format!("GET /nothing HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     if line.write_all(call.as_bytes()).await.is_ok() {
         let _end = line.read_to_end(&mut Vec::new()).await;
+    }
+}
+
+/// A port for a daemon whose address has to be known before it starts, and stays when it starts again. It is none of
+/// those that the kernel gives to connections (32768 and above): one of them may take a port that was just found free.
+pub(crate) fn free_port() -> u16 {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = std::process::id().wrapping_mul(97).wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + u16::try_from(next % 20_000).unwrap();
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

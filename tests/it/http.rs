@@ -189,7 +189,8 @@ fn health_needs_no_token_and_readiness_tells_the_truth() {
 /// Reading many records takes time; a caller meanwhile hears how far askd has come.
 #[test]
 fn readiness_says_how_far_the_loading_is() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = format!("127.0.0.1:{}", crate::daemon::free_port());
+    let connect_to = address.clone();
     let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");
@@ -207,7 +208,7 @@ fn readiness_says_how_far_the_loading_is() {
     let asking = std::thread::spawn(move || {
         let mut said = Vec::new();
         while done_is_open(&told) {
-            let Ok(mut stream) = std::net::TcpStream::connect(port) else { continue };
+            let Ok(mut stream) = std::net::TcpStream::connect(&connect_to) else { continue };
             let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let _refused = std::io::Write::write_all(&mut stream, request.as_bytes());
             let mut text = String::new();
@@ -216,7 +217,7 @@ fn readiness_says_how_far_the_loading_is() {
         }
         said
     });
-    let mut world = world.env("ASKD__HTTP__LISTEN", &port.to_string());
+    let mut world = world.env("ASKD__HTTP__LISTEN", &address);
     world.start();
     crate::harness::within(crate::harness::SOON, "it to be ready", || {
         (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(())

@@ -235,7 +235,7 @@ async fn a_click_that_was_lost_works_the_second_time() {
 
 #[tokio::test]
 async fn webhooks_alone_can_be_published() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::daemon::free_port();
     let mut make = Make::new(Mode::Http);
     make.http = format!("webhook_listen = \"127.0.0.1:{port}\"\n");
     make.webhooks = Some(format!("http://127.0.0.1:{port}"));

@@ -1,6 +1,6 @@
 //! A world for the stories about Slack: a daemon in a folder of its own, and the stand-in of Slack.
 
-use crate::daemon::{Daemon, askd};
+use crate::daemon::{Daemon, askd, free_port};
 pub(crate) use crate::daemon::{SHORTEST, SOON};
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl Make {
     /// The stand-in and the settings, and no daemon yet.
     pub(crate) async fn prepare(self) -> World {
         let folder = tempfile::tempdir().expect("a folder");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
         let mut sim = self.sim;
         let webhooks = self.webhooks.unwrap_or_else(|| url.clone());

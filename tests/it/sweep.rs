@@ -31,17 +31,11 @@ impl Liveness {
              session = {{ start = {{ command = [\"{}\"] }} }}\n",
             program.path.display()
         );
-        let (mut world, ended) = loop {
-            let mut world = Make::new(Mode::Http).with_binary().groups(&groups).prepare().await;
-            for (name, value) in env {
-                world.env(name, value);
-            }
-            let ended = world.try_serve().await;
-            // Another process was given the same port.
-            if !world.log().contains("Address already in use") {
-                break (world, ended);
-            }
-        };
+        let mut world = Make::new(Mode::Http).with_binary().groups(&groups).prepare().await;
+        for (name, value) in env {
+            world.env(name, value);
+        }
+        let ended = world.try_serve().await;
         // If it cannot start, it says why and ends; its supervisor starts it again.
         if let Some(ended) = ended {
             assert_eq!(ended.code(), Some(1), "{}", world.log());

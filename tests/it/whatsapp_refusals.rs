@@ -218,7 +218,7 @@ async fn only_what_is_signed_and_ours_is_heard() {
 
 #[tokio::test]
 async fn webhooks_with_an_address_of_their_own_are_there_alone() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::daemon::free_port();
     let config = Config::default();
     let sim = askd_sim::whatsapp::Whatsapp::start(config).await.unwrap();
     let folder = tempfile::tempdir().unwrap();

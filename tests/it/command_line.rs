@@ -387,6 +387,12 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
     }
 }
 
+/// A process of its own copies it: a child that another story forks at that moment would hold our copy open for writing,
+/// and a file that is open for writing cannot be run.
+fn copy_binary(to: &std::path::Path) {
+    assert!(Command::new("cp").arg(crate::harness::ASKD).arg(to).status().unwrap().success());
+}
+
 #[test]
 fn a_data_folder_that_cannot_be_made_is_named_with_the_user_and_the_mend() {
     if !rustix::process::geteuid().is_root() {
@@ -396,7 +402,7 @@ fn a_data_folder_that_cannot_be_made_is_named_with_the_user_and_the_mend() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("askd");
-    std::fs::copy(crate::harness::ASKD, &binary).unwrap();
+    copy_binary(&binary);
     let data = dir.path().join("var/lib/askd");
     let mut command = Command::new(binary);
     command.arg("serve").uid(12345).gid(12345).env_clear().env("USER", "alice").env("ASKD__DATA_DIR", &data);
@@ -423,7 +429,7 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
     std::fs::set_permissions(world.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let binary = world.dir.path().join("askd");
-    std::fs::copy(crate::harness::ASKD, &binary).unwrap();
+    copy_binary(&binary);
     let log = std::fs::File::create(world.log_path()).unwrap();
     let serve = world.serve();
     let mut command = Command::new(binary);

@@ -27,7 +27,6 @@ pub struct Moment(Duration);
 
 impl Moment {
     /// How long after `earlier` this is; zero if it is not after it.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -186,19 +185,16 @@ impl Clock {
     }
 
     /// The computer's clocks.
-    #[must_use]
     pub fn system() -> Self {
         Self::of(Source::System)
     }
 
     /// A clock that stands still until its hand is moved.
-    #[must_use]
     pub fn by_hand(start: Time) -> (Self, Hand) {
         Self::with_hand(start, None)
     }
 
     /// A clock that shows the computer's time and runs with it. If its hand is moved, it runs on from there.
-    #[must_use]
     pub fn running_by_hand() -> (Self, Hand) {
         Self::with_hand(Face::of_the_system().now, Some(boottime()))
     }
@@ -217,13 +213,11 @@ impl Clock {
     }
 
     /// The time of day.
-    #[must_use]
     pub fn now(&self) -> Time {
         self.reading().now
     }
 
     /// The time of day, and how far it was set until now.
-    #[must_use]
     pub fn reading(&self) -> Reading {
         let mut noticed = self.noticed.lock();
         let face = self.source.face();
@@ -237,7 +231,6 @@ impl Clock {
     }
 
     /// The monotonic clock.
-    #[must_use]
     pub fn monotonic(&self) -> Moment {
         if let Source::System = self.source { boottime() } else { self.source.face().moment }
     }

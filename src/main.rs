@@ -8,5 +8,5 @@ fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return ExitCode::FAILURE;
     }
-    askd::cli::main()
+    askd::main()
 }

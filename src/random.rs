@@ -8,21 +8,18 @@ const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
 const DIGITS: &[u8] = b"23456789";
 
 /// An id nobody can guess.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
 pub fn ask_id() -> AskId {
     AskId::from_bits(uuid::Uuid::new_v4().as_u128())
 }
 
 /// An id for a waiting call or a process.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
 pub fn request_id() -> RequestId {
     RequestId::from_bits(uuid::Uuid::new_v4().as_u128())
 }
 
 /// A part of a name that nobody else uses.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
 pub fn unique() -> String {
     uuid::Uuid::new_v4().simple().to_string()

@@ -133,7 +133,6 @@ impl Folder {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -158,7 +157,6 @@ impl Folder {
 }
 
 /// One question as `askd ask` has it.
-#[must_use]
 pub fn question(text: &str) -> Draft {
     Draft { question: text.to_owned(), ..Draft::default() }
 }

@@ -57,7 +57,6 @@ struct Liveness {
 
 impl Process {
     /// A process with a random id. The first request starts the watch.
-    #[must_use]
     pub fn new(clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             clock: clock.clone(),
@@ -70,7 +69,6 @@ impl Process {
     }
 
     /// Its id, as requests carry it.
-    #[must_use]
     pub fn id(&self) -> &str {
         self.id.as_str()
     }
@@ -81,7 +79,6 @@ impl Process {
     }
 
     /// How often to look without being woken.
-    #[must_use]
     pub fn look_every(&self) -> Duration {
         let eager = || self.life.lock().asked.is_some_and(|asked| self.clock.monotonic().since(asked) < EAGER_FOR);
         if self.watching.lock().on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }

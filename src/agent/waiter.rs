@@ -137,13 +137,11 @@ impl Waiter {
     }
 
     /// Names the response.
-    #[must_use]
     pub fn request_id(&self) -> &RequestId {
         &self.request_id
     }
 
     /// Whether the daemon has taken the request.
-    #[must_use]
     pub fn is_claimed(&self) -> bool {
         self.seen.lock().claimed.is_some()
     }
@@ -245,7 +243,6 @@ impl Waiter {
     }
 
     /// How long a person still has, if the daemon has said so.
-    #[must_use]
     pub fn left(&self) -> Option<Duration> {
         self.passes().map(|passes| passes.since(self.clock.monotonic()))
     }

@@ -76,7 +76,6 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 /// Runs the command line and says how it went.
-#[must_use]
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
     let done = match command {

@@ -32,14 +32,12 @@ pub struct Ctx {
 
 impl Ctx {
     /// The context of a daemon that runs by this clock.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         Self { clock, stopping, cut, in_hand: TaskTracker::new(), tasks: TaskTracker::new(), told: Arc::default() }
     }
 
     /// The clock that the whole daemon runs by.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -82,15 +80,8 @@ impl Ctx {
     }
 
     /// Whether the daemon takes in nothing new any more.
-    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
-    }
-
-    /// Whether a stop has cut off the work that it may cut off.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.cut.is_cancelled()
     }
 
     /// The first step of a stop: from now on the daemon takes in nothing new.
@@ -130,7 +121,7 @@ mod tests {
         ctx.serve(async move {
             told.stopping().await;
             tokio::task::yield_now().await;
-            seen.store(told.is_cut(), Ordering::SeqCst);
+            seen.store(told.cut.is_cancelled(), Ordering::SeqCst);
         });
         ctx.spawn(std::future::pending());
         let (written, has_written) = (ctx.clone(), Arc::new(AtomicBool::new(false)));

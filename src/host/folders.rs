@@ -33,19 +33,16 @@ impl Folders {
     }
 
     /// Where they are.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// The mode and group of what is written into them.
-    #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
     /// Where a group's requests are put.
-    #[must_use]
     pub fn tasks_path(&self, group: &Group) -> PathBuf {
         self.root.join(group.as_str()).join(TASKS)
     }
@@ -61,7 +58,6 @@ impl Folders {
     }
 
     /// Whether a group has a folder.
-    #[must_use]
     pub fn exists(&self, group: &Group) -> bool {
         Dir::open(&self.root).and_then(|root| root.sub(group.as_str())).is_ok()
     }

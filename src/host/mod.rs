@@ -78,13 +78,11 @@ impl DaemonError {
     }
 
     /// Whether another daemon holds the state folder.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Store(StoreError::Held(_)))
     }
 
     /// Whether a newer askd wrote something that this one would have to understand.
-    #[must_use]
     pub fn is_newer(&self) -> bool {
         matches!(self, Self::Store(StoreError::Newer { .. }))
     }
@@ -171,19 +169,16 @@ impl Daemon {
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The token of its inbox.
-    #[must_use]
     pub fn token(&self) -> &SecretString {
         &self.token
     }
 
     /// What it does with asks: for reloading the settings.
-    #[must_use]
     pub fn broker(&self) -> &Broker {
         &self.broker
     }

@@ -36,7 +36,6 @@ struct Count {
 
 impl Warnings {
     /// None so far.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, counts: Arc::default() }
     }

@@ -26,31 +26,26 @@ pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 pub const HOST_GROUP: &str = "default";
 
 /// The name under which a waiter looks for its response, and the agent for a briefing, which has the id of its ask.
-#[must_use]
 pub fn response_name(request_id: &impl Display) -> String {
     format!("{request_id}.json")
 }
 
 /// The name of a response that is synced but not published. Only the daemon reads it.
-#[must_use]
 pub fn unpublished_name(request_id: &RequestId) -> String {
     format!(".new-{request_id}")
 }
 
 /// The name of a response that its waiter is taking.
-#[must_use]
 pub fn taken_name(request_id: &impl Display) -> String {
     format!(".taken-{request_id}.json")
 }
 
 /// The name of a response that was put out of its waiter's reach.
-#[must_use]
 pub fn withdrawn_name(request_id: &impl Display) -> String {
     format!(".withdrawn-{request_id}.json")
 }
 
 /// The name of the file that says where an undecided ask is.
-#[must_use]
 pub fn status_name(request_id: &RequestId) -> String {
     format!("{request_id}.status")
 }
@@ -59,13 +54,11 @@ pub fn status_name(request_id: &RequestId) -> String {
 pub const ALIVE: &str = ".alive";
 
 /// Where a waiting process touches a file in `tasks/` itself: the only place that earlier clients and daemons know.
-#[must_use]
 pub fn alive_name(process: &str) -> String {
     format!(".alive-{process}")
 }
 
 /// Whether this is the name of a whole JSON file. Other names belong to temporary files.
-#[must_use]
 pub fn is_json_file(name: &str) -> bool {
     !name.starts_with('.') && Path::new(name).extension().is_some_and(|extension| extension == "json")
 }

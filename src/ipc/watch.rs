@@ -52,12 +52,6 @@ impl Watch {
         }
     }
 
-    /// Whether events can be expected.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Watches this folder too; `false` if no events can be expected from it.
     pub fn add(&mut self, folder: &Path) -> bool {
         let Some(watcher) = &mut self.0 else { return false };

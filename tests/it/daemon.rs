@@ -1,8 +1,7 @@
 //! The daemon of a story: within this process on a clock that the story can move, or as a process of its own. The
 //! world that holds it says which; everything that starts, ends or waits for a daemon is here.
 
-use askd::clock::{Clock, Hand};
-use askd::host::settings::Settings;
+use askd::testing::{Clock, Hand, Settings};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -313,7 +312,7 @@ impl Daemon {
 
 /// What `askd serve` does once it has read its settings. Returns whether it ended well.
 async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, stop: CancellationToken) -> bool {
-    let daemon = match askd::host::Daemon::open(settings, clock).await {
+    let daemon = match askd::testing::Daemon::open(settings, clock).await {
         Ok(daemon) => daemon,
         Err(error) => {
             tracing::error!(%error, "the daemon does not start");

@@ -2,8 +2,7 @@
 //! health check. `tests/docker/run` runs the images in a real Engine.
 
 use crate::harness::{World, askd};
-use askd::host::session::docker::{Engine, EngineError};
-use askd::host::settings::{Means, Settings};
+use askd::testing::{Clock, Engine, EngineError, Means, Settings};
 use askd_core::ChannelName;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +74,7 @@ async fn a_real_engine_starts_and_stops_a_container() {
         println!("SKIPPED a container of a real Docker Engine: ASKD_TEST_CONTAINER is not set (tests/docker/run)");
         return;
     };
-    let engine = Engine::new(std::env::var("DOCKER_HOST").ok().as_deref(), askd::clock::Clock::system());
+    let engine = Engine::new(std::env::var("DOCKER_HOST").ok().as_deref(), Clock::system());
     let first = engine.look(&name).await.unwrap();
     assert!(first.running && first.started_at.is_some(), "{first:?}");
     engine.start(&name).await.unwrap();

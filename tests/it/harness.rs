@@ -4,7 +4,7 @@
 
 use crate::daemon::Daemon;
 pub(crate) use crate::daemon::{SHORTEST, SOON, askd};
-use askd::host::settings::Settings;
+use askd::testing::Settings;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read as _, Write as _};

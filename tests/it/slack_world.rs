@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Moves the clock of the daemon.
-    pub(crate) fn hand(&self) -> &askd::clock::Hand {
+    pub(crate) fn hand(&self) -> &askd::testing::Hand {
         self.daemon().hand()
     }
 

@@ -2,12 +2,7 @@
 //! core, the broker or the store. `CONTRIBUTING.md` tells how to add one.
 
 use crate::timing::until;
-use askd::clock::Clock;
-use askd::host::broker::Broker;
-use askd::host::channel::Adapter;
-use askd::host::port::{Channel, Progress, Updated};
-use askd::host::settings::Settings;
-use askd::host::{CHANNELS, Daemon};
+use askd::testing::{Adapter, Broker, CHANNELS, Channel, Clock, Daemon, Progress, Settings, Updated};
 use askd_core::{
     Ask, AskId, Capabilities, ChannelName, Event, Given, Person, Posted, Reply, Responders, Route, Source, Via,
 };

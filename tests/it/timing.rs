@@ -2,9 +2,7 @@
 
 use crate::harness::{SHORTEST, SOON, World, within};
 use crate::slack_world::{self, CHANNEL, Mode, choice};
-use askd::clock::Clock;
-use askd::host::Daemon;
-use askd::host::settings::Settings;
+use askd::testing::{Clock, Daemon, Hand, Settings};
 use askd_core::Time;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,7 +63,7 @@ fn a_deadline_that_passed_while_the_daemon_was_down_is_a_timeout_at_the_start() 
 }
 
 /// A daemon within this process, on a clock that is moved by hand.
-async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, askd::clock::Hand)) {
+async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, Hand)) {
     let (clock, hand) = Clock::by_hand(Time::from_millis(1_790_000_000_000));
     let daemon = Daemon::open(Settings::for_demo(dir), clock).await.unwrap();
     let stop = CancellationToken::new();
@@ -140,6 +138,11 @@ fn a_torn_file_waits_no_longer_than_it_has_to() {
     world.passes(Duration::from_secs(15), "the rejection", || agent.response("r1"));
 }
 
+/// A time as files and the API tell it.
+fn time(text: &str) -> Time {
+    Time::from_millis(text.parse::<jiff::Timestamp>().unwrap().as_millisecond())
+}
+
 /// What `.status` says of the deadline.
 fn answer_by(group: &Path) -> Option<String> {
     let status = std::fs::read(group.join("responses/r1.status")).ok()?;
@@ -148,15 +151,14 @@ fn answer_by(group: &Path) -> Option<String> {
 }
 
 /// An ask of half an hour; a minute later the clock is set. What is left of it stays as it was.
-async fn set_to(time: &str, answer_until: &str) {
+async fn set_to(set: &str, answer_until: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let time: Time = askd::ipc::wire::time_from(time).unwrap();
     by_hand(dir.path(), async |group, hand| {
         let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
         std::fs::write(group.join("tasks/r1.json"), request).unwrap();
         until("the deadline", || answer_by(group).as_deref() == Some("2026-09-21T14:43:20.000Z")).await;
         hand.advance(Duration::from_secs(60));
-        hand.set(time);
+        hand.set(time(set));
         // Looked at within 5 s.
         hand.advance(Duration::from_secs(5));
         until("the new deadline", || answer_by(group).as_deref() == Some(answer_until)).await;
@@ -228,18 +230,14 @@ fn clock_is_set(set: &str, by: i64) {
     let until = || {
         let status = std::fs::read(agent.path.join("responses/r1.status")).ok()?;
         let status: Value = serde_json::from_slice(&status).ok()?;
-        askd::ipc::wire::time_from(status["answer_by"].as_str()?).map(Time::as_millis)
+        Some(time(status["answer_by"].as_str()?).as_millis())
     };
     let before = within(SOON, "the deadline", until);
     shift(set);
     let after = within(SOON, "the new deadline", || until().filter(|after| *after != before));
     assert!((after - before - by).abs() < 100, "{set}: {before} {after}");
     let ask = world.one_open();
-    assert_eq!(
-        askd::ipc::wire::time_from(ask["answer_by"].as_str().unwrap()).map(Time::as_millis),
-        Some(after),
-        "{ask}"
-    );
+    assert_eq!(time(ask["answer_by"].as_str().unwrap()).as_millis(), after, "{ask}");
     let response = within(SHORTEST + SOON, "the timeout", || agent.response("r1"));
     let took = begun.elapsed();
     assert_eq!(response["result"]["status"], "timeout");

@@ -34,14 +34,12 @@ impl ChannelName {
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST);
         std::str::from_utf8(&self.0[..end]).unwrap_or_default()
     }
 
     /// What people call the channel, at the beginning of a sentence.
-    #[must_use]
     pub fn title(&self) -> &str {
         match *self {
             Self::SLACK => "Slack",
@@ -90,7 +88,6 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// What the channels could do whose routes were stored before records said it.
-    #[must_use]
     pub fn before_they_were_stored(channel: ChannelName) -> Self {
         match channel {
             ChannelName::SLACK => Self { edits: true, history: true, forms: true, lists_itself: false },
@@ -115,7 +112,6 @@ pub enum Via {
 
 impl Via {
     /// The name used in files and sentences.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Channel(name) => name.as_str(),
@@ -126,7 +122,6 @@ impl Via {
     }
 
     /// Whether the token of the inbox was shown: the operator, who may answer every group.
-    #[must_use]
     pub fn is_operator(self) -> bool {
         matches!(self, Self::Web | Self::Cli | Self::Api)
     }

@@ -139,7 +139,6 @@ pub struct Route {
 
 impl Route {
     /// Whether a card is posted there.
-    #[must_use]
     pub fn posts(&self) -> bool {
         !self.capabilities.lists_itself
     }
@@ -157,7 +156,6 @@ pub enum Responders {
 
 impl Responders {
     /// Whether a person of this id may answer.
-    #[must_use]
     pub fn includes(&self, id: &str) -> bool {
         match self {
             Self::Anyone => true,
@@ -180,13 +178,11 @@ pub struct Person {
 
 impl Person {
     /// Whoever holds the inbox token: may answer every group.
-    #[must_use]
     pub fn operator(via: Via) -> Self {
         Self { via, id: "operator".to_owned(), name: None }
     }
 
     /// What to call them in a sentence.
-    #[must_use]
     pub fn called(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
@@ -204,7 +200,6 @@ pub enum TimeoutPolicy {
 
 impl TimeoutPolicy {
     /// The name used in files and settings.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::ReturnCancel => "return_cancel",
@@ -213,7 +208,6 @@ impl TimeoutPolicy {
     }
 
     /// The policy of that name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::ReturnCancel, Self::AbortTask].into_iter().find(|policy| policy.name() == name)
     }

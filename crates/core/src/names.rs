@@ -15,7 +15,6 @@ pub struct AskId(u128);
 
 impl AskId {
     /// From 128 random bits.
-    #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
@@ -52,7 +51,6 @@ macro_rules! checked_name {
 
         impl $name {
             /// The name as text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -87,7 +85,6 @@ checked_name!(
 
 impl RequestId {
     /// From 128 random bits, written as 32 hex digits.
-    #[must_use]
     pub fn from_bits(bits: u128) -> Self {
         Self(format!("{bits:032x}"))
     }
@@ -117,7 +114,6 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// From the hash.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

@@ -46,7 +46,6 @@ pub enum Kind {
 
 impl Kind {
     /// The name used in files.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -57,7 +56,6 @@ impl Kind {
     }
 
     /// The kind of that name.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Text, Self::Select, Self::MultiSelect, Self::Confirm].into_iter().find(|kind| kind.name() == name)
     }
@@ -121,13 +119,11 @@ pub struct Question {
 
 impl Question {
     /// Whether a typed answer is taken.
-    #[must_use]
     pub fn takes_text(&self) -> bool {
         self.kind == Kind::Text || self.custom
     }
 
     /// The choice with that label: an exact match, or else one that looks the same, ignoring case.
-    #[must_use]
     pub fn choice(&self, label: &str) -> Option<usize> {
         let labels: Vec<&str> = self.choices.iter().map(|choice| choice.label.as_str()).collect();
         label_at(&labels, label)
@@ -202,21 +198,18 @@ impl Questions {
     }
 
     /// Whether the same is asked in the same way, whatever ids the questions were given.
-    #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         let without_id = |question: &Question| Question { id: String::new(), ..question.clone() };
         self.0.iter().map(without_id).eq(other.0.iter().map(without_id))
     }
 
     /// Those of these indices; `None` if that would be none.
-    #[must_use]
     pub fn only(&self, indices: &[usize]) -> Option<Self> {
         let kept: Vec<Question> = indices.iter().filter_map(|index| self.0.get(*index)).cloned().collect();
         (!kept.is_empty()).then_some(Self(kept))
     }
 
     /// The question of that id, else of that text.
-    #[must_use]
     pub fn find(&self, id_or_text: &str) -> Option<usize> {
         let by_id = self.0.iter().position(|question| question.id == id_or_text);
         by_id.or_else(|| self.0.iter().position(|question| question.text == id_or_text))

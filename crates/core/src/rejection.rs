@@ -60,11 +60,6 @@ pub enum Rejection {
         /// The group's folder name.
         group: String,
     },
-    /// None of the group's channels can ask just now.
-    NoChannel {
-        /// Which, and what is missing.
-        why: String,
-    },
     /// Too many are open, or were asked within the hour.
     RateLimited {
         /// The group's folder name.

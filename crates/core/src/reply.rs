@@ -53,7 +53,6 @@ pub enum Names {
 
 impl Reply {
     /// The chat message that it came in, if any.
-    #[must_use]
     pub fn heard(&self) -> Option<&Heard> {
         match self {
             Self::Told { heard, .. } | Self::ToldDismiss(heard) => Some(heard),
@@ -80,13 +79,11 @@ pub struct Answer {
 
 impl Answer {
     /// Indices of the chosen choices, ascending.
-    #[must_use]
     pub fn picks(&self) -> &[usize] {
         &self.picks
     }
 
     /// The typed answer.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
@@ -98,7 +95,6 @@ pub struct Answers(Vec<Option<Answer>>);
 
 impl Answers {
     /// One entry per question, in their order.
-    #[must_use]
     pub fn entries(&self) -> &[Option<Answer>] {
         &self.0
     }
@@ -196,7 +192,6 @@ pub enum Refusal {
 
 impl Refusal {
     /// A word for metrics and the audit log.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Settled { .. } => "settled",

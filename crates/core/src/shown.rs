@@ -13,27 +13,23 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a character changes the direction in which people read the rest of the line.
-#[must_use]
 pub fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A label as people see it: without hidden characters, each run of blanks as one blank, and no blanks around it.
-#[must_use]
 pub fn shown(text: &str) -> String {
     let seen: String = text.chars().filter(|c| !is_hidden(*c)).collect();
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A text of one or more lines without characters that control a terminal; line ends are `\n`.
-#[must_use]
 pub fn without_controls(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// A text as one line for a terminal, so that an agent's words cannot overwrite askd's own.
-#[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

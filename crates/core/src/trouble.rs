@@ -38,7 +38,6 @@ impl Trouble {
     ];
 
     /// The name used in files. *Exact.*
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::NoConnection => "no connection",
@@ -52,7 +51,6 @@ impl Trouble {
     }
 
     /// The class of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|trouble| trouble.name() == name)
     }
@@ -97,7 +95,6 @@ pub struct Cause {
 
 impl Outcome {
     /// Why it could not be shown, if it could not.
-    #[must_use]
     pub fn cause(&self) -> Option<Reason> {
         if let Self::Undelivered { cause } = self { cause.reason } else { None }
     }

@@ -19,7 +19,7 @@ mod settings;
 mod tools;
 mod transport;
 
-pub use settings::{BadSetting, Settings};
+pub use settings::Settings;
 
 use super::waiter::RENDER_TIMEOUT_MS;
 use crate::clock::Clock;

@@ -268,7 +268,6 @@ impl Broker {
     }
 
     /// Blocks that stand.
-    #[must_use]
     pub fn blocked(&self) -> Vec<AskId> {
         self.index().attempts().blocked().collect()
     }

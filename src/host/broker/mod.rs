@@ -17,7 +17,7 @@ mod listing;
 mod pages;
 mod submit;
 
-pub use listing::{Filter, Page};
+pub use listing::Filter;
 pub use pages::Cursor;
 pub use submit::Submitted;
 
@@ -53,7 +53,6 @@ pub struct WeakBroker(Weak<Inner>);
 
 impl WeakBroker {
     /// The broker, if it is still there.
-    #[must_use]
     pub fn upgrade(&self) -> Option<Broker> {
         self.0.upgrade().map(Broker)
     }
@@ -234,43 +233,36 @@ impl Broker {
     }
 
     /// A handle for parts that the broker itself holds.
-    #[must_use]
     pub fn downgrade(&self) -> WeakBroker {
         WeakBroker(Arc::downgrade(&self.0))
     }
 
     /// The open asks that the person with one of these ids may answer on WhatsApp.
-    #[must_use]
     pub fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
         self.index().chats().asked_of(ids)
     }
 
     /// The ask that a channel's message belongs to.
-    #[must_use]
     pub fn of_message(&self, message: &str) -> Option<AskId> {
         self.index().chats().of_message(message)
     }
 
     /// Asks that were settled then or later, and that the person with one of these ids could answer on WhatsApp.
-    #[must_use]
     pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
         self.index().chats().ended_since(ids, since)
     }
 
     /// Such asks with that code: first those that can still be answered, then the newest.
-    #[must_use]
     pub fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
         self.index().chats().ended_with(ids, code)
     }
 
     /// Whether any ask is open on WhatsApp.
-    #[must_use]
     pub fn asks_on_whatsapp(&self) -> bool {
         self.index().chats().asks_anybody()
     }
 
     /// The ask that may have been changed by that message of a person.
-    #[must_use]
     pub fn heard(&self, message: &str) -> Option<AskId> {
         self.index().chats().heard(message)
     }
@@ -281,13 +273,11 @@ impl Broker {
     }
 
     /// Whether a request of that id became an ask.
-    #[must_use]
     pub fn knows(&self, group: &Group, request_id: &RequestId) -> bool {
         self.index().by_request(group, request_id).is_some()
     }
 
     /// The ask that a message of a chat belongs to, if it is one that was posted.
-    #[must_use]
     pub fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
         self.index().by_message(chat, message)
     }
@@ -304,13 +294,11 @@ impl Broker {
     }
 
     /// Whether the last save of an ask failed or is in doubt.
-    #[must_use]
     pub fn last_save_failed(&self) -> bool {
         self.0.store.last_save_failed()
     }
 
     /// What holds now.
-    #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
         self.0.settings.read().clone()
     }
@@ -322,7 +310,6 @@ impl Broker {
     }
 
     /// Who wants to know when an ask changes.
-    #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<AskId> {
         self.0.changes.subscribe()
     }
@@ -336,7 +323,6 @@ impl Broker {
     }
 
     /// The ask that a short code, or the beginning of an id, means.
-    #[must_use]
     pub fn named(&self, text: &str) -> Named {
         let short = text.parse::<ShortId>().ok();
         let found = self.index().named(text, short.as_ref());

@@ -85,7 +85,6 @@ impl<P: Platform> FromRequest<P> for Signed {
 
 impl Webhooks {
     /// Counts refused webhooks in `warnings`.
-    #[must_use]
     pub fn new(clock: Clock, warnings: Warnings) -> Self {
         Self { clock, warnings, unverified: Arc::default(), in_work: Arc::new(Semaphore::new(MAX_IN_WORK)) }
     }

@@ -50,13 +50,11 @@ struct Round {
 
 impl LookRound {
     /// When the last round took place.
-    #[must_use]
     pub fn came_by(&self) -> Moment {
         self.0.lock().came_by
     }
 
     /// How many groups have a folder that does not answer.
-    #[must_use]
     pub fn hung(&self) -> usize {
         self.0.lock().hung
     }
@@ -93,7 +91,6 @@ impl Intake {
     }
 
     /// How the round of looks is going.
-    #[must_use]
     pub fn look_round(&self) -> LookRound {
         self.round.clone()
     }

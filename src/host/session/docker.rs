@@ -60,7 +60,6 @@ pub enum EngineError {
 
 impl Engine {
     /// The Engine at this `DOCKER_HOST`, else at its usual socket. Connects to nothing yet.
-    #[must_use]
     pub fn new(host: Option<&str>, clock: Clock) -> Self {
         let host = host.map(str::trim).filter(|host| !host.is_empty());
         let socket = match host {

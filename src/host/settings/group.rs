@@ -100,7 +100,6 @@ pub(super) fn base(asks: &Table) -> Result<(GroupSettings, Duration), SettingsEr
 
 impl GroupSettings {
     /// The rules for an outcome that no call takes.
-    #[must_use]
     pub fn session_rules(&self) -> SessionRules {
         SessionRules {
             pickup_timeout: self.pickup_timeout,

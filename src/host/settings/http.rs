@@ -68,7 +68,6 @@ fn web_url(text: &str) -> Option<Url> {
 }
 
 /// Host and port of an http or https URL, as they stand in a `Host` header.
-#[must_use]
 pub fn url_host(text: &str) -> Option<String> {
     let url = web_url(text)?;
     let host = url.host_str()?;
@@ -76,7 +75,6 @@ pub fn url_host(text: &str) -> Option<String> {
 }
 
 /// Whether a URL is plain http to this very machine.
-#[must_use]
 pub fn is_loopback_url(text: &str) -> bool {
     let loopback = |host: Host<&str>| match host {
         Host::Domain(name) => name == "localhost",
@@ -87,7 +85,6 @@ pub fn is_loopback_url(text: &str) -> bool {
 }
 
 /// An address that can be connected to: what listens everywhere is reached on the loopback.
-#[must_use]
 pub fn reachable(mut listen: SocketAddr) -> SocketAddr {
     if listen.ip().is_unspecified() {
         listen.set_ip(if listen.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });

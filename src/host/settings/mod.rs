@@ -121,7 +121,6 @@ impl Settings {
     }
 
     /// For the demo: everything below one folder, a free port, one group, nothing from elsewhere.
-    #[must_use]
     pub fn for_demo(data_dir: &Path) -> Self {
         let asks = GroupSettings {
             routes: vec![web_route()],
@@ -161,7 +160,6 @@ impl Settings {
     }
 
     /// The same, with a further group that asks in a stand-in of Slack.
-    #[must_use]
     pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
         let route = Route {
             channel: ChannelName::SLACK,
@@ -181,7 +179,6 @@ impl Settings {
     }
 
     /// What holds for this group; `None` if it is not served.
-    #[must_use]
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
         let settings = self.groups.get(group.as_str()).unwrap_or(&self.defaults);
         (!settings.routes.is_empty()).then_some(settings)
@@ -193,7 +190,6 @@ impl Settings {
     }
 
     /// Whether more than one group may ask in a chat, so that each says who asks.
-    #[must_use]
     pub fn shares(&self, channel: ChannelName, chat: &str) -> bool {
         let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
         // Any number of folders may use the defaults.
@@ -201,7 +197,6 @@ impl Settings {
     }
 
     /// Whether some group asks a person with one of these ids on WhatsApp.
-    #[must_use]
     pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
         let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
         all.filter(|route| route.channel == ChannelName::WHATSAPP).any(|route| {
@@ -211,19 +206,16 @@ impl Settings {
     }
 
     /// Where the inbox is, for a link: the public address if there is one.
-    #[must_use]
     pub fn inbox_url(&self) -> String {
         self.http.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(self.http.listen)))
     }
 
     /// Records that are askd's alone.
-    #[must_use]
     pub fn state_dir(&self) -> PathBuf {
         self.data_dir.join("state")
     }
 
     /// The folders shared with agents.
-    #[must_use]
     pub fn ipc_dir(&self) -> PathBuf {
         self.data_dir.join("ipc")
     }

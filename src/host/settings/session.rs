@@ -23,17 +23,6 @@ pub enum Means {
     Command(Vec<String>),
 }
 
-impl Means {
-    /// The name used in files and metrics.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Docker(_) => "docker",
-            Self::Command(_) => "command",
-        }
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SessionShape {

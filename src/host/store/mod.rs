@@ -74,7 +74,6 @@ pub enum StoreError {
 
 impl StoreError {
     /// The same error after another part of the same change was stored.
-    #[must_use]
     pub fn in_doubt(self) -> Self {
         match self {
             Self::Io { what, source } => Self::InDoubt { what, source },
@@ -155,12 +154,6 @@ impl Store {
         })
     }
 
-    /// Where it is: other rooms keep files of their own beside the asks.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether the state folder can be written: creates, syncs and removes a file of 64 KiB.
     pub fn probe(&self) -> Result<(), StoreError> {
         let name = format!(".tmp-probe-{}", crate::random::unique());
@@ -170,7 +163,6 @@ impl Store {
     }
 
     /// Whether the last save of an ask failed or is in doubt.
-    #[must_use]
     pub fn last_save_failed(&self) -> bool {
         self.last_save_failed.load(Ordering::Relaxed)
     }

@@ -18,7 +18,6 @@ pub struct Loading {
 
 impl Loading {
     /// How many files were read, and of how many; 0 of 0 before it begins.
-    #[must_use]
     pub fn so_far(&self) -> (usize, usize) {
         (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
     }

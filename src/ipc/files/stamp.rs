@@ -37,25 +37,21 @@ impl Stamp {
     }
 
     /// Whether it is a plain file: no folder, link, FIFO or device.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
     /// Its size in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// When its content last changed: seconds and nanoseconds since the Unix epoch.
-    #[must_use]
     pub fn modified(&self) -> (i64, u64) {
         self.modified
     }
 
     /// Whether both are one file, whatever was written to it.
-    #[must_use]
     pub fn same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -75,7 +71,6 @@ impl Listing {
     }
 
     /// Whether this is a listing of that folder.
-    #[must_use]
     pub fn is_of(&self, folder: &Stamp) -> bool {
         self.of.same_file(folder)
     }

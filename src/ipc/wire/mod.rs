@@ -12,8 +12,8 @@ pub use object::{Object, objects};
 pub use peek::{Peek, peek};
 pub use request::{Draft, DraftChoice, Kinds, Message, Request, RequestFile, parse};
 pub use response::{
-    AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answer_value, answers, details,
-    outcome_of, refused, response_for, status, unanswered,
+    AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answers, details, outcome_of,
+    refused, response_for, status, unanswered,
 };
 
 use askd_core::{Digest, Time};
@@ -21,13 +21,11 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// RFC 3339 in UTC, milliseconds.
-#[must_use]
 pub fn time_text(time: Time) -> String {
     time.to_string()
 }
 
 /// The moment an RFC 3339 text names.
-#[must_use]
 pub fn time_from(text: &str) -> Option<Time> {
     text.parse().ok()
 }
@@ -40,7 +38,6 @@ pub fn file_bytes(content: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 }
 
 /// One digest over several parts, each set off by its length.
-#[must_use]
 pub fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut hash = Sha256::new();
     for part in parts {

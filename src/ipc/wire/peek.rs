@@ -26,7 +26,6 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
 }
 
 /// Reads as far as it goes.
-#[must_use]
 pub fn peek(bytes: &[u8]) -> Peek {
     struct Fields<'a>(&'a mut Peek);
     impl<'de> DeserializeSeed<'de> for Fields<'_> {

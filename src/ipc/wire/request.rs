@@ -15,7 +15,6 @@ use std::time::Duration;
 /// A request file as it is written. Unknown fields are ignored; a known one given twice is an
 /// error. `snake_case` is written; the camel case of older clients is read too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the rows of the table in section 4")]
 pub struct RequestFile {
     #[serde(rename = "type")]
     pub kind: String,
@@ -115,7 +114,6 @@ pub struct Draft {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(description = "")]
-#[expect(missing_docs, reason = "the two spellings of section 4")]
 pub enum DraftChoice {
     Label(#[schemars(length(min = 1, max = MAX_LABEL))] String),
     Described {

@@ -13,7 +13,6 @@ use std::marker::PhantomData;
 
 /// A response file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of section 5")]
 pub struct ResponseFile {
     pub result: ResponseResult,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +23,6 @@ pub struct ResponseFile {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "")]
-#[expect(missing_docs, reason = "the fields are those of section 5")]
 #[expect(clippy::struct_excessive_bools, reason = "the wire has them; they are derived from the outcome below")]
 pub struct ResponseResult {
     /// By question text: one label or text, or a list for multi-select. Empty unless answered.
@@ -70,7 +68,6 @@ pub struct Pairs<V = AnswerValue>(pub Vec<(String, V)>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(description = "")]
-#[expect(missing_docs, reason = "the two forms of section 5")]
 pub enum AnswerValue {
     One(String),
     Many(Vec<String>),
@@ -79,7 +76,6 @@ pub enum AnswerValue {
 /// One question's answer, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "")]
-#[expect(missing_docs, reason = "the fields are those of section 5")]
 pub struct Detail {
     pub id: String,
     pub question: String,
@@ -90,7 +86,6 @@ pub struct Detail {
 /// Who answered, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "", transform = without_required)]
-#[expect(missing_docs, reason = "the fields are those of section 5")]
 pub struct AnsweredBy {
     pub channel: String,
     pub id: String,
@@ -150,7 +145,6 @@ impl From<&Person> for AnsweredBy {
 }
 
 /// `status` and `reason` of an outcome.
-#[must_use]
 pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered { .. } => ("answered", "user"),
@@ -163,7 +157,6 @@ pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
 }
 
 /// The labels and the text of an answer, as `answers` has them.
-#[must_use]
 pub fn answer_value(question: &Question, answer: &Answer) -> AnswerValue {
     let mut values = labels(question, answer);
     values.extend(answer.text().map(str::to_owned));
@@ -187,13 +180,11 @@ fn answered<'a>(questions: &'a Questions, outcome: &'a Outcome) -> impl Iterator
 }
 
 /// `answers` of an outcome: empty unless a person answered.
-#[must_use]
 pub fn answers(questions: &Questions, outcome: &Outcome) -> Pairs {
     Pairs(answered(questions, outcome).map(|(q, answer)| (q.text.clone(), answer_value(q, answer))).collect())
 }
 
 /// `details` of an outcome: empty unless a person answered.
-#[must_use]
 pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
     let detail = |(question, answer): (&Question, &Answer)| Detail {
         id: question.id.clone(),
@@ -205,7 +196,6 @@ pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
 }
 
 /// What `waiter` is told of a settled ask; `None` while there is nothing to tell.
-#[must_use]
 pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     if waiter.withdrawn {
         return Some(told(ask, waiter, &Outcome::Withdrawn));
@@ -214,7 +204,6 @@ pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
 }
 
 /// What came of an ask, a late answer included: for who was not told its outcome before.
-#[must_use]
 pub fn outcome_of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     match ask.late_outcome() {
         Some((late, at)) => {
@@ -253,7 +242,6 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
 }
 
 /// A result without answers: for what never became an ask, and for what only the agent's side knows.
-#[must_use]
 pub fn unanswered(request_id: &str, op_code: Option<String>, status: &str, reason: &str) -> ResponseResult {
     ResponseResult {
         answers: Pairs(Vec::new()),
@@ -275,7 +263,6 @@ pub fn unanswered(request_id: &str, op_code: Option<String>, status: &str, reaso
 }
 
 /// What the sender of a request is told that never became an ask.
-#[must_use]
 pub fn refused(request_id: &RequestId, op_code: Option<String>, rejection: &Rejection) -> ResponseFile {
     ResponseFile {
         result: unanswered(request_id.as_str(), op_code, "rejected", "system"),
@@ -285,7 +272,6 @@ pub fn refused(request_id: &RequestId, op_code: Option<String>, rejection: &Reje
 
 impl StatusFile {
     /// Where an undecided ask is; `None` once it is settled.
-    #[must_use]
     pub fn of(ask: &Ask) -> Option<Self> {
         match &ask.stage {
             Stage::Posting => Some(Self { state: "posting".to_owned(), shown_at: None, answer_by: None }),
@@ -301,7 +287,6 @@ impl StatusFile {
 
 impl ResponseFile {
     /// The error as today's hosts write it: earlier ones began some errors with a prefix.
-    #[must_use]
     pub fn with_bare_error(mut self) -> Self {
         let bare = |text: Option<String>| text.map(|text| wording::bare_error(&text).to_owned());
         self.error = bare(self.error);

@@ -41,7 +41,6 @@ pub struct Lifted {
 impl Ask {
     /// An ask that no person answers: all its questions were asked `limit` times before.
     /// `times` counts this one too.
-    #[must_use]
     pub fn block(new: Accepted, limit: u8, times: u32, now: Time) -> super::Step {
         let mut ask = Self::new(new, now);
         ask.block = Some(Block { times, told: times, telling: false, any_context: false, lifted: None });
@@ -56,13 +55,11 @@ impl Ask {
     }
 
     /// Whether it was asked too often and no person has allowed it again.
-    #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.lifted.is_none())
     }
 
     /// Who ended it: answered or dismissed it, or allowed it again.
-    #[must_use]
     pub fn ended_by(&self) -> Option<&Person> {
         match (self.outcome()?, &self.block) {
             (_, Some(block)) => block.lifted.as_ref()?.by.as_ref(),
@@ -72,7 +69,6 @@ impl Ask {
     }
 
     /// Whether its cards are to be closed: it is settled, and no block stands.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.outcome().is_some() && !self.is_blocked()
     }

@@ -7,7 +7,6 @@ use crate::{Ask, Time};
 
 impl Ask {
     /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
-    #[must_use]
     pub fn clock_set(mut self, by: i64) -> Option<Step> {
         let before = self.clone();
         let open = self.outcome().is_none();

@@ -51,31 +51,26 @@ impl Delivery {
     pub(super) const UNDECIDED: Self = Self { state: Undecided };
 
     /// How far it is.
-    #[must_use]
     pub const fn state(self) -> DeliveryState {
         self.state
     }
 
     /// Since when it is there for the taker.
-    #[must_use]
     pub const fn published_at(self) -> Option<Time> {
         if let Published { at } = self.state { Some(at) } else { None }
     }
 
     /// Whether it is there for the taker.
-    #[must_use]
     pub const fn is_published(self) -> bool {
         matches!(self.state, Published { .. })
     }
 
     /// Whether the taker has it.
-    #[must_use]
     pub fn is_taken(self) -> bool {
         self.state == Taken
     }
 
     /// Whether it was put out of the taker's reach.
-    #[must_use]
     pub const fn is_taken_back(self) -> bool {
         matches!(self.state, TakenBack { .. })
     }

@@ -190,7 +190,6 @@ pub enum FollowUpEvent {
 
 impl Event {
     /// The person who replied or allowed, and who is told why if the ask refuses that.
-    #[must_use]
     pub fn person(&self) -> Option<&Person> {
         match self {
             Self::Replied { person, .. } | Self::Allow { person, .. } => Some(person),
@@ -209,7 +208,6 @@ impl Event {
 
 impl WidgetEvent {
     /// The event of the widget of this route.
-    #[must_use]
     pub fn on(self, route: usize) -> Event {
         Event::Widget { route, event: self }
     }
@@ -217,13 +215,11 @@ impl WidgetEvent {
 
 impl DeliveryEvent {
     /// The event of the delivery to this taker.
-    #[must_use]
     pub fn to(self, to: Taker) -> Event {
         Event::Delivery { to, event: self }
     }
 
     /// The event of the response to this request.
-    #[must_use]
     pub fn of(self, request_id: RequestId) -> Event {
         self.to(Taker::Waiter(request_id))
     }
@@ -231,7 +227,6 @@ impl DeliveryEvent {
 
 impl WaiterEvent {
     /// The event of the waiter of this request.
-    #[must_use]
     pub fn of(self, request_id: RequestId) -> Event {
         Event::Waiter { request_id, event: self }
     }
@@ -379,7 +374,6 @@ pub enum FollowUpEffect {
 
 impl WidgetEffect {
     /// The effect on the widget of this route.
-    #[must_use]
     pub const fn on(self, route: usize) -> Effect {
         Effect::Widget { route, effect: self }
     }
@@ -387,13 +381,11 @@ impl WidgetEffect {
 
 impl DeliveryEffect {
     /// The effect on the delivery to this taker.
-    #[must_use]
     pub const fn to(self, to: Taker) -> Effect {
         Effect::Delivery { to, effect: self }
     }
 
     /// The effect on the response to this request.
-    #[must_use]
     pub const fn of(self, request_id: RequestId) -> Effect {
         self.to(Taker::Waiter(request_id))
     }

@@ -202,7 +202,6 @@ pub enum Remark {
 
 impl Ask {
     /// What follows the decision; before it, nothing.
-    #[must_use]
     pub fn follow_up(&self) -> &FollowUp {
         if let Stage::Settled { follow_up, .. } = &self.stage { follow_up } else { &FollowUp::NOTHING }
     }
@@ -219,7 +218,6 @@ impl Ask {
     }
 
     /// What a closed card says beside how it ended.
-    #[must_use]
     pub fn remark(&self) -> Remark {
         if self.follow_up().stop == Stop::Done {
             return Remark::Stopped;
@@ -242,21 +240,18 @@ impl Ask {
     }
 
     /// Whether a person said something: only that is worth starting an agent for.
-    #[must_use]
     pub fn is_worth_a_start(&self) -> bool {
         matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
             || matches!(self.follow_up().late, Late::Answered { .. })
     }
 
     /// The answer that came after the timeout, as an outcome, and when it came.
-    #[must_use]
     pub fn late_outcome(&self) -> Option<(Outcome, Time)> {
         let Late::Answered { answers, by, at } = &self.follow_up().late else { return None };
         Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
     }
 
     /// Whether it can still be answered, after its timeout.
-    #[must_use]
     pub fn is_late_open(&self) -> bool {
         matches!(self.follow_up().late, Late::Open { .. })
     }
@@ -267,14 +262,12 @@ impl Ask {
     }
 
     /// Whether no call has taken the outcome, so that a call that asks the same again is given it.
-    #[must_use]
     pub fn keeps_outcome(&self, now: Time) -> bool {
         let Stage::Settled { at, .. } = &self.stage else { return false };
         now < self.said_at(*at) + self.rules.session.answer_retention && self.is_untaken()
     }
 
     /// The same, however long ago it was.
-    #[must_use]
     pub fn is_untaken(&self) -> bool {
         let Some(outcome) = self.outcome() else { return false };
         let taken = |waiter: &Waiter| waiter.response.is_taken() && self.is_told_all(waiter);
@@ -290,7 +283,6 @@ impl Ask {
     }
 
     /// Whether askd has to act if the process of a waiter is gone while its response lies there.
-    #[must_use]
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
         let briefs = self.has_no_briefing() && !self.is_late_open();
         self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
@@ -306,7 +298,6 @@ impl Ask {
     }
 
     /// Whether a call that asks the same may be given the outcome as things are.
-    #[must_use]
     pub fn is_free(&self) -> bool {
         let is_over = |response: Delivery| response.is_published() || response.is_taken_back() || response.is_taken();
         (self.has_no_briefing() || self.follow_up().briefing.is_taken_back())
@@ -314,7 +305,6 @@ impl Ask {
     }
 
     /// Whether something of it lies in the group's folders that may be taken.
-    #[must_use]
     pub fn is_watched(&self) -> bool {
         self.waiters.iter().any(|waiter| waiter.response.is_published()) || self.has_briefing()
     }
@@ -330,13 +320,11 @@ impl Ask {
     }
 
     /// Whether anything in it is counted in less than days and so has to follow a clock that is set.
-    #[must_use]
     pub fn counts_time(&self) -> bool {
         self.outcome().is_none() || self.is_pending() || self.widget_deadline().is_some()
     }
 
     /// Whether its briefing lies there.
-    #[must_use]
     pub fn has_briefing(&self) -> bool {
         self.follow_up().briefing.is_published()
     }

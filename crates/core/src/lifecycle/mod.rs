@@ -257,6 +257,7 @@ pub struct Accepted {
 
 /// The ask after an event, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
 pub struct Step {
     /// To be saved before anything is done.
     pub ask: Ask,
@@ -266,7 +267,6 @@ pub struct Step {
 
 impl Ask {
     /// A new ask, on its way to its first route.
-    #[must_use]
     pub fn accept(new: Accepted, now: Time) -> Step {
         let mut ask = Self::new(new, now);
         let mut effects = vec![Effect::Note(Fact::Asked)];
@@ -387,7 +387,6 @@ impl Ask {
     }
 
     /// When [`Event::Tick`] must next arrive.
-    #[must_use]
     pub fn deadline(&self) -> Time {
         match &self.stage {
             // What is owed is tried until it is done, however long that takes.
@@ -405,7 +404,6 @@ impl Ask {
     }
 
     /// What is still owed after a restart. Everything in it may have been done before.
-    #[must_use]
     pub fn resume(&self) -> Vec<Effect> {
         let settled = matches!(self.stage, Stage::Settled { .. });
         let over = self.is_over();
@@ -441,7 +439,6 @@ impl Ask {
     }
 
     /// How it ended, if it did.
-    #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.stage {
             Stage::Settled { outcome, .. } => Some(outcome),
@@ -450,7 +447,6 @@ impl Ask {
     }
 
     /// When its clock started, if it did.
-    #[must_use]
     pub fn shown_at(&self) -> Option<Time> {
         match &self.stage {
             Stage::Posting => None,
@@ -460,13 +456,11 @@ impl Ask {
     }
 
     /// When it was settled, if it was.
-    #[must_use]
     pub fn settled_at(&self) -> Option<Time> {
         if let Stage::Settled { at, .. } = self.stage { Some(at) } else { None }
     }
 
     /// The outcome on its way to that taker.
-    #[must_use]
     pub fn delivery(&self, to: &Taker) -> Option<Delivery> {
         match to {
             Taker::Waiter(request_id) => self.waiter(request_id).map(|waiter| waiter.response),
@@ -475,7 +469,6 @@ impl Ask {
     }
 
     /// The waiter of that request.
-    #[must_use]
     pub fn waiter(&self, request_id: &RequestId) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.request_id == *request_id)
     }

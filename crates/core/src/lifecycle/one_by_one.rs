@@ -18,7 +18,6 @@ impl Widget {
     }
 
     /// Which question the message of that id asked.
-    #[must_use]
     pub fn question_of(&self, message: &str) -> Option<usize> {
         let at = self.messages.iter().position(|known| known == message)?;
         Some(self.one_by_one.of.get(at).copied().unwrap_or(0))
@@ -52,7 +51,6 @@ impl Widget {
 
 impl Ask {
     /// The question a person deals with next on a route; `None`: all are dealt with.
-    #[must_use]
     pub fn next_question(&self, route: usize, person: &str) -> Option<usize> {
         match self.so_far.iter().find(|so_far| so_far.route == route && so_far.person.id == person) {
             Some(so_far) => so_far.given.iter().position(Option::is_none),
@@ -61,7 +59,6 @@ impl Ask {
     }
 
     /// Whether a message has changed it before.
-    #[must_use]
     pub fn was_told(&self, message: &str) -> bool {
         self.heard.iter().any(|known| known == message)
     }

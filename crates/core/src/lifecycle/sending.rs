@@ -38,7 +38,6 @@ pub struct Left {
 
 impl Sending {
     /// Only a message that the platform received later than this can be about it; `None`: only one that names it.
-    #[must_use]
     pub fn since(&self) -> Option<Time> {
         if self.failed || self.message.is_none() {
             return None;
@@ -102,7 +101,6 @@ impl Widget {
 impl Ask {
     /// The sending by which the question reached that person on a route: of several copies, the earliest that did not
     /// fail. The first question reaches everybody through the chat.
-    #[must_use]
     pub fn sending(&self, route: usize, person: &str, question: usize) -> Option<&Sending> {
         let chat = &self.rules.routes.get(route)?.chat;
         let reaches = |sending: &&Sending| {

@@ -159,7 +159,6 @@ impl Ask {
     }
 
     /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
-    #[must_use]
     pub fn was_interrupted(&self) -> bool {
         self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Sent { .. }))
     }
@@ -314,7 +313,6 @@ impl Ask {
     }
 
     /// Whether the current try is one of those that `maxRetries` allows; other tries carry no number.
-    #[must_use]
     pub fn counts(&self, route: usize) -> bool {
         self.widgets.get(route).is_none_or(|widget| widget.tries() <= self.rules.max_retries.saturating_add(1))
     }
@@ -379,7 +377,6 @@ impl Ask {
     }
 
     /// The first route that is in trouble and has nothing up.
-    #[must_use]
     pub fn trouble(&self) -> Option<Reason> {
         let routes = self.rules.routes.iter().zip(&self.widgets);
         routes

@@ -2,7 +2,6 @@
 //! the contract.
 
 /// What the agent's side says when no daemon takes its request. *Exact* but for the counts.
-#[must_use]
 pub fn not_claimed(attempt: u32, retries: u8) -> String {
     format!("UI failed to render question within timeout (attempt {attempt}/{retries})")
 }
@@ -17,7 +16,6 @@ pub const RETRY_NOW: &str = "Retry this exact call now, in this session, with th
 pub const MAX_RETRIES: &str = "Max retries exceeded";
 
 /// `retryReason` beside [`MAX_RETRIES`]. *Exact* but for the count.
-#[must_use]
 pub fn max_retries_reason(retries: u8) -> String {
     format!("Max retries ({retries}) exceeded")
 }
@@ -42,7 +40,6 @@ pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.
 pub const PROGRESS: &str = "waiting for a person to answer";
 
 /// That a person gets more time than the agent meant to give.
-#[must_use]
 pub fn timeout_raised(asked: u64, least: u64) -> String {
     format!(
         "timeoutMs {asked} was raised to {least}: a person needs time to see a question. To return sooner and leave it \

@@ -4,7 +4,6 @@
 use crate::Mistyped;
 
 /// Why nothing was sent, and what would be sent. `of_several` names the question if there is more than one.
-#[must_use]
 pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: bool, of_several: Option<&str>) -> String {
     let what = match mistyped {
         Mistyped::NoOption(words) => format!("{words:?} is none of the options"),
@@ -23,7 +22,6 @@ pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: boo
 }
 
 /// To a person who typed free text for a question that takes none.
-#[must_use]
 pub fn no_own_words<L: AsRef<str>>(question: &str, labels: &[L]) -> String {
     let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
     format!("{question:?} takes no words of your own; nothing was sent. Choose from:{}", labels.collect::<String>())
@@ -34,13 +32,11 @@ const ERROR: &str = "Error: ";
 
 /// An error as it stands in files, structured results, logs and on terminals: without the prefix that earlier hosts
 /// wrote.
-#[must_use]
 pub fn bare_error(error: &str) -> &str {
     error.strip_prefix(ERROR).unwrap_or(error)
 }
 
 /// The error as the text of an MCP result whose call was rejected, or whose host fell silent.
-#[must_use]
 pub fn error_text(error: &str) -> String {
     format!("{ERROR}{}", bare_error(error))
 }

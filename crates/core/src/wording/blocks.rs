@@ -24,32 +24,27 @@ pub const ALLOW_AGAIN: &str = "Allow again";
 pub const RESET: &str = "It may be asked again; its attempts are counted anew.";
 
 /// How often who asked what, in a line of askd's own.
-#[must_use]
 pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
     format!("*{group}* asked this {times} times without an answer · `{code}`")
 }
 
 /// What a notice of a block says.
-#[must_use]
 pub fn blocked_notice(group: &str, question: &str, more: usize) -> String {
     notice(&format!("{group} asked too often"), question, more)
 }
 
 /// The head of a message of a block in a chat.
-#[must_use]
 pub fn chat_blocked(group: &str, times: u32, several: bool) -> String {
     let what = if several { "these questions" } else { "this question" };
     format!("The agent \"{group}\" has asked {what} {times} times without an answer:")
 }
 
 /// How a block is ended by a message.
-#[must_use]
 pub fn how_to_allow(code: &str) -> String {
     format!("{BLOCKED} To allow it again, reply allow {code}, or quote this message and reply allow.")
 }
 
 /// To a person who allowed something while several things are blocked; each with its code and a few words.
-#[must_use]
 pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
@@ -57,7 +52,6 @@ pub fn which_to_allow(blocked: &[(String, String)]) -> String {
 }
 
 /// What an agent is told that has asked too often. *Exact.*
-#[must_use]
 pub fn too_often(limit: u8, questions: &Questions) -> String {
     let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();
     format!(
@@ -67,7 +61,6 @@ pub fn too_often(limit: u8, questions: &Questions) -> String {
 }
 
 /// To a person who may not let a question be asked again.
-#[must_use]
 pub fn may_not_allow(id: &str) -> String {
     format!(
         "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. An \
@@ -76,7 +69,6 @@ pub fn may_not_allow(id: &str) -> String {
 }
 
 /// To a person who allows what may be asked already.
-#[must_use]
 pub fn not_blocked(by: Option<&Person>) -> String {
     match by {
         Some(by) => format!("{} has allowed it again already. Nothing was changed.", by.called()),

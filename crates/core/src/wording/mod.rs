@@ -23,7 +23,6 @@ use super::{
 };
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
-#[must_use]
 pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
     match outcome {
         Outcome::Answered { .. } => None,
@@ -46,7 +45,6 @@ pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
 pub const WITHDRAWN: &str = "ask_user cancelled: the question was withdrawn.";
 
 /// `retryReason` of a response. *Exact.*
-#[must_use]
 pub fn retry_reason(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Undelivered { cause: Cause { retries: Some(retries), .. } } => Some(max_retries_reason(*retries)),
@@ -55,7 +53,6 @@ pub fn retry_reason(outcome: &Outcome) -> Option<String> {
 }
 
 /// Why a channel could not show a question, as a sentence for people.
-#[must_use]
 pub fn trouble(Reason { channel, trouble }: Reason) -> String {
     let name = channel.title();
     match trouble {
@@ -107,7 +104,6 @@ fn answer_words(question: &Question, answer: &Answer) -> String {
 }
 
 /// How an ask ended, told to a person who came too late.
-#[must_use]
 pub fn already(outcome: &Outcome, questions: &Questions) -> String {
     let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.as_str());
     match outcome {
@@ -135,13 +131,11 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
 const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
 
 /// To a person whose answer comes after the timeout, with what they said, so that it is not lost to them.
-#[must_use]
 pub fn too_late(said: &str) -> String {
     format!("{TIMED_OUT_ALREADY} Your answer was not used: {said}")
 }
 
 /// Replies in words, for the people who gave them.
-#[must_use]
 pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
     let words = given.iter().filter_map(|(index, given)| {
         let question = questions.get(*index)?;
@@ -153,7 +147,6 @@ pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
 }
 
 /// Why a reply was not taken.
-#[must_use]
 pub fn refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
@@ -193,7 +186,6 @@ fn list(texts: &[String]) -> String {
 }
 
 /// Why a request cannot be asked.
-#[must_use]
 pub fn rejection(rejection: &Rejection) -> String {
     match rejection {
         Rejection::NoQuestions => "No questions provided".to_owned(),
@@ -213,7 +205,6 @@ pub fn rejection(rejection: &Rejection) -> String {
             "group {group:?} is not served here: it is not in the settings, and [defaults] serve no others. \
              An operator can add [groups.{group}]."
         ),
-        Rejection::NoChannel { why } => format!("this question cannot be shown to anybody: {why}."),
         Rejection::RateLimited { group, what, setting, limit } => format!(
             "rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
              allows. Wait for answers before you ask more."
@@ -225,7 +216,6 @@ pub fn rejection(rejection: &Rejection) -> String {
 }
 
 /// A rejection without the agent's own texts, which do not belong in a log.
-#[must_use]
 pub fn for_log(rejection: &Rejection) -> String {
     match rejection {
         // The parser quotes what it did not expect; where it stood is said after that.
@@ -239,7 +229,6 @@ pub fn for_log(rejection: &Rejection) -> String {
 
 impl Ask {
     /// How it ended, for its cards; `None` before the end.
-    #[must_use]
     pub fn closing(&self) -> Option<Closing> {
         if let Some(block) = &self.block {
             return Some(block_closing(block));
@@ -255,7 +244,6 @@ impl Ask {
     }
 
     /// The closing line of its cards; `None` before the end. *Exact.*
-    #[must_use]
     pub fn closing_line(&self) -> Option<String> {
         let Closing { what, by } = self.closing()?;
         // The line for a dismissal names no person.

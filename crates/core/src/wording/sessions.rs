@@ -10,13 +10,11 @@ pub const ANSWERED_LATE: &str = "Answered after the timeout: ";
 pub const STILL_ANSWERABLE: &str = "You can still answer: the agent will be started with it.";
 
 /// `Timed out at 14:32. You can still answer: ...`; the time as the channel writes it. *Exact* but for the time.
-#[must_use]
 pub fn timed_out_late(time: &str) -> String {
     format!("Timed out at {time}. {STILL_ANSWERABLE}")
 }
 
 /// What a closed card says beside how the ask ended; `None`: nothing.
-#[must_use]
 pub fn remark(remark: Remark) -> Option<&'static str> {
     match remark {
         Remark::Plain => None,
@@ -35,13 +33,11 @@ pub fn remark(remark: Remark) -> Option<&'static str> {
 }
 
 /// How an answer after the timeout is given where there are no buttons.
-#[must_use]
 pub fn late_by_message(code: &str) -> String {
     format!("Quote the question, or begin your reply with {code}.")
 }
 
 /// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.
-#[must_use]
 pub fn briefing(ask: &Ask) -> String {
     let late = ask.late_outcome().map(|(outcome, _)| outcome);
     let outcome = late.as_ref().or_else(|| ask.outcome());

@@ -4,25 +4,21 @@ use super::list;
 use crate::Question;
 
 /// Above a card that was posted again. *Exact.*
-#[must_use]
 pub fn retry_heading(attempt: u8) -> String {
     format!("Previous attempt failed to display. This is retry attempt {attempt}.")
 }
 
 /// Who asks, in a line of askd's own. `until` is in Slack's form for dates.
-#[must_use]
 pub fn slack_who(group: &str, code: &str, until: &str) -> String {
     format!("*{group}* asks · `{code}` · answer until {until}")
 }
 
 /// The same, of a card that is closed.
-#[must_use]
 pub fn slack_asked(group: &str, code: &str) -> String {
     format!("*{group}* asked · `{code}`")
 }
 
 /// What a notice says: the question, and how many more there are.
-#[must_use]
 pub fn slack_notice(group: &str, question: &str, more: usize) -> String {
     notice(&format!("{group} asks"), question, more)
 }
@@ -36,19 +32,16 @@ pub(super) fn notice(what: &str, question: &str, more: usize) -> String {
 }
 
 /// Which part of a card of several messages this is.
-#[must_use]
 pub fn slack_part(part: usize, count: usize) -> String {
     format!("· part {part} of {count}")
 }
 
 /// Before a question of several.
-#[must_use]
 pub fn slack_number(index: usize) -> String {
     format!("*{}.*", index + 1)
 }
 
 /// Where the text of a question stands that is too long for the form.
-#[must_use]
 pub fn slack_above(index: Option<usize>) -> String {
     match index {
         Some(index) => format!("*Question {}* (its text is above)", index + 1),
@@ -57,19 +50,16 @@ pub fn slack_above(index: Option<usize>) -> String {
 }
 
 /// On the button of an option whose label is too long for one; the label stands above under this number.
-#[must_use]
 pub fn slack_option(index: usize) -> String {
     format!("Option {}", index + 1)
 }
 
 /// Over a choice in a form.
-#[must_use]
 pub fn slack_choose(kind: super::Kind) -> &'static str {
     if kind == super::Kind::MultiSelect { "Choose any" } else { "Choose one" }
 }
 
 /// Over a text input: the answer itself, or another one than those offered.
-#[must_use]
 pub fn slack_type(alone: bool) -> &'static str {
     if alone { "Your answer" } else { "Other answer" }
 }
@@ -78,7 +68,6 @@ pub fn slack_type(alone: bool) -> &'static str {
 pub const SLACK_REMINDER: &str = "This question still waits for an answer.";
 
 /// A reminder in a card's thread.
-#[must_use]
 pub fn slack_reminder(code: &str, until: &str) -> String {
     format!("This question (`{code}`) still waits for an answer. It can be answered until {until}.")
 }
@@ -106,7 +95,6 @@ pub const NOT_ASKED_HERE: &str = "This question is not asked in this channel. No
 pub const OTHER_TEAM: &str = "Only people of the workspace that askd belongs to may answer here. Nothing was changed.";
 
 /// To a person who wrote something in a card's thread that is no answer.
-#[must_use]
 pub fn thread_hint(question: Option<&Question>) -> String {
     let Some(question) = question else {
         return "This card has several questions: please answer them with the form, not in the thread.".to_owned();
@@ -119,7 +107,6 @@ pub fn thread_hint(question: Option<&Question>) -> String {
 }
 
 /// What is wrong when Slack refuses to show something for good, and how an operator mends it.
-#[must_use]
 pub fn slack_refuses(code: &str, needed: Option<&str>) -> String {
     let mend = match code {
         "not_in_channel" => "invite the bot with /invite @askd in that channel",

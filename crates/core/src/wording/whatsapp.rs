@@ -17,7 +17,6 @@ pub const FROM_BEFORE: &str = "You wrote this before I asked. Please reply again
 pub const NOT_EDITED: &str = "An answer cannot be edited.";
 
 /// To a person whose phone was off, so that askd cannot know which question their words are for. *Exact.*
-#[must_use]
 pub fn did_you_mean(question: &str) -> String {
     let question = question.trim_end_matches('?');
     format!("Did you mean this for: {question}? Reply 1 to confirm.")
@@ -30,13 +29,11 @@ pub const FORWARDED: &str = "That is a forwarded message, so I did not take it a
 pub const GOT_IT: &str = "Got it.";
 
 /// Heads one of several questions. *Exact.*
-#[must_use]
 pub fn question_of(number: usize, count: usize) -> String {
     format!("Question {number} of {count}")
 }
 
 /// Who asks what, in a chat. *Exact.*
-#[must_use]
 pub fn asking(group: Option<&str>, question: &str) -> String {
     match group {
         Some(group) => format!("The agent \"{group}\" is asking: {question}"),
@@ -45,7 +42,6 @@ pub fn asking(group: Option<&str>, question: &str) -> String {
 }
 
 /// How a question is answered by a message. *Exact*, but for what can be skipped.
-#[must_use]
 pub fn how_to_reply(question: &Question) -> String {
     let line = match (question.kind, question.takes_text()) {
         (Kind::Text, _) => "Reply with your answer.",
@@ -58,19 +54,16 @@ pub fn how_to_reply(question: &Question) -> String {
 }
 
 /// How one of several open asks is meant.
-#[must_use]
 pub fn with_code(code: &str) -> String {
     format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
 }
 
 /// Until when a question can be answered, and about how long that is from when this is sent.
-#[must_use]
 pub fn answer_until(time: &str, left: Duration) -> String {
     format!("You can answer until {time} (about {} from now).", about(left))
 }
 
 /// A reminder that quotes its question; `until` is the line of [`answer_until`].
-#[must_use]
 pub fn whatsapp_reminder(until: &str) -> String {
     format!("This question still waits for an answer. {until}")
 }
@@ -88,7 +81,6 @@ fn about(span: Duration) -> String {
 }
 
 /// Asks which of several open asks was meant; each with its code and a few words.
-#[must_use]
 pub fn which_one(open: &[(String, String)]) -> String {
     let list: Vec<String> = open.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = open.first().map_or("k7", |(code, _)| code.as_str());
@@ -119,19 +111,16 @@ pub enum Unfit {
 }
 
 /// What is possible instead.
-#[must_use]
 pub fn unfit(unfit: &Unfit, question: &Question) -> String {
     format!("{} {} Reply cancel to dismiss the question.", why_unfit(unfit, question), how_to_reply(question))
 }
 
 /// The same after the timeout, when a number alone would be taken for something else.
-#[must_use]
 pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
     format!("{} {}", why_unfit(unfit, question), how_to_reply_late(question, code))
 }
 
 /// How a question is answered by a message after its timeout.
-#[must_use]
 pub fn how_to_reply_late(question: &Question, code: &str) -> String {
     format!("{} {}", how_to_reply(question), late_by_message(code))
 }
@@ -164,7 +153,6 @@ fn why_unfit(unfit: &Unfit, question: &Question) -> String {
 }
 
 /// To a person who ended an ask of another chat.
-#[must_use]
 pub fn receipt(line: &str) -> String {
     format!("{GOT_IT}\n{line}")
 }

@@ -39,7 +39,6 @@ const STREAMS: usize = 32;
 
 impl Inbox {
     /// An inbox that ends its streams when the daemon stops.
-    #[must_use]
     pub fn new(broker: Broker, token: SecretString, ctx: Ctx) -> Self {
         Self { broker, token: Arc::new(token), ctx, streams: Arc::new(Semaphore::new(STREAMS)) }
     }

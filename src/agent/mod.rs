@@ -15,12 +15,13 @@ mod waiter;
 
 pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
-pub use waiter::{Look, Taken, Waited, Waiter};
+pub use waiter::{Look, Taken, Waiter};
 
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::wire::{Draft, RequestFile};
 use crate::ipc::{ALIVE, HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
 use crate::random;
+use askd_core::wording;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -53,6 +54,18 @@ pub enum AgentError {
         /// What to do.
         mend: &'static str,
     },
+    /// The daemon did not claim the request in time. The request was taken back, and no person will see it.
+    #[error(
+        "no daemon took the question from {place}; it was taken back. Is `askd serve` running, with this folder below its \
+         data folder (ipc/<group>)?"
+    )]
+    NotClaimed {
+        /// The folder.
+        place: String,
+    },
+    /// The daemon is silent long after the deadline.
+    #[error("{}", wording::HOST_SILENT)]
+    HostSilent,
     /// The request is larger than the daemon reads.
     #[error("the request has {0} bytes; at most {MAX_REQUEST_BYTES} are possible")]
     TooLarge(usize),

@@ -91,7 +91,6 @@ impl Process {
         let mut life = self.life.lock();
         life.waiting += 1;
         life.asked = Some(self.clock.monotonic());
-        life.shown = None;
         drop(life);
         self.show_life(folder);
     }

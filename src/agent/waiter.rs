@@ -35,21 +35,6 @@ pub enum Look {
     Waiting(Moment),
     /// A whole response is there, and stays until it is taken.
     Ready,
-    /// The daemon did not claim the request in time. The request was taken back, and no person will see it.
-    NotClaimed,
-    /// The daemon is silent long after the deadline.
-    HostSilent,
-}
-
-/// How waiting ended.
-#[derive(Debug)]
-pub enum Waited {
-    /// With a response; it stays `.taken-` until [`Taken::done`].
-    Taken(Box<Taken>),
-    /// The daemon did not claim the request in time. The request was taken back, and no person will see it.
-    NotClaimed,
-    /// The daemon is silent long after the deadline.
-    HostSilent,
 }
 
 /// A response on its way to the caller.
@@ -146,22 +131,17 @@ impl Waiter {
         self.seen.lock().claimed.is_some()
     }
 
-    /// Waits for the outcome and takes it.
-    pub async fn wait(&self) -> Result<Waited, AgentError> {
+    /// Waits for the response and takes it. It stays `.taken-` until [`Taken::done`].
+    pub async fn wait(&self) -> Result<Taken, AgentError> {
         loop {
             self.show_life();
-            let give_up = match self.look()? {
-                Look::Waiting(give_up) => give_up,
-                Look::Ready => match self.take()? {
-                    Some(taken) => return Ok(Waited::Taken(Box::new(taken))),
-                    None => continue,
-                },
-                Look::NotClaimed => return Ok(Waited::NotClaimed),
-                Look::HostSilent => return Ok(Waited::HostSilent),
-            };
-            tokio::select! {
-                () = self.process.woken() => {}
-                () = self.clock.sleep_to(give_up.min(self.clock.monotonic() + self.process.look_every())) => {}
+            if let Look::Waiting(give_up) = self.look()? {
+                tokio::select! {
+                    () = self.process.woken() => {}
+                    () = self.clock.sleep_to(give_up.min(self.clock.monotonic() + self.process.look_every())) => {}
+                }
+            } else if let Some(taken) = self.take()? {
+                return Ok(taken);
             }
         }
     }
@@ -194,7 +174,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Looks into the folder. It takes nothing but a request that was not claimed in time.
+    /// Looks into the folder. It takes nothing but a request that was not claimed in time. An error ends the wait.
     pub fn look(&self) -> Result<Look, AgentError> {
         self.follow()?;
         if self.read()?.is_some() {
@@ -214,14 +194,14 @@ impl Waiter {
                 return Ok(Look::Waiting(give_up));
             }
             if self.take_back()? {
-                return Ok(Look::NotClaimed);
+                return Err(AgentError::NotClaimed { place: self.folder().path.display().to_string() });
             }
             // It was claimed in this very moment: go on waiting.
             self.claimed();
             return Ok(Look::Waiting(now + self.timeout));
         };
         let give_up = self.give_up(claimed);
-        Ok(if now >= give_up { Look::HostSilent } else { Look::Waiting(give_up) })
+        if now >= give_up { Err(AgentError::HostSilent) } else { Ok(Look::Waiting(give_up)) }
     }
 
     fn claimed(&self) {
@@ -400,7 +380,7 @@ mod tests {
             self.pass(time.saturating_sub(SECOND));
             assert!(self.waits(), "given up early");
             self.pass(SECOND * 2);
-            assert_eq!(self.waiter.look().unwrap(), Look::HostSilent);
+            assert!(matches!(self.waiter.look(), Err(AgentError::HostSilent)));
         }
     }
 
@@ -410,7 +390,7 @@ mod tests {
         scene.says(START, START + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);
         // The waiting call ends the same way, and nothing is deleted.
-        assert!(matches!(scene.waiter.wait().await.unwrap(), Waited::HostSilent));
+        assert!(matches!(scene.waiter.wait().await, Err(AgentError::HostSilent)));
     }
 
     #[test]

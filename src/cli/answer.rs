@@ -1,12 +1,10 @@
 //! `askd answer`: options by label or number; words of one's own only where they are said to be that.
 
-use super::asks::{Where, segment, settled, text};
+use super::asks::{One, say_settled, text};
 use super::{Exit, USAGE};
 use askd_core::{chosen, printable, wording};
 use clap::Args;
-use reqwest::Method;
 use serde_json::{Map, Value, json};
-use std::process::ExitCode;
 
 /// Answer an ask.
 ///
@@ -20,9 +18,7 @@ use std::process::ExitCode;
 )]
 pub(super) struct Answer {
     #[command(flatten)]
-    at: Where,
-    /// The beginning of its id, or its short code.
-    id: String,
+    ask: One,
     /// The answer to an ask with one question.
     #[arg(value_name = "ANSWER", required_unless_present_any = ["questions", "texts"], conflicts_with = "questions")]
     values: Vec<String>,
@@ -42,14 +38,14 @@ struct Typed {
 }
 
 impl Answer {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let path = format!("/asks/{}", segment(&self.id)?);
-        let ask = self.at.call(Method::GET, &path, None)?;
+    pub(super) fn run(self) -> Result<(), Exit> {
+        let ask = self.ask.read()?;
         // If the ask is over, the daemon's reply says so, whatever the person typed.
         let over = ask["state"] == "settled" && ask["late_until"].is_null();
         let answers = if over { Map::new() } else { self.answers(&ask)? };
-        let path = format!("/asks/{}/answer", text(&ask, "id"));
-        settled(&self.at.call(Method::POST, &path, Some(&json!({"answers": answers, "by": "cli"})))?)
+        // By its whole id: an ask that came meanwhile may have the same beginning.
+        let ask = One { id: text(&ask, "id").to_owned(), ..self.ask };
+        say_settled(&ask.post("answer", json!({"answers": answers}))?)
     }
 
     fn answers(&self, ask: &Value) -> Result<Map<String, Value>, Exit> {

@@ -2,7 +2,7 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-use crate::agent::{Process, Taken, Waited, Waiter, find, question};
+use crate::agent::{Process, Taken, Waiter, find, question};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
@@ -11,10 +11,9 @@ use askd_core::{TimeoutPolicy, wording};
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// How long a withdrawn call waits for the daemon's word.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
@@ -72,54 +71,32 @@ pub(super) struct AskCommand {
     keep: bool,
 }
 
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Exit> {
-        let listen = |kind| signal(kind).context("cannot listen for signals").map_err(Exit::from);
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-}
-
-/// What came of waiting.
-enum Ended {
-    Waited(Waited),
-    Interrupted,
-}
-
 impl AskCommand {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let request = self.request()?;
         let folder = find(self.ipc.as_deref(), super::variable)?;
-        let runtime = super::small_runtime()?;
-        runtime.block_on(async {
-            let place = folder.path().display().to_string();
+        super::small_runtime()?.block_on(async {
             let clock = Clock::system();
             let process = Process::new(&clock);
             // Before the request is written: a process that is killed early must not leave a question behind.
-            let signals = Signals::listen()?;
+            let stop = super::stop_on_signals()?;
             let waiter = Waiter::ask(Arc::new(folder), request, clock.clone(), &process)?;
-            match self.wait(&waiter, &clock, signals).await? {
-                Ended::Waited(Waited::Taken(taken)) => self.tell(*taken),
-                Ended::Waited(Waited::NotClaimed) => Err(Exit::new(
-                    5,
-                    format!(
-                        "nobody took the question from {place}; it was taken back. Is `askd serve` running, with this \
-                         folder below its data folder (ipc/<group>)?"
-                    ),
-                )),
-                Ended::Waited(Waited::HostSilent) => Err(Exit::new(FAILED, wording::HOST_SILENT)),
-                Ended::Interrupted if self.keep => {
+            match self.wait(&waiter, &clock, &stop).await? {
+                Some(taken) => self.tell(taken),
+                None if self.keep => {
                     waiter.leave();
                     let stays = format!("interrupted; the question stays open (request {})", waiter.request_id());
                     Err(Exit::new(FAILED, stays))
                 }
-                Ended::Interrupted => self.withdraw(&waiter, &clock).await,
+                None => {
+                    waiter.withdraw()?;
+                    // The answer may have come first: wait for what the daemon says.
+                    match clock.timeout(WITHDRAWAL, waiter.wait()).await {
+                        Some(Ok(taken)) => self.tell(taken),
+                        _ => Err(Exit::new(3, "interrupted; the question was withdrawn")),
+                    }
+                }
             }
         })
     }
@@ -162,46 +139,28 @@ impl AskCommand {
         Ok(file)
     }
 
-    /// Waits for the outcome or a signal, saying on a terminal how long is left.
-    async fn wait(&self, waiter: &Waiter, clock: &Clock, mut signals: Signals) -> Result<Ended, Exit> {
+    /// Waits for the response or a signal (`None`), saying on a terminal how long is left.
+    async fn wait(&self, waiter: &Waiter, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
         let terminal = std::io::stderr().is_terminal();
-        let mut next = clock.monotonic();
-        let waiting = waiter.wait();
-        tokio::pin!(waiting);
-        let ended = loop {
-            tokio::select! {
-                end = &mut waiting => break end.map(Ended::Waited).map_err(Exit::from),
-                _ = signals.interrupt.recv() => break Ok(Ended::Interrupted),
-                _ = signals.terminate.recv() => break Ok(Ended::Interrupted),
-                () = clock.sleep_to(next), if terminal => {
-                    next = clock.monotonic() + Duration::from_secs(1);
-                    progress(waiter);
-                }
+        let progress = async {
+            loop {
+                say_progress(waiter);
+                clock.sleep(Duration::from_secs(1)).await;
             }
+        };
+        let ended = tokio::select! {
+            end = waiter.wait() => end.map(Some),
+            () = stop.cancelled() => Ok(None),
+            () = progress, if terminal => Ok(None),
         };
         if terminal {
             // Leave a clean line behind.
             let _unread = write!(std::io::stderr(), "\r\x1b[K");
         }
-        ended
+        Ok(ended?)
     }
 
-    async fn withdraw(&self, waiter: &Waiter, clock: &Clock) -> Result<ExitCode, Exit> {
-        waiter.withdraw()?;
-        // The answer may have come first: wait for what the daemon says.
-        let word = async {
-            tokio::select! {
-                end = waiter.wait() => end.ok(),
-                () = clock.sleep(WITHDRAWAL) => None,
-            }
-        };
-        match word.await {
-            Some(Waited::Taken(taken)) => self.tell(*taken),
-            _ => Err(Exit::new(3, "interrupted; the question was withdrawn")),
-        }
-    }
-
-    fn tell(&self, taken: Taken) -> Result<ExitCode, Exit> {
+    fn tell(&self, taken: Taken) -> Result<(), Exit> {
         let code = exit_code(&taken.response);
         if let Err(error) = self.print(&taken.response, code) {
             // The caller has not read it: it stays where the next call finds it.
@@ -209,11 +168,10 @@ impl AskCommand {
             return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
         }
         let error = taken.response.error.clone().map(|error| with_cause(&error, &taken.response));
-        taken.done().context("cannot delete the response").map_err(Exit::from)?;
-        match (code, error) {
-            (0, _) => Ok(ExitCode::SUCCESS),
-            (code, Some(error)) if !self.json => Err(Exit::new(code, error)),
-            (code, _) => Ok(ExitCode::from(code)),
+        taken.done().context("cannot delete the response")?;
+        match code {
+            0 => Ok(()),
+            code => Err(Exit::new(code, error.filter(|_| !self.json).unwrap_or_default())),
         }
     }
 
@@ -270,7 +228,7 @@ fn exit_code(response: &ResponseFile) -> u8 {
     }
 }
 
-fn progress(waiter: &Waiter) {
+fn say_progress(waiter: &Waiter) {
     let line = match waiter.left() {
         Some(left) => {
             let left = humantime::format_duration(Duration::from_secs(left.as_secs()));

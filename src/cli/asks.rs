@@ -1,19 +1,19 @@
 //! `askd list`, `show`, `dismiss`, `cancel`, `reset`: the inbox for a terminal. `answer` has a file of its own.
 
+use super::answer::Answer;
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError};
 use crate::ipc::wire::time_from;
 use askd_core::{Time, printable, wording};
-use clap::Args;
+use clap::{Args, Subcommand};
 use reqwest::Method;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// Asks that are read at a time.
@@ -34,11 +34,11 @@ pub(super) struct Where {
 }
 
 impl Where {
-    pub(super) fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
+    fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
         let runtime = super::small_runtime()?;
         let token = self.token.clone().map(SecretString::from);
-        let client = Client::find(&self.config, self.url.clone(), token).map_err(|error| exit(&error))?;
-        runtime.block_on(client.call(method, path, body)).map_err(|error| exit(&error))
+        let client = Client::find(&self.config, self.url.clone(), token)?;
+        Ok(runtime.block_on(client.call(method, path, body))?)
     }
 }
 
@@ -62,12 +62,14 @@ fn listed(at: &Where, query: &str) -> Result<Vec<Value>, Exit> {
     }
 }
 
-fn exit(error: &ClientError) -> Exit {
-    Exit::new(if matches!(error, ClientError::Settings(_)) { USAGE } else { FAILED }, error)
+impl From<ClientError> for Exit {
+    fn from(error: ClientError) -> Self {
+        Self::new(if matches!(error, ClientError::Settings(_)) { USAGE } else { FAILED }, error)
+    }
 }
 
 /// A part of a path: ids need no escaping, and what is none must not become another path.
-pub(super) fn segment(id: &str) -> Result<&str, Exit> {
+fn segment(id: &str) -> Result<&str, Exit> {
     if !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Ok(id);
     }
@@ -89,12 +91,11 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         let state = if self.settled { "settled" } else { "open" };
         let asks = listed(&self.at, &format!("state={state}"))?;
         if self.json {
-            say(&pretty(&json!({ "total": asks.len(), "asks": asks })))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(say(&pretty(&json!({ "total": asks.len(), "asks": asks })))?);
         }
         if asks.is_empty() {
             say(if self.settled { "Nothing was settled." } else { "Nothing waits for an answer." })?;
@@ -103,7 +104,7 @@ impl List {
         for ask in &asks {
             say(&row(ask, now))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -156,19 +157,16 @@ fn row(ask: &Value, now: Time) -> String {
 #[command(after_help = "Example:\n  askd show 3f2a")]
 pub(super) struct Show {
     #[command(flatten)]
-    at: Where,
-    /// The beginning of its id, or its short code.
-    id: String,
+    ask: One,
     /// Write what GET /api/v1/asks/{id} answers.
     #[arg(long)]
     json: bool,
 }
 
 impl Show {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let ask = self.at.call(Method::GET, &format!("/asks/{}", segment(&self.id)?), None)?;
-        say(&if self.json { pretty(&ask) } else { whole(&ask, Clock::system().now()) })?;
-        Ok(ExitCode::SUCCESS)
+    pub(super) fn run(self) -> Result<(), Exit> {
+        let ask = self.ask.read()?;
+        Ok(say(&if self.json { pretty(&ask) } else { whole(&ask, Clock::system().now()) })?)
     }
 }
 
@@ -232,70 +230,62 @@ fn pretty(value: &Value) -> String {
 }
 
 /// Says what became of an ask.
-pub(super) fn settled(ask: &Value) -> Result<ExitCode, Exit> {
-    say(&printable(text(&ask["outcome"], "line")))?;
-    Ok(ExitCode::SUCCESS)
+pub(super) fn say_settled(ask: &Value) -> Result<(), Exit> {
+    Ok(say(&printable(text(&ask["outcome"], "line")))?)
 }
 
 /// One ask of the daemon.
 #[derive(Debug, Args)]
 pub(super) struct One {
     #[command(flatten)]
-    at: Where,
+    pub(super) at: Where,
     /// The beginning of its id, or its short code.
-    id: String,
+    pub(super) id: String,
 }
 
 impl One {
+    pub(super) fn read(&self) -> Result<Value, Exit> {
+        self.at.call(Method::GET, &format!("/asks/{}", segment(&self.id)?), None)
+    }
+
     /// Does something to it, and returns what became of it.
-    fn post(&self, action: &str) -> Result<Value, Exit> {
-        let path = format!("/asks/{}/{action}", segment(&self.id)?);
-        self.at.call(Method::POST, &path, Some(&json!({"by": "cli"})))
+    pub(super) fn post(&self, action: &str, mut body: Value) -> Result<Value, Exit> {
+        body["by"] = "cli".into();
+        self.at.call(Method::POST, &format!("/asks/{}/{action}", segment(&self.id)?), Some(&body))
     }
 }
 
-/// Dismiss an ask: the agent is told that the user dismissed the question.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  askd dismiss 3f2a")]
-pub(super) struct Dismiss {
-    #[command(flatten)]
-    ask: One,
+/// What can be done with asks through the daemon. The help of some stands at their arguments.
+#[derive(Debug, Subcommand)]
+pub(super) enum Asks {
+    List(List),
+    Show(Show),
+    Answer(Answer),
+    /// Dismiss an ask: the agent is told that the user dismissed the question.
+    #[command(after_help = "Example:\n  askd dismiss 3f2a")]
+    Dismiss(One),
+    /// Withdraw an ask: the agent is told that the question was withdrawn.
+    #[command(after_help = "Example:\n  askd cancel 3f2a")]
+    Cancel(One),
+    /// Let the questions of an ask be asked again: their attempts are counted anew.
+    ///
+    /// The same as Allow again on the card of a question that was asked too often.
+    #[command(after_help = "Example:\n  askd reset 3f2a")]
+    Reset(One),
 }
 
-impl Dismiss {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        settled(&self.ask.post("dismiss")?)
-    }
-}
-
-/// Withdraw an ask: the agent is told that the question was withdrawn.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  askd cancel 3f2a")]
-pub(super) struct Cancel {
-    #[command(flatten)]
-    ask: One,
-}
-
-impl Cancel {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        settled(&self.ask.post("cancel")?)
-    }
-}
-
-/// Let the questions of an ask be asked again: their attempts are counted anew.
-///
-/// The same as Allow again on the card of a question that was asked too often.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  askd reset 3f2a")]
-pub(super) struct Reset {
-    #[command(flatten)]
-    ask: One,
-}
-
-impl Reset {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        self.ask.post("reset")?;
-        say(wording::RESET)?;
-        Ok(ExitCode::SUCCESS)
+impl Asks {
+    pub(super) fn run(self) -> Result<(), Exit> {
+        match self {
+            Self::List(list) => list.run(),
+            Self::Show(show) => show.run(),
+            Self::Answer(answer) => answer.run(),
+            Self::Dismiss(ask) => say_settled(&ask.post("dismiss", json!({}))?),
+            Self::Cancel(ask) => say_settled(&ask.post("cancel", json!({}))?),
+            Self::Reset(ask) => {
+                ask.post("reset", json!({}))?;
+                Ok(say(wording::RESET)?)
+            }
+        }
     }
 }

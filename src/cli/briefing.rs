@@ -8,7 +8,6 @@ use clap::Args;
 use rustix::fs::{FileType, OFlags};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long another process may be at it.
@@ -38,7 +37,7 @@ pub(super) struct BriefingCommand {
 }
 
 impl BriefingCommand {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let folder = find(self.ipc.as_deref(), super::variable)?;
         let briefings = Briefings::of(&folder)?;
@@ -46,7 +45,7 @@ impl BriefingCommand {
             // While no process takes any, a file that is called taken was left by a run that died.
             let found = briefings.read(briefings.claim())?;
             complain_of(&found);
-            return self.print(&found.briefings).map(|()| ExitCode::SUCCESS);
+            return self.print(&found.briefings);
         }
         if output_was_closed() {
             return Err(Exit::new(FAILED, "standard output is closed; no briefing was taken"));
@@ -58,8 +57,7 @@ impl BriefingCommand {
             briefings.put_back(&found.briefings);
             return Err(Exit { code, message: format!("{message}; the briefings stay where they were") });
         }
-        briefings.done(&found.briefings)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(briefings.done(&found.briefings)?)
     }
 
     /// All of it or an error: a reader that has gone has not read it.

@@ -1,11 +1,9 @@
 //! `askd demo`.
 
-use super::serve::stop_on_signals;
-use super::{Exit, say};
+use super::{Exit, say, stop_on_signals};
 use crate::demo;
 use anyhow::Context as _;
 use clap::Args;
-use std::process::ExitCode;
 
 /// Show the whole loop with no account and no configuration: a daemon, its inbox, a pretended Slack and scripted agents.
 ///
@@ -19,15 +17,11 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         // What people do wrong in the demo is part of it, and said in its own lines.
         super::log("error", false)?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
-        runtime.block_on(async {
-            let stop = stop_on_signals()?;
-            Box::pin(demo::run(self.auto, stop, |line| drop(say(line)))).await?;
-            anyhow::Ok(())
-        })?;
-        Ok(ExitCode::SUCCESS)
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let demo = async { Box::pin(demo::run(self.auto, stop_on_signals()?, |line| drop(say(line)))).await };
+        Ok(runtime.block_on(demo)?)
     }
 }

@@ -1,10 +1,9 @@
 //! `askd healthz`: the health check of an image that has nothing but askd in it.
 
-use super::{Exit, FAILED, USAGE};
-use crate::host::client::{ClientError, healthy};
+use super::Exit;
+use crate::host::client::healthy;
 use clap::Args;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Ask the daemon whether it is well: exit code 0 if it is.
 #[derive(Debug, Args)]
@@ -19,11 +18,7 @@ pub(super) struct Healthz {
 }
 
 impl Healthz {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
-        let asked = super::small_runtime()?.block_on(healthy(&self.config, self.url));
-        asked.map_err(|error| {
-            Exit::new(if matches!(error, ClientError::Settings(_)) { USAGE } else { FAILED }, error)
-        })?;
-        Ok(ExitCode::SUCCESS)
+    pub(super) fn run(self) -> Result<(), Exit> {
+        Ok(super::small_runtime()?.block_on(healthy(&self.config, self.url))?)
     }
 }

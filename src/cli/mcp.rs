@@ -1,12 +1,10 @@
 //! `askd mcp`: the MCP server of an agent, on standard input and output.
 
-use super::{Exit, FAILED, USAGE};
+use super::{Exit, USAGE};
 use crate::agent::mcp::{Settings, serve};
 use crate::clock::Clock;
 use clap::Args;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve the tool `ask_user` to an agent: MCP on standard input and output.
 ///
@@ -25,24 +23,17 @@ pub(super) struct Mcp {
 }
 
 impl Mcp {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn,askd=info,rmcp=error", false)?;
         let settings =
             Settings::read(self.ipc, |name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
         let runtime = super::small_runtime()?;
         let served = runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate()).map_err(|error| Exit::new(FAILED, error))?;
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Exit::new(FAILED, error))?;
-            let stop = async {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
-            serve(settings, Clock::system(), stop).await.map_err(|error| Exit::new(FAILED, error))
+            let stop = super::stop_on_signals()?;
+            anyhow::Ok(serve(settings, Clock::system(), stop.cancelled_owned()).await?)
         });
         // A read of standard input may hang in a thread of its own; the process ends without it.
         runtime.shutdown_background();
-        served.map(|()| ExitCode::SUCCESS)
+        Ok(served?)
     }
 }

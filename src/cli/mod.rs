@@ -19,8 +19,11 @@ mod serve;
 mod sim;
 
 use crate::agent::AgentError;
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -49,21 +52,12 @@ enum Command {
     Mcp(mcp::Mcp),
     Briefing(briefing::BriefingCommand),
     #[cfg(feature = "host")]
-    List(asks::List),
-    #[cfg(feature = "host")]
-    Show(asks::Show),
-    #[cfg(feature = "host")]
-    Answer(answer::Answer),
-    #[cfg(feature = "host")]
-    Dismiss(asks::Dismiss),
-    #[cfg(feature = "host")]
-    Cancel(asks::Cancel),
+    #[command(flatten)]
+    Asks(asks::Asks),
     /// Ask the daemon whether it is well: for health checks of containers.
     #[cfg(feature = "host")]
     #[command(hide = true)]
     Healthz(healthz::Healthz),
-    #[cfg(feature = "host")]
-    Reset(asks::Reset),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "demo")]
     #[command(hide = true, subcommand)]
@@ -87,32 +81,24 @@ pub fn main() -> ExitCode {
         Command::Mcp(mcp) => mcp.run(),
         Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
-        Command::List(list) => list.run(),
-        #[cfg(feature = "host")]
-        Command::Show(show) => show.run(),
-        #[cfg(feature = "host")]
-        Command::Answer(answer) => answer.run(),
-        #[cfg(feature = "host")]
-        Command::Dismiss(dismiss) => dismiss.run(),
-        #[cfg(feature = "host")]
-        Command::Cancel(cancel) => cancel.run(),
+        Command::Asks(asks) => asks.run(),
         #[cfg(feature = "host")]
         Command::Healthz(healthz) => healthz.run(),
-        #[cfg(feature = "host")]
-        Command::Reset(reset) => reset.run(),
         #[cfg(feature = "demo")]
         Command::Sim(sim) => sim.run(),
     };
     match done {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(Exit { code, message }) => {
-            complain(&message);
+            if !message.is_empty() {
+                complain(&message);
+            }
             ExitCode::from(code)
         }
     }
 }
 
-/// A sentence for people and a code for scripts.
+/// A sentence for people, which may be missing, and a code for scripts.
 #[derive(Debug)]
 struct Exit {
     code: u8,
@@ -133,7 +119,8 @@ impl From<anyhow::Error> for Exit {
 
 impl From<AgentError> for Exit {
     fn from(error: AgentError) -> Self {
-        Self::new(FAILED, error)
+        // As `askd ask` says of a question that could not be shown.
+        Self::new(if matches!(error, AgentError::NotClaimed { .. }) { 5 } else { FAILED }, error)
     }
 }
 
@@ -180,6 +167,30 @@ fn log_filter(text: &str) -> Result<Targets, Exit> {
 /// A runtime for one command that mostly waits.
 fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let stopping = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
+    tokio::spawn(async move {
+        for again in [false, true] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if again {
+                tracing::warn!("told to stop twice: stopping at once; what is unfinished goes on at the next start");
+                std::process::exit(i32::from(FAILED));
+            }
+            tracing::info!("stopping");
+            stopping.cancel();
+        }
+    });
+    Ok(stop)
 }
 
 /// The environment; where it says nothing of the data folder, the settings of this host do.

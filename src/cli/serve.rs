@@ -9,11 +9,9 @@ use clap::Args;
 use secrecy::ExposeSecret as _;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 /// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
 const HELD: u8 = 75;
@@ -35,21 +33,21 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start").map_err(Exit::from)?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let ended = runtime.block_on(self.serve(settings));
         // A disk that hangs keeps nothing from stopping: what it still writes is found by the next start.
         runtime.shutdown_timeout(DISK);
         ended
     }
 
-    async fn serve(&self, settings: Settings) -> Result<ExitCode, Exit> {
+    async fn serve(&self, settings: Settings) -> Result<(), Exit> {
         let (data_dir, url) = (settings.data_dir.clone(), settings.inbox_url());
         let by_port = settings.http.public_url.is_none();
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
-        let stop = stop_on_signals().map_err(Exit::from)?;
+        let stop = super::stop_on_signals()?;
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         daemon.greet().await;
@@ -60,10 +58,10 @@ impl Serve {
         } else {
             say(&format!("Inbox: {url}/ (token in {})", token_file.display()))?;
         }
-        self.reload_on_hangup(&daemon).map_err(Exit::from)?;
+        self.reload_on_hangup(&daemon)?;
         daemon.run(stop).await.map_err(|error| exit(&error))?;
         tracing::info!("askd has stopped");
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
@@ -96,28 +94,4 @@ fn exit(error: &DaemonError) -> Exit {
         FAILED
     };
     Exit::new(code, error)
-}
-
-/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.
-pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let stopping = stop.clone();
-    #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
-    tokio::spawn(async move {
-        for again in [false, true] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if again {
-                tracing::warn!("told to stop twice: stopping at once; what is unfinished goes on at the next start");
-                std::process::exit(i32::from(FAILED));
-            }
-            tracing::info!("stopping");
-            stopping.cancel();
-        }
-    });
-    Ok(stop)
 }

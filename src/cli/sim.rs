@@ -4,7 +4,6 @@ use super::{Exit, small_runtime};
 use anyhow::Context as _;
 use askd_sim::{SlackArgs, run_slack, whatsapp};
 use clap::Subcommand;
-use std::process::ExitCode;
 
 /// Run a stand-in of a chat platform alone, for checks.
 #[derive(Debug, Subcommand)]
@@ -16,13 +15,11 @@ pub(super) enum Sim {
 }
 
 impl Sim {
-    pub(super) fn run(self) -> Result<ExitCode, Exit> {
+    pub(super) fn run(self) -> Result<(), Exit> {
         let runtime = small_runtime()?;
-        match self {
+        Ok(match self {
             Self::Slack(args) => runtime.block_on(run_slack(args)).context("the stand-in of Slack"),
             Self::Whatsapp(args) => runtime.block_on(whatsapp::run(args)).context("the stand-in of WhatsApp"),
-        }
-        .map_err(Exit::from)?;
-        Ok(ExitCode::SUCCESS)
+        }?)
     }
 }

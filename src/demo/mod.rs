@@ -3,14 +3,14 @@
 
 mod phone;
 
-use crate::agent::{Folder, Process, Taken, Waited, Waiter, question};
+use crate::agent::{Folder, Process, Taken, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport, whatsapp};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use askd_sim::slack::{self, Slack};
 use phone::Phone;
 use reqwest::Method;
@@ -268,11 +268,7 @@ async fn ask(
     let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), file, clock, &process)?;
     let (answered, end) = tokio::join!(answering, waiter.wait());
     answered?;
-    match end? {
-        Waited::Taken(taken) => tell(*taken, say),
-        Waited::NotClaimed => bail!("nobody took the question"),
-        Waited::HostSilent => bail!("the daemon fell silent"),
-    }
+    tell(end?, say)
 }
 
 fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {

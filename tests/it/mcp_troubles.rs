@@ -125,3 +125,40 @@ fn a_host_that_dies_after_the_claim_is_given_up_30_s_after_its_deadline() {
     assert_eq!((&told.structured["reason"], &told.structured["shouldRetry"]), (&json!("system"), &json!(false)));
     agent.tasks_gone();
 }
+
+/// A folder that hangs keeps no call longer than it may wait, and what comes of the question reaches the next call.
+#[test]
+fn a_call_on_a_folder_that_hangs_ends_at_its_limit_as_pending() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let slow = world.data().join("slow-calls");
+    let mut client = Client::new(&agent.path, &[("ASKD_SLOW_CALL", slow.to_str().unwrap())]);
+    let id = claimed(&agent, &mut client, 0);
+    fs::write(&slow, "openat2:6000").unwrap();
+    agent.put_response(&id, &answer(&id));
+    let begun = Instant::now();
+    let other = json!({"questions": [{"question": "And now?"}], "waitMs": 500});
+    let calls = [
+        client.begin("ask_user_wait", &json!({"question_id": id, "waitMs": 500})),
+        client.begin("ask_user", &go(500)),
+        client.begin("ask_user", &other),
+        client.begin("ask_user_cancel", &json!({"question_id": id})),
+    ];
+    let told = calls.map(|call| client.result(call, SOON));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    for told in &told[..3] {
+        told.assert_pending();
+    }
+    assert!(told[3].is_error && told[3].text.contains("does not respond"), "{:?}", told[3]);
+    fs::remove_file(slow).unwrap();
+    // The withdrawal came too late, and no call has lost the answer.
+    client.call("ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+    // The question that the folder held up is asked, and asked once.
+    let requests = || agent.task_names().into_iter().filter(|name| !name.starts_with('.')).collect::<Vec<_>>();
+    let asked = within(SOON, "the other request", || Some(requests()).filter(|requests| !requests.is_empty()));
+    let told = client.call("ask_user", &other);
+    told.assert_pending();
+    assert_eq!(asked, [format!("{}.json", told.question_id())]);
+    assert_eq!(requests(), asked);
+}

@@ -3,44 +3,42 @@
 //! `askd_core::wording`.
 
 use crate::ipc::wire::{ResponseFile, ResponseResult, unanswered};
-use askd_core::wording;
+use askd_core::{Rejection, RequestId, wording};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::fmt::Display;
 
-/// What came of a call.
-#[derive(Debug, Clone)]
-pub(super) enum Outcome {
-    /// The daemon's response.
-    Response(Box<ResponseFile>),
-    /// The question is open; the call waits no longer.
-    Pending,
-    /// The daemon did not claim the request in time; it was taken back.
-    NotClaimed {
-        /// How often that happened to these questions.
-        attempt: u32,
-        /// How often the agent may try again.
-        retries: u8,
-    },
-    /// The daemon is silent long after the deadline.
-    HostSilent,
-    /// The folder cannot be used.
-    Broken(String),
-    /// It cannot be asked.
-    Rejected(String),
-    /// This process does not wait for such a question.
-    Unknown(String),
-    /// The agent took its request back.
-    Withdrawn,
-}
-
-/// An outcome, and what else the agent should know.
+/// What a call returns.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
-    /// What came of it.
-    pub(super) outcome: Outcome,
+    /// What came of the question, in the shape of a response file even where there is none.
+    pub(super) response: ResponseFile,
     /// What askd did differently from what the call asked for.
     pub(super) note: Option<String>,
+}
+
+/// What this side alone knows of a question that got no response.
+pub(super) fn failed(status: &str, error: impl Display) -> ResponseFile {
+    ResponseFile { result: unanswered("", None, status, "system"), error: Some(error.to_string()) }
+}
+
+/// The question is open; the call waits no longer.
+pub(super) fn pending() -> ResponseFile {
+    ResponseFile { result: unanswered("", None, "pending", "pending"), error: None }
+}
+
+/// No daemon claimed the request in time, for the `attempt`th time; the agent may try again so often.
+pub(super) fn not_claimed(attempt: u32, retries: u8) -> ResponseFile {
+    let should_retry = attempt <= u32::from(retries);
+    let (error, reason) = if should_retry {
+        (wording::not_claimed(attempt, retries), wording::not_claimed(attempt, retries))
+    } else {
+        (wording::MAX_RETRIES.to_owned(), wording::max_retries_reason(retries))
+    };
+    let mut response = failed("undeliverable", error);
+    (response.result.should_retry, response.result.retry_reason) = (should_retry, Some(reason));
+    response
 }
 
 /// `result` with what is added to it on this side.
@@ -70,76 +68,53 @@ pub(super) struct Structured<'a> {
     question_id: Option<&'a str>,
 }
 
-impl Outcome {
-    /// As a response file would have it.
-    fn response(&self, question_id: &str) -> ResponseFile {
-        let without = |status: &str, reason: &str, error: String| ResponseFile {
-            result: unanswered(question_id, None, status, reason),
-            error: Some(error),
-        };
-        match self {
-            Self::Response(response) => response.as_ref().clone(),
-            Self::Pending => ResponseFile { result: unanswered(question_id, None, "pending", "pending"), error: None },
-            Self::NotClaimed { attempt, retries } if *attempt > u32::from(*retries) => {
-                let mut response = without("undeliverable", "system", wording::MAX_RETRIES.to_owned());
-                response.result.retry_reason = Some(wording::max_retries_reason(*retries));
-                response
-            }
-            Self::NotClaimed { attempt, retries } => {
-                let reason = wording::not_claimed(*attempt, *retries);
-                let mut response = without("undeliverable", "system", reason.clone());
-                response.result.should_retry = true;
-                response.result.retry_reason = Some(reason);
-                response
-            }
-            Self::HostSilent => without("timeout", "system", wording::HOST_SILENT.to_owned()),
-            Self::Broken(why) => without("undeliverable", "system", why.clone()),
-            Self::Rejected(why) | Self::Unknown(why) => without("rejected", "system", why.clone()),
-            Self::Withdrawn => without("cancelled", "system", wording::WITHDRAWN.to_owned()),
-        }
-    }
+/// The result for a question that cannot be asked.
+pub(super) fn rejected(rejection: &Rejection) -> CallToolResult {
+    result(&Report { response: failed("rejected", rejection), note: None }, None)
+}
+
+/// The result for a question that this process has not asked: the sentence says what to do, so nothing marks it.
+pub(super) fn unknown(why: &str) -> CallToolResult {
+    let mut result = result(&Report { response: failed("rejected", why), note: None }, None);
+    result.content = vec![ContentBlock::text(why)];
+    result
 }
 
 /// The result of a call that asks or waits.
-pub(super) fn result(report: &Report, question_id: Option<&str>) -> CallToolResult {
-    let written = written(report, question_id);
+pub(super) fn result(report: &Report, question_id: Option<&RequestId>) -> CallToolResult {
+    let written = written(report, question_id.map(RequestId::as_str));
     written.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.to_string())]))
 }
 
 fn written(report: &Report, question_id: Option<&str>) -> serde_json::Result<CallToolResult> {
-    let response = report.outcome.response(question_id.unwrap_or_default());
-    let pending = matches!(report.outcome, Outcome::Pending);
-    let answered = response.result.answered && response.error.is_none();
-    let error = (!pending && !answered).then(|| error(&response));
-    let text = Text { result: &response.result, note: report.note.as_deref() };
+    let mut result = report.response.result.clone();
+    if result.request_id.is_empty() {
+        question_id.unwrap_or_default().clone_into(&mut result.request_id);
+    }
+    let pending = result.status == "pending";
+    let answered = result.answered && report.response.error.is_none();
+    let error = (!pending && !answered).then(|| error(&report.response));
+    let text = Text { result: &result, note: report.note.as_deref() };
     let words = match &error {
-        Some(error) if response.result.should_retry => {
-            format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW)
+        Some(error) if result.should_retry => format!("{}. {}", error.trim_end_matches('.'), wording::RETRY_NOW),
+        // The text also says in words that it is an error.
+        Some(error) if matches!((&*result.status, &*result.reason), ("rejected", _) | ("timeout", "system")) => {
+            wording::error_text(error)
         }
-        Some(error) if says_error(&report.outcome, &response) => wording::error_text(error),
         Some(error) => error.clone(),
         None if pending => wording::STILL_PENDING.to_owned(),
         None => serde_json::to_string_pretty(&text)?,
     };
     let structured = Structured { text, error: error.as_deref(), still_pending: pending, question_id };
+    let structured = serde_json::to_value(&structured)?;
     let content = vec![ContentBlock::text(words)];
     let mut result = if error.is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    result.structured_content = Some(serde_json::to_value(&structured)?);
+    result.structured_content = Some(structured);
     Ok(result)
 }
 
-/// Whether the text also says in words that it is an error.
-fn says_error(outcome: &Outcome, response: &ResponseFile) -> bool {
-    match outcome {
-        Outcome::HostSilent => true,
-        Outcome::Unknown(_) => false,
-        _ => response.result.status == "rejected",
-    }
-}
-
 /// The result of a call that withdraws. Withdrawn is what the call wanted, so it is not an error.
-pub(super) fn withdrawal(report: &Report, question_id: &str) -> CallToolResult {
-    let mut result = result(report, Some(question_id));
+pub(super) fn withdrawal(mut result: CallToolResult) -> CallToolResult {
     let status = result.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
     if status == Some("cancelled") {
         result.is_error = Some(false);

@@ -12,10 +12,10 @@ use crate::clock::Clock;
 use rmcp::ErrorData;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 /// How long the end of the process waits for the folder.
 const LAST_JOB: Duration = Duration::from_secs(5);
@@ -26,29 +26,22 @@ type Job = Box<dyn FnOnce(&mut Questions) + Send>;
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
-    process: Arc<Process>,
-    jobs: Sender<Job>,
-    changed: watch::Receiver<()>,
+    jobs: UnboundedSender<Job>,
 }
 
 impl Calls {
     /// Starts the thread. It ends when the last handle is dropped.
     pub(super) fn start(settings: Settings, clock: Clock) -> io::Result<Self> {
-        let process = Process::new(&clock);
-        let questions = Questions::new(clock, Arc::clone(&process), settings.ipc.clone());
-        let changed = questions.changes();
-        let (jobs, received) = channel();
-        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, &received))?;
-        Ok(Self { settings, process, jobs, changed })
+        let named = settings.ipc.clone();
+        let (jobs, received) = unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let work = move || runtime.block_on(work(clock, named, received));
+        thread::Builder::new().name("files".to_owned()).spawn(work)?;
+        Ok(Self { settings, jobs })
     }
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Says that there may be something new for a call.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.clone()
     }
 
     /// Queues a job.
@@ -67,17 +60,9 @@ impl Calls {
         result.await.map_err(|_| ErrorData::internal_error("askd mcp has stopped working; start it again", None))
     }
 
-    /// Looks at once whenever the file watch says that there may be something new. Never ends.
-    pub(super) async fn follow_watch(&self) {
-        loop {
-            self.process.woken().await;
-            self.queue(Questions::look_soon);
-        }
-    }
-
     /// The last job of the process. `read`: the client has read all that was written.
     pub(super) fn end(&self, read: bool) {
-        let (done, ended) = channel();
+        let (done, ended) = std::sync::mpsc::channel();
         self.queue(move |questions| {
             questions.end(read);
             let _process_ends = done.send(());
@@ -88,26 +73,25 @@ impl Calls {
     }
 }
 
-fn work(mut questions: Questions, jobs: &Receiver<Job>) {
-    let mut just_looked = false;
+async fn work(clock: Clock, named: Option<std::path::PathBuf>, mut jobs: UnboundedReceiver<Job>) {
+    let process = Process::new(&clock);
+    let mut questions = Questions::new(clock.clone(), Arc::clone(&process), named);
     loop {
-        let left = questions.next_look();
-        // A look that is due goes before queued jobs, because it gives the sign of life; but looks at a slow folder do not
-        // follow each other while jobs wait.
-        if left == Some(Duration::ZERO) && !just_looked {
-            questions.look_at_all();
-            just_looked = true;
-            continue;
-        }
-        let job = match left {
-            Some(left) => jobs.recv_timeout(left),
-            None => jobs.recv().map_err(RecvTimeoutError::from),
+        let next_look = questions.next_look();
+        let due = async {
+            match next_look {
+                Some(moment) => clock.sleep_to(moment).await,
+                None => std::future::pending().await,
+            }
         };
-        just_looked = false;
-        match job {
-            Ok(job) => job(&mut questions),
-            Err(RecvTimeoutError::Timeout) => questions.look_at_all(),
-            Err(RecvTimeoutError::Disconnected) => return,
+        // Chance decides which goes first, so that looks at a slow folder and jobs do not hold up each other for long.
+        tokio::select! {
+            () = process.woken() => questions.look_at_all(),
+            () = due => questions.look_at_all(),
+            job = jobs.recv() => match job {
+                Some(job) => job(&mut questions),
+                None => return,
+            },
         }
     }
 }

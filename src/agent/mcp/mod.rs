@@ -3,7 +3,7 @@
 //!
 //! This file turns calls into waiting, and outcomes into results. Rooms: what the tools say about themselves (`tools`),
 //! what a call may ask (`arguments`), the questions of this process (`questions`) on a thread of their own (`calls`),
-//! whether a reply has reached the client (`transport`), lines to messages (`lines`), how a result looks (`answer`).
+//! lines to messages, and whether a reply has reached the client (`transport`), how a result looks (`answer`).
 //! `cli` starts it.
 #![expect(
     clippy::disallowed_methods,
@@ -13,7 +13,6 @@
 mod answer;
 mod arguments;
 mod calls;
-mod lines;
 mod questions;
 mod settings;
 mod tools;
@@ -23,56 +22,37 @@ pub use settings::Settings;
 
 use super::waiter::RENDER_TIMEOUT_MS;
 use crate::clock::Clock;
-use answer::{Outcome, Report};
+use crate::ipc::wire::ResponseFile;
+use answer::{Report, failed};
 use arguments::{AskArguments, WaitArguments};
-use askd_core::{RequestId, wording};
+use askd_core::wording;
 use calls::Calls;
-use lines::Lines;
-use questions::Questions;
+use questions::{Asked, Questions};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
-use rmcp::transport::io::stdio_pipes;
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use transport::{AckTransport, stdout_was_read};
+use transport::{Client, stdout_was_read};
 
 /// How often a client that asked for it is told that the call still waits.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// How long a withdrawal waits for the daemon's word: the answer may have come first.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-
-/// The server cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// There is no thread for the file work.
-    #[error("cannot start a thread: {source}")]
-    Thread {
-        /// Why not.
-        #[from]
-        source: io::Error,
-    },
-    /// The client did not speak MCP.
-    #[error("the MCP session did not begin: {source}")]
-    Begin {
-        /// Why not.
-        source: Box<ServerInitializeError>,
-    },
-}
+/// How long a call that may wait no longer gives a folder to say what it holds. A folder that hangs says nothing.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Serves one client on standard input and output, until it closes its end or `stop` comes.
-pub async fn serve(settings: Settings, clock: Clock, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+pub async fn serve(settings: Settings, clock: Clock, stop: impl Future<Output = ()>) -> io::Result<()> {
     let calls = Arc::new(Calls::start(settings, clock)?);
-    let (input, output) = stdio_pipes();
-    let transport = AckTransport::new(Lines::new(input, output), Arc::clone(&calls));
     let served = async {
-        match (Server { calls: Arc::clone(&calls) }).serve(transport).await {
+        match (Server { calls: Arc::clone(&calls) }).serve(Client::new(Arc::clone(&calls))).await {
             Ok(running) => {
                 // How it ended does not matter: the last job puts in order what is left.
                 let _ended = running.waiting().await;
@@ -80,13 +60,12 @@ pub async fn serve(settings: Settings, clock: Clock, stop: impl Future<Output = 
             }
             // A client that checks whether the program starts, and goes.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(ServeError::Begin { source: Box::new(error) }),
+            Err(error) => Err(io::Error::other(format!("the MCP session did not begin: {error}"))),
         }
     };
     let ended = tokio::select! {
         ended = served => ended,
         () = stop => Ok(()),
-        () = calls.follow_watch() => Ok(()),
     };
     calls.end(stdout_was_read());
     ended
@@ -111,24 +90,20 @@ impl ServerHandler for Server {
         Ok(ListToolsResult::with_all_items(tools::all(self.calls.settings())))
     }
 
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::all(self.calls.settings()).into_iter().find(|tool| tool.name == name)
-    }
-
     async fn call_tool(&self, request: CallToolRequestParams, context: Context) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let result = match request.name.as_ref() {
             tools::ASK => match AskArguments::read(arguments, self.calls.settings()) {
                 Ok(arguments) => self.ask(arguments, &context).await?,
-                Err(rejection) => rejected(rejection.to_string()),
+                Err(rejection) => answer::rejected(&rejection),
             },
             tools::WAIT => match WaitArguments::read(arguments) {
                 Ok(arguments) => self.wait(arguments, &context).await?,
-                Err(rejection) => rejected(rejection.to_string()),
+                Err(rejection) => answer::rejected(&rejection),
             },
             tools::CANCEL => match WaitArguments::read(arguments) {
                 Ok(arguments) => self.cancel(arguments.question_id, &context).await?,
-                Err(rejection) => rejected(rejection.to_string()),
+                Err(rejection) => answer::rejected(&rejection),
             },
             other => {
                 let known = [tools::ASK, tools::WAIT, tools::CANCEL].join(", ");
@@ -137,16 +112,6 @@ impl ServerHandler for Server {
         };
         Ok(result.into())
     }
-}
-
-/// The error for a question that cannot be asked.
-fn rejected(why: String) -> CallToolResult {
-    answer::result(&Report { outcome: Outcome::Rejected(why), note: None }, None)
-}
-
-/// The error for a question that this process has not asked.
-fn unknown(why: &str) -> CallToolResult {
-    answer::result(&Report { outcome: Outcome::Unknown(why.to_owned()), note: None }, None)
 }
 
 impl Server {
@@ -159,36 +124,29 @@ impl Server {
             "ask_user called"
         );
         let wait = self.wait_of(arguments.wait, context);
-        match self.calls.run(|questions| questions.ask(arguments)).await? {
-            Ok(id) => self.outcome(id, wait, context).await,
-            Err(report) => Ok(answer::result(&report, None)),
-        }
+        self.wait_for(move |questions| questions.ask(arguments), wait, context, |_| answer::pending()).await
     }
 
     async fn wait(&self, arguments: WaitArguments, context: &Context) -> Result<CallToolResult, ErrorData> {
         let WaitArguments { question_id, wait } = arguments;
-        match self.calls.run(move |questions| questions.find(&question_id)).await? {
-            Some(id) => self.outcome(id, self.wait_of(wait, context), context).await,
-            None => Ok(unknown(wording::UNKNOWN_HERE)),
-        }
+        let find = move |questions: &mut Questions| {
+            questions.find(&question_id).ok_or_else(|| answer::unknown(wording::UNKNOWN_HERE))
+        };
+        self.wait_for(find, self.wait_of(wait, context), context, |_| answer::pending()).await
     }
 
     async fn cancel(&self, question_id: String, context: &Context) -> Result<CallToolResult, ErrorData> {
-        let withdraw = move |questions: &mut Questions| {
-            let id = questions.find(&question_id)?;
-            Some((questions.withdraw(&id), id))
-        };
-        let Some((withdrawn, id)) = self.calls.run(withdraw).await? else {
-            return Ok(unknown(wording::UNKNOWN_NOT_WITHDRAWN));
-        };
-        if let Err(error) = withdrawn {
-            let report = Report { outcome: Outcome::Broken(error.to_string()), note: None };
-            return Ok(answer::result(&report, Some(id.as_str())));
-        }
-        let report = self.wait_for(&id, Some(WITHDRAWAL), context).await?;
+        let withdraw = move |questions: &mut Questions| questions.withdraw(&question_id);
         // If the daemon is slow or away, the withdrawal waits for it in its folder.
-        let report = report.unwrap_or(Report { outcome: Outcome::Withdrawn, note: None });
-        Ok(answer::withdrawal(&report, id.as_str()))
+        let at_the_limit = |found| {
+            if found {
+                failed("cancelled", wording::WITHDRAWN)
+            } else {
+                failed("undeliverable", wording::FOLDER_SILENT)
+            }
+        };
+        let result = self.wait_for(withdraw, Some(WITHDRAWAL), context, at_the_limit).await?;
+        Ok(answer::withdrawal(result))
     }
 
     /// How long this call may take: what it says itself, else the setting, else what the client is known to allow.
@@ -197,57 +155,65 @@ impl Server {
         own.map_or_else(|| self.calls.settings().max_wait(client), Some)
     }
 
-    async fn outcome(
-        &self,
-        id: RequestId,
-        wait: Option<Duration>,
-        context: &Context,
-    ) -> Result<CallToolResult, ErrorData> {
-        let report = if let Some(report) = self.wait_for(&id, wait, context).await? {
-            report
-        } else {
-            let asked = id.clone();
-            let note = self.calls.run(move |questions| questions.note(&asked)).await?;
-            Report { outcome: Outcome::Pending, note }
-        };
-        Ok(answer::result(&report, Some(id.as_str())))
-    }
-
-    /// Waits for the outcome; `None` if it has not come in time, or if the client has gone.
+    /// Asks or finds a question, and waits for its outcome. A call that may wait no longer returns what `at_the_limit`
+    /// says, which hears whether the question was found: a folder that hangs keeps no call.
     async fn wait_for(
         &self,
-        id: &RequestId,
+        find: impl FnOnce(&mut Questions) -> Result<Asked, CallToolResult> + Send + 'static,
         wait: Option<Duration>,
         context: &Context,
-    ) -> Result<Option<Report>, ErrorData> {
+        at_the_limit: fn(bool) -> ResponseFile,
+    ) -> Result<CallToolResult, ErrorData> {
         let begun = Instant::now();
-        let poll = || {
-            let (id, call) = (id.clone(), context.id.clone());
-            self.calls.run(move |questions| questions.poll(&id, &call))
+        let end = wait.map(|wait| begun + wait);
+        let (tell, mut told) = oneshot::channel();
+        let call = context.id.clone();
+        let asked = self.calls.run(move |questions| {
+            let asked = find(questions)?;
+            questions.await_outcome(&asked.id, call, tell);
+            Ok(asked)
+        });
+        let asked = match within(end.map(|end| end.max(begun + A_MOMENT)), context, asked).await.transpose()? {
+            Some(Err(refused)) => return Ok(refused),
+            Some(Ok(asked)) => Some(asked),
+            None => None,
         };
-        let outcome = async {
-            let mut changed = self.calls.changes();
-            loop {
-                changed.mark_unchanged();
-                if let Poll::Ready(report) = poll().await? {
-                    return Ok(report);
-                }
-                if changed.changed().await.is_err() {
-                    return Ok(None);
-                }
-            }
+        let report = tokio::select! {
+            report = within(end, context, &mut told) => report.and_then(Result::ok),
+            () = report_progress(begun, context) => None,
         };
-        tokio::select! {
-            report = outcome => report,
-            // Not a withdrawal: a client that is out of patience looks just the same.
-            () = context.ct.cancelled() => Ok(None),
-            // A poll that was under way may have taken the outcome for this call: the last one gets it then.
-            () = until(begun, wait) => match poll().await? {
-                Poll::Ready(report) => Ok(report),
-                Poll::Pending => Ok(None),
-            },
-            () = report_progress(begun, context) => Ok(None),
+        // The outcome may have come as the time ran out. From here on it goes to another call.
+        told.close();
+        let report = report.or_else(|| told.try_recv().ok());
+        let (id, note) = asked.map_or((None, None), |asked| (Some(asked.id), asked.note));
+        if report.is_none() || context.ct.is_cancelled() {
+            let (call, id) = (context.id.clone(), id.clone());
+            // The last look shows whether the daemon has claimed the request.
+            self.calls.queue(move |questions| {
+                questions.lost(&call);
+                if let Some(id) = id {
+                    questions.look(&id);
+                }
+            });
         }
+        let report = report.unwrap_or_else(|| Report { response: at_the_limit(id.is_some()), note });
+        Ok(answer::result(&report, id.as_ref()))
+    }
+}
+
+/// What `work` comes to; `None` if it takes longer than until `end`, or the client does not wait for this call any more,
+/// which is no withdrawal: a client that is out of patience looks just the same.
+async fn within<T>(end: Option<Instant>, context: &Context, work: impl Future<Output = T>) -> Option<T> {
+    let end = async {
+        match end {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        done = work => Some(done),
+        () = context.ct.cancelled() => None,
+        () = end => None,
     }
 }
 
@@ -261,13 +227,5 @@ async fn report_progress(begun: Instant, context: &Context) {
         let so_far = ProgressNotificationParam::new(token.clone(), begun.elapsed().as_secs_f64());
         // A client that misses it loses nothing.
         let _unheard = context.peer.notify_progress(so_far.with_message(wording::PROGRESS)).await;
-    }
-}
-
-/// Until so much time has passed since then; `None` never comes.
-async fn until(begun: Instant, wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep_until(begun + wait).await,
-        None => std::future::pending().await,
     }
 }

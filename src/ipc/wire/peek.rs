@@ -2,8 +2,8 @@
 //! reads the whole file.
 
 use askd_core::RequestId;
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -28,28 +28,23 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
 /// Reads as far as it goes.
 pub fn peek(bytes: &[u8]) -> Peek {
     struct Fields<'a>(&'a mut Peek);
-    impl<'de> DeserializeSeed<'de> for Fields<'_> {
-        type Value = ();
-        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-            deserializer.deserialize_map(self)
-        }
-    }
     impl<'de> Visitor<'de> for Fields<'_> {
         type Value = ();
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            let Peek { kind, request_id, .. } = self.0;
             while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                 match key.as_ref() {
                     // Given twice, the first one counts here; reading the whole refuses it.
                     "type" => {
-                        let kind = map.next_value::<Loose>()?.0;
-                        self.0.kind = self.0.kind.take().or(kind);
+                        let value: Value = map.next_value()?;
+                        *kind = kind.take().or_else(|| value.as_str().map(str::to_owned));
                     }
                     "request_id" | "requestId" => {
-                        let id = map.next_value::<Loose>()?.0.and_then(|id| id.parse().ok());
-                        self.0.request_id = self.0.request_id.take().or(id);
+                        let value: Value = map.next_value()?;
+                        *request_id = request_id.take().or_else(|| value.as_str()?.parse().ok());
                     }
                     _ => drop(map.next_value::<IgnoredAny>()?),
                 }
@@ -59,29 +54,11 @@ pub fn peek(bytes: &[u8]) -> Peek {
     }
     let mut peek = Peek::default();
     let mut json = serde_json::Deserializer::from_slice(text(bytes));
-    if let Err(error) = Fields(&mut peek).deserialize(&mut json).and_then(|()| json.end()) {
+    if let Err(error) = json.deserialize_map(Fields(&mut peek)).and_then(|()| json.end()) {
         peek.torn = !error.is_data();
         // Perhaps only the first bytes of a byte-order mark are there yet.
         let begins = b"\xef\xbb\xbf".starts_with(bytes);
         peek.ends_early = error.is_eof() || begins || bytes.ends_with(b"\0");
     }
     peek
-}
-
-/// A string if it is one; whatever else is passed over.
-struct Loose(Option<String>);
-
-impl<'de> Deserialize<'de> for Loose {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Text(String),
-            Other(IgnoredAny),
-        }
-        Ok(Self(match Either::deserialize(deserializer)? {
-            Either::Text(text) => Some(text),
-            Either::Other(IgnoredAny) => None,
-        }))
-    }
 }

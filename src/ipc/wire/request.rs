@@ -261,16 +261,11 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Rejection> {
         request_id: String,
     }
     let Kind { kind, request_id } = typed(bytes)?;
-    let request_id = request_id
-        .parse::<RequestId>()
-        .map_err(|rule| Rejection::Wrong { field: "request_id".to_owned(), why: rule.to_string() })?;
+    let request_id = request_id.parse().map_err(|rule: askd_core::BadName| wrong("request_id", rule.to_string()))?;
     match kind.as_str() {
         Kinds::ASK => Request::new(request_id, typed(bytes)?).map(|request| Message::Ask(Box::new(request))),
         Kinds::CANCEL => Ok(Message::Cancel(request_id)),
-        other => Err(Rejection::Wrong {
-            field: "type".to_owned(),
-            why: format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL),
-        }),
+        other => Err(wrong("type", format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL))),
     }
 }
 

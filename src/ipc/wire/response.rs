@@ -5,7 +5,6 @@ use super::time_text;
 use askd_core::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
 use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,11 +109,7 @@ pub struct StatusFile {
 
 impl Serialize for Pairs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (question, answer) in &self.0 {
-            map.serialize_entry(question, answer)?;
-        }
-        map.end()
+        serializer.collect_map(self.0.iter().map(|(question, answer)| (question, answer)))
     }
 }
 

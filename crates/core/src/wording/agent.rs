@@ -33,6 +33,9 @@ pub const UNKNOWN_HERE: &str = "Unknown here: repeat the ask_user call with the 
 pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not asked a question with this question_id, \
                                          so nothing was withdrawn. Use the question_id of a pending result.";
 
+/// When a folder hangs while a question is withdrawn.
+pub const FOLDER_SILENT: &str = "the folder does not respond. The question is withdrawn once it does.";
+
 /// When the client goes away while it calls.
 pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.";
 

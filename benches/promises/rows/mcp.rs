@@ -1,10 +1,14 @@
-//! What one call of `ask_user` costs through files, beside the bare floor: the same request and response,
-//! by a client that is nothing but one kept watch. The host answers at once and syncs nothing, so that only
-//! the agent's side is measured. Both in one run, round about; medians.
-//!
-//!     cargo bench --profile dist --bench mcp_round [--no-default-features]
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "it measures and says so")]
+//! The agent's side: how long `askd mcp` takes to start, what it costs while it waits, and one call through files beside
+//! a client that is nothing but one kept watch. The host answers at once and syncs nothing, so that only the agent's side
+//! is measured.
 
+use super::median;
+use crate::Bench;
+use crate::floor::place;
+use crate::load::Times;
+use crate::report::{Goal, Unit};
+use crate::system;
+use crate::world::{askd_binary, fresh};
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use serde_json::{Value, json};
 use std::fs;
@@ -15,8 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 9;
-const CALLS: usize = 100;
+/// A question with this title gets no answer.
+const UNANSWERED: &str = "unanswered";
+
+/// The in-container binary, if one is named; else the daemon's, which is the same program with more in it.
+fn binary() -> PathBuf {
+    std::env::var_os("ASKD_AGENT_BIN").map_or_else(askd_binary, PathBuf::from)
+}
 
 /// A watch on one folder, kept.
 struct Watched {
@@ -44,12 +53,6 @@ impl Watched {
     }
 }
 
-fn place(folder: &Path, name: &str, content: &str) {
-    let temporary = folder.join(format!(".tmp-{name}"));
-    fs::write(&temporary, content).unwrap();
-    fs::rename(temporary, folder.join(name)).unwrap();
-}
-
 /// Answers every request at once, for ever.
 fn host(tasks: &Watched, responses: &Path) {
     tasks.until(|name| {
@@ -60,6 +63,9 @@ fn host(tasks: &Watched, responses: &Path) {
         let request: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         fs::remove_file(path).unwrap();
         let id = request["request_id"].as_str().unwrap();
+        if request["title"] == UNANSWERED {
+            return false;
+        }
         let response = json!({"result": {
             "answers": {"Go?": "yes"}, "status": "answered", "reason": "user", "answered": true, "cancelled": false,
             "timedOut": false, "shouldRetry": false, "retryReason": null, "renderConfirmed": true,
@@ -67,7 +73,7 @@ fn host(tasks: &Watched, responses: &Path) {
             "answered_by": {"channel": "web", "id": "operator", "name": null},
             "request_id": id, "opCode": null, "answered_at": "2026-11-20T10:00:00.000Z",
         }});
-        place(responses, &format!("{id}.json"), &response.to_string());
+        place(responses, &format!("{id}.json"), response.to_string().as_bytes()).unwrap();
         false
     });
 }
@@ -83,7 +89,7 @@ fn bare_call(tasks: &Path, responses: &Watched, number: usize) {
         "type": "ask_user:ask", "request_id": id, "title": number.to_string(), "context": "All tests pass.",
         "questions": questions(),
     });
-    place(tasks, &format!("{id}.json"), &request.to_string());
+    place(tasks, &format!("{id}.json"), request.to_string().as_bytes()).unwrap();
     let wanted = format!("{id}.json");
     responses.until(|name| name == wanted);
     let path = responses.folder.join(wanted);
@@ -102,7 +108,7 @@ struct Mcp {
 
 impl Mcp {
     fn start(ipc: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_askd"));
+        let mut command = Command::new(binary());
         command.arg("mcp").arg("--ipc").arg(ipc).env("RUST_LOG", "warn");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -114,19 +120,26 @@ impl Mcp {
         mcp
     }
 
-    fn exchange(&mut self, id: usize, method: &str, params: &Value) -> Value {
+    fn send(&mut self, id: usize, method: &str, params: &Value) {
         let call = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.input.write_all(format!("{call}\n").as_bytes()).unwrap();
+    }
+
+    fn exchange(&mut self, id: usize, method: &str, params: &Value) -> Value {
+        self.send(id, method, params);
         self.line.clear();
         self.output.read_line(&mut self.line).unwrap();
         serde_json::from_str(&self.line).unwrap()
     }
 
+    fn arguments(title: &str) -> Value {
+        let arguments =
+            json!({"title": title, "context": "All tests pass.", "questions": questions(), "waitMs": 300_000});
+        json!({"name": "ask_user", "arguments": arguments})
+    }
+
     fn call(&mut self, number: usize) {
-        let arguments = json!({
-            "title": number.to_string(), "context": "All tests pass.", "questions": questions(), "waitMs": 30_000,
-        });
-        let reply = self.exchange(number, "tools/call", &json!({"name": "ask_user", "arguments": arguments}));
+        let reply = self.exchange(number, "tools/call", &Self::arguments(&number.to_string()));
         assert_eq!(reply["result"]["structuredContent"]["answers"]["Go?"], "yes", "{reply}");
     }
 }
@@ -138,51 +151,65 @@ impl Drop for Mcp {
     }
 }
 
-fn median<T: PartialOrd + Copy>(values: &[T]) -> T {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(|one, other| one.partial_cmp(other).unwrap());
-    sorted[sorted.len() / 2]
-}
-
-fn round(mut call: impl FnMut(usize)) -> Duration {
-    let took: Vec<Duration> = (1..=CALLS)
-        .map(|number| {
-            let begun = Instant::now();
-            call(number);
-            begun.elapsed()
-        })
-        .collect();
-    median(&took)
-}
-
-fn main() {
-    let folder = tempfile::tempdir().unwrap();
-    let (tasks, responses) = (folder.path().join("tasks"), folder.path().join("responses"));
+pub(crate) fn measure(bench: &mut Bench) {
+    let folder = fresh(&bench.base, "mcp");
+    let (tasks, responses) = (folder.join("tasks"), folder.join("responses"));
     fs::create_dir(&tasks).unwrap();
     fs::create_dir(&responses).unwrap();
     let (watched, answers) = (Watched::new(&tasks), responses.clone());
     std::thread::spawn(move || host(&watched, &answers));
-    let kept = Watched::new(&responses);
-    let mut mcp = Mcp::start(folder.path());
-    let (mut floors, mut calls, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    if bench.wants(&[14]) {
+        let starts = (0..15).map(|_| {
+            let begun = Instant::now();
+            let _mcp = Mcp::start(&folder);
+            begun.elapsed().as_secs_f64()
+        });
+        let what = "askd mcp: exec -> initialize";
+        bench.report.row(14, what, Unit::Seconds, None, median(starts.collect()), Goal::AtMost(5e-3));
+        waiting(bench, &folder);
+    }
+    if bench.wants(&[15]) {
+        calls(bench, &folder, &tasks, &responses);
+    }
+    if std::env::var_os("ASKD_AGENT_BIN").is_none() {
+        bench.report.note("askd mcp is the daemon's binary here; ASKD_AGENT_BIN names the in-container one".into());
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size and a count")]
+fn waiting(bench: &mut Bench, folder: &Path) {
+    let mut mcp = Mcp::start(folder);
+    mcp.send(1, "tools/call", &Mcp::arguments(UNANSWERED));
+    std::thread::sleep(Duration::from_secs(3));
+    let window = Duration::from_secs(if bench.quick { 8 } else { 30 });
+    let before = system::activity(mcp.child.id());
+    std::thread::sleep(window);
+    let after = system::activity(mcp.child.id());
+    let woken = after.switches.saturating_sub(before.switches) as f64 / window.as_secs_f64();
+    let memory = system::memory(mcp.child.id()).0 as f64;
+    bench.report.row(14, "askd mcp: memory while a call waits", Unit::Bytes, None, memory, Goal::AtMost(5e6));
+    bench.report.row(14, "askd mcp: wake-ups a second meanwhile", Unit::Count, None, woken, Goal::AtMost(1.0));
+}
+
+fn calls(bench: &mut Bench, folder: &Path, tasks: &Path, responses: &Path) {
+    let (kept, mut mcp) = (Watched::new(responses), Mcp::start(folder));
+    let (mut floors, mut calls) = (Vec::new(), Vec::new());
+    let each = 100;
+    let time = |call: &mut dyn FnMut()| {
+        let begun = Instant::now();
+        call();
+        begun.elapsed().as_secs_f64()
+    };
     // The first round warms up.
-    for number in 0..=ROUNDS {
-        let first = number * CALLS;
-        let floor = round(|call| bare_call(&tasks, &kept, first + call));
-        let call = round(|call| mcp.call(first + call));
-        if number > 0 {
-            println!("round {number}: floor {floor:?}, askd mcp {call:?}");
-            floors.push(floor);
-            calls.push(call);
-            ratios.push(call.as_secs_f64() / floor.as_secs_f64());
+    for round in 0..=bench.rounds {
+        let numbers = round * each + 1..(round + 1) * each + 1;
+        let floor: Vec<f64> = numbers.clone().map(|number| time(&mut || bare_call(tasks, &kept, number))).collect();
+        let call: Vec<f64> = numbers.map(|number| time(&mut || mcp.call(number))).collect();
+        if round > 0 {
+            floors.push(Times::new(floor).p50());
+            calls.push(Times::new(call).p50());
         }
     }
-    let (least, most) =
-        ratios.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
-    println!(
-        "p50 of {CALLS} calls, median of {ROUNDS} rounds: floor {:?}, askd mcp {:?}, ratio {:.2} ({least:.2} to {most:.2})",
-        median(&floors),
-        median(&calls),
-        median(&ratios)
-    );
+    let what = "askd mcp: one call through files, p50 (floor: one kept watch)";
+    bench.report.row(15, what, Unit::Seconds, Some(median(floors)), median(calls), Goal::Within(2.0));
 }

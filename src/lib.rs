@@ -29,6 +29,6 @@ pub mod testing {
     pub use crate::host::channel::Adapter;
     pub use crate::host::port::{Channel, Progress, Updated};
     pub use crate::host::session::docker::{Engine, EngineError};
-    pub use crate::host::settings::{Means, Settings};
+    pub use crate::host::settings::{Means, RouteSettings, Settings};
     pub use crate::host::{CHANNELS, Daemon};
 }

@@ -7,7 +7,7 @@ use crate::agent::{Folder, Process, Taken, Waiter, question};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
-use crate::host::settings::{Settings, SlackSettings, SlackTransport, whatsapp};
+use crate::host::settings::{Settings, SettingsError};
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
 use crate::random;
 use anyhow::{Context as _, ensure};
@@ -52,10 +52,7 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
     let phone = phone::phone().await.context("the stand-in of WhatsApp")?;
     let slack = Slack::start(slack::Config::default()).await.context("the stand-in of Slack")?;
-    let mut settings = Settings::for_demo(&folder.0).and_in_slack(SLACK_GROUP, pretended(&slack), CHANNEL);
-    settings.whatsapp = Some(phone.settings.clone());
-    settings.add_group(ON_THE_PHONE, vec![whatsapp::route("demo", Some(phone.chat.clone()), None)?]);
-    let daemon = Daemon::open(settings, Clock::system()).await?;
+    let daemon = Daemon::open(settings(&folder.0, &slack, &phone)?, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
     let client = Client::new(&url, daemon.token().clone())?;
     say(&format!("A daemon runs in {} for as long as this demo does.", folder.0.display()));
@@ -133,14 +130,23 @@ async fn say_private_notes(slack: &Slack, say: &impl Fn(&str)) {
 }
 
 /// How the stand-in is reached.
-fn pretended(slack: &Slack) -> SlackSettings {
-    SlackSettings {
-        bot_token: slack::BOT_TOKEN.into(),
-        transport: SlackTransport::Socket(slack::APP_TOKEN.into()),
-        team_ids: Vec::new(),
-        api_url: slack.api_url(),
-        pace: Duration::from_secs(1),
-    }
+/// The daemon's settings: a free port, and a group for each of the three places where its agents ask.
+fn settings(data_dir: &Path, slack: &Slack, phone: &Phone) -> Result<Settings, SettingsError> {
+    Settings::from_toml(&format!(
+        "data_dir = \"{data_dir}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[log]\nfilter = \"warn\"\n\
+         [asks]\nremind_after = \"\"\nlate_answers = \"\"\nmax_per_hour_per_group = 1000\n\
+         [groups.{INBOX_GROUP}]\n\
+         [groups.{SLACK_GROUP}]\nroutes = [{{ channel = \"slack\", chat = {CHANNEL:?}, responders = \"anyone\" }}, \
+         {{ channel = \"web\" }}]\n\
+         [groups.{ON_THE_PHONE}]\nroutes = [{{ channel = \"whatsapp\", chat = {chat:?} }}]\n\
+         [slack]\nbot_token = {bot:?}\napp_token = {app:?}\napi_url = {api:?}\n{whatsapp}",
+        data_dir = data_dir.display(),
+        chat = phone.chat,
+        bot = slack::BOT_TOKEN,
+        app = slack::APP_TOKEN,
+        api = slack.api_url(),
+        whatsapp = phone.settings,
+    ))
 }
 
 /// Who answers if nobody else does, and where.

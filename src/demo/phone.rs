@@ -1,6 +1,5 @@
 //! The phone of `askd demo`: a stand-in of WhatsApp, and a person who uses it.
 
-use crate::host::settings::whatsapp as settings;
 use anyhow::Context as _;
 use askd_sim::whatsapp::{Config, Person, Whatsapp};
 use std::pin::Pin;
@@ -20,8 +19,8 @@ type Replying = Box<dyn Fn(&str, &str) -> Later + Send + Sync>;
 
 /// A phone with a stand-in of WhatsApp behind it.
 pub(super) struct Phone {
-    /// The daemon's settings for it.
-    pub(super) settings: settings::Whatsapp,
+    /// The daemon's settings for it: the section `[whatsapp]`.
+    pub(super) settings: String,
     /// Whose phone it is.
     pub(super) chat: String,
     /// Where it can be seen and used.
@@ -37,15 +36,15 @@ pub(super) async fn phone() -> anyhow::Result<Phone> {
     let config = Config { people: vec![Person::new(ADA, "Ada")], ..Config::default() };
     let sim = Arc::new(Whatsapp::start(config).await?);
     let with = sim.config();
-    let settings = settings::Whatsapp {
-        access_token: with.token.clone().into(),
-        app_secret: with.app_secret.clone().into(),
-        verify_token: with.verify_token.clone().into(),
-        phone_number_id: with.phone_number_id.clone(),
-        template: None,
-        template_language: "en".to_owned(),
-        api_url: sim.api_url(),
-    };
+    let settings = format!(
+        "[whatsapp]\naccess_token = {:?}\napp_secret = {:?}\nverify_token = {:?}\nphone_number_id = {:?}\n\
+         api_url = {:?}\n",
+        with.token,
+        with.app_secret,
+        with.verify_token,
+        with.phone_number_id,
+        sim.api_url(),
+    );
     let page = sim.url();
     let (connecting, replying) = (Arc::clone(&sim), sim);
     let connect = move |webhook: &str| {

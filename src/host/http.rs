@@ -84,7 +84,8 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
 /// because tunnels, proxies and probes use names of their own: webhooks carry a signature, and health is no secret.
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
-    let app = guarded(routes, hosts).merge(open).layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
+    // Webhooks limit the time of a body themselves, and health calls have none.
+    let app = guarded(routes.layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT)), hosts).merge(open);
     let places = Places::new(MAX_CONNECTIONS);
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();

@@ -1,7 +1,10 @@
 //! The port of a channel: what the broker asks of a place where people can be asked. Channels implement it in rooms
 //! above the broker, and report what people do as events. A channel knows nothing of files, deadlines or who may answer.
 
-use askd_core::{Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Time, Trouble};
+use crate::host::settings::RouteSettings;
+use askd_core::{
+    Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Responders, Route, Time, Trouble,
+};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -75,13 +78,18 @@ impl FromIterator<Arc<dyn Channel>> for Channels {
 
 impl Channels {
     /// Where a group asks, with what each channel can do.
-    pub(super) fn fix(&self, routes: &[Route]) -> Vec<Route> {
-        let fix = |route: &Route| Route { capabilities: self.named(route.channel).capabilities(), ..route.clone() };
+    pub(super) fn fix(&self, routes: &[RouteSettings]) -> Vec<Route> {
+        let fix = |route: &RouteSettings| Route {
+            channel: route.channel,
+            chat: route.chat.clone(),
+            responders: route.responders.clone().unwrap_or(Responders::Only(Vec::new())),
+            capabilities: self.named(route.channel).capabilities(),
+        };
         routes.iter().map(fix).collect()
     }
 
     /// Whether a card with this content can be shown on each of these routes.
-    pub(super) fn fit(&self, routes: &[Route], group: &Group, content: &Content) -> Result<(), Rejection> {
+    pub(super) fn fit(&self, routes: &[RouteSettings], group: &Group, content: &Content) -> Result<(), Rejection> {
         routes.iter().try_for_each(|route| self.named(route.channel).fits(group, content))
     }
 

@@ -2,7 +2,9 @@
 //! them, and can still do, is what it was.
 
 use crate::harness::{Agent, SOON, World, askd, within};
+use crate::slack_world::{ALICE, CHANNEL, Make, Mode};
 use crate::whatsapp_world::{self as phone, ADA, TO_ADA};
+use askd_sim::slack::Raw;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::fs;
@@ -316,21 +318,75 @@ fn what_an_agent_of_an_earlier_version_writes_is_asked_and_what_its_daemon_wrote
 }
 
 #[test]
-fn a_record_of_a_newer_version_stops_the_start_and_nothing_is_changed() {
-    let golden = Golden::of("b652487");
-    let mut world = World::empty().config(CONFIG);
-    golden.put(&world.data());
-    let folder = world.data().join("state/pending_questions/inbox");
-    let name = "ffffffffffffffffffffffffffffffff.json";
-    fs::write(folder.join(name), r#"{"v": 1000000}"#).unwrap();
-    // Beside one that is damaged, which another start would have moved aside.
-    fs::write(folder.join("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee.json"), "{").unwrap();
-    let before = files(&world.data().join("state/pending_questions"));
-    assert!(!world.try_start());
-    let code = world.serve().output().unwrap();
-    assert_eq!(code.status.code(), Some(2), "{}", world.log());
-    assert!(String::from_utf8_lossy(&code.stderr).contains(name), "the file is named");
-    assert_eq!(files(&world.data().join("state/pending_questions")), before);
+fn a_file_of_a_newer_version_stops_the_start_and_nothing_is_changed() {
+    for (folder, name) in [
+        ("pending_questions/inbox", "ffffffffffffffffffffffffffffffff.json"),
+        ("groups", "zebras.json"),
+        ("channels", "whatsapp.json"),
+    ] {
+        let golden = Golden::of("b652487");
+        let mut world = World::empty().config(CONFIG);
+        golden.put(&world.data());
+        let state = world.data().join("state");
+        fs::write(state.join(folder).join(name), r#"{"v": 1000000}"#).unwrap();
+        // Beside some that are damaged, which another start would have moved aside.
+        fs::write(state.join("pending_questions/inbox/eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee.json"), "{").unwrap();
+        fs::write(state.join("groups/aardvarks.json"), "{").unwrap();
+        let kept = || ["pending_questions", "settled", "groups", "channels"].map(|kind| files(&state.join(kind)));
+        let before = kept();
+        assert!(!world.try_start());
+        let code = world.serve().output().unwrap();
+        assert_eq!(code.status.code(), Some(2), "{folder}: {}", world.log());
+        assert!(String::from_utf8_lossy(&code.stderr).contains(name), "{folder}: the file is named");
+        assert_eq!(kept(), before, "{folder}");
+    }
+}
+
+/// What Slack posts when a person uses a card that an earlier version posted: its buttons and their ids as they were then.
+fn use_of_card(record: &Value, part: &str, action: &str, value: &str, state: &Value) -> Value {
+    let (ask, ts) = (record["id"].as_str().unwrap(), &record["message_id"]);
+    json!({
+        "type": "block_actions", "trigger_id": format!("{ask}.{action}"), "team": {"id": "T0ASKD"},
+        "user": {"id": ALICE, "username": "alice", "team_id": "T0ASKD"},
+        "container": {"type": "message", "message_ts": ts, "channel_id": record["chat"]},
+        "message": {"ts": ts, "blocks": [{"type": "actions", "block_id": format!("askd:{ask}:{part}:1")}]},
+        "actions": [{"type": "button", "action_id": action, "block_id": format!("askd:{ask}:{part}:1"), "value": value}],
+        "state": {"values": state},
+    })
+}
+
+#[tokio::test]
+async fn a_slack_card_of_an_earlier_version_is_answered_after_the_upgrade() {
+    for version in VERSIONS {
+        let golden = Golden::of(version);
+        let groups = format!(
+            "[groups.team]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, \
+             {{ channel = \"web\" }}]\nsession = {{ start = {{ command = [\"/bin/true\"] }} }}\n"
+        );
+        let mut world = Make::new(Mode::Http).groups(&groups).prepare().await;
+        golden.put(&world.folder.path().join("data"));
+        world.serve().await;
+        let (tapped, form) = (golden.record("team-open"), golden.record("team-form"));
+        let block = |part: &str| format!("askd:{}:{part}:1", form["id"].as_str().unwrap());
+        let state = json!({
+            block("q0"): {"choice:0": {"type": "checkboxes", "selected_options": [{"value": "1"}]}},
+            block("q1"): {"choice:1": {"type": "radio_buttons", "selected_option": {"value": "0"}}},
+        });
+        for (payload, request_id, answers) in [
+            (use_of_card(&tapped, "q0", "pick:0:1", "1", &json!({})), "team-open", json!({"Which framework?": "Vue"})),
+            (
+                use_of_card(&form, "do", "submit", "submit", &state),
+                "team-form",
+                json!({"Which targets?": ["prod"], "Sure?": "Yes"}),
+            ),
+        ] {
+            let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url), &payload);
+            assert_eq!(world.slack.send_raw(raw).await.status, Some(200), "{version}: {}", world.log());
+            let response = world.response("team", request_id, SOON).await;
+            assert_eq!(response["result"]["answers"], answers, "{version}: {request_id}");
+            assert_eq!(response["result"]["answered_by"]["id"], ALICE, "{version}: {request_id}");
+        }
+    }
 }
 
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {

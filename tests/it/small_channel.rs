@@ -2,10 +2,8 @@
 //! core, the broker or the store. `CONTRIBUTING.md` tells how to add one.
 
 use crate::timing::until;
-use askd::testing::{Adapter, Broker, CHANNELS, Channel, Clock, Daemon, Progress, Settings, Updated};
-use askd_core::{
-    Ask, AskId, Capabilities, ChannelName, Event, Given, Person, Posted, Reply, Responders, Route, Source, Via,
-};
+use askd::testing::{Adapter, Broker, CHANNELS, Channel, Clock, Daemon, Progress, RouteSettings, Settings, Updated};
+use askd_core::{Ask, AskId, Capabilities, ChannelName, Event, Given, Person, Posted, Reply, Responders, Source, Via};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio_util::sync::CancellationToken;
@@ -59,10 +57,10 @@ fn notice() -> Option<(AskId, String)> {
 #[tokio::test]
 async fn a_channel_of_its_own_asks_takes_an_answer_and_closes_its_card() {
     let dir = tempfile::tempdir().unwrap();
-    let mut settings = Settings::for_demo(dir.path());
-    let responders = Responders::Only(vec!["ada".to_owned()]);
-    let capabilities = Capabilities::default();
-    settings.add_group("g", vec![Route { channel: name(), chat: "hall".to_owned(), responders, capabilities }]);
+    let settings = format!("data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n", dir.path().display());
+    let mut settings = Settings::from_toml(&settings).unwrap();
+    let responders = Some(Responders::Only(vec!["ada".to_owned()]));
+    settings.add_group("g", vec![RouteSettings { channel: name(), chat: "hall".to_owned(), responders }]);
 
     let channels = [CHANNELS, &[(name(), |_, _| Ok(Some(Arc::new(NoticeBoard))))]].concat();
     let daemon = Daemon::open_with(&channels, settings, Clock::system()).await.unwrap();

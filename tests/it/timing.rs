@@ -65,7 +65,13 @@ fn a_deadline_that_passed_while_the_daemon_was_down_is_a_timeout_at_the_start() 
 /// A daemon within this process, on a clock that is moved by hand.
 async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, Hand)) {
     let (clock, hand) = Clock::by_hand(Time::from_millis(1_790_000_000_000));
-    let daemon = Daemon::open(Settings::for_demo(dir), clock).await.unwrap();
+    let settings = format!(
+        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[asks]\nremind_after = \"\"\nlate_answers = \"\"\n\
+         keep_settled = \"1h\"\nanswer_retention = \"1h\"\n\
+         [groups.research]\n",
+        dir.display()
+    );
+    let daemon = Daemon::open(Settings::from_toml(&settings).unwrap(), clock).await.unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(daemon.run(stop.clone()));
     let group = dir.join("ipc/research");

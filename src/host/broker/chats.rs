@@ -1,7 +1,7 @@
 //! Finds the asks that a chat message may be about: by its sender, by the message that it quotes, by its own id if it
 //! was dealt with before, and by the code of a settled ask. Every start rebuilds it; it decides nothing.
 
-use askd_core::{Ask, AskId, ChannelName, Responders, ShortId, Time};
+use askd_core::{Ask, AskId, Responders, Route, ShortId, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LOOKED_AT: usize = 16;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
-    /// Asks by the ids of those who may answer on WhatsApp.
+    /// Asks by the ids of those who may answer in words.
     people: HashMap<String, Person>,
     /// By hash of a channel's message id. Hashes can collide, so the caller has to check the ask.
     messages: HashMap<u64, AskId>,
@@ -41,8 +41,13 @@ struct Ended {
     late: bool,
 }
 
+/// Whether people answer there in words: such a platform has no forms, so a message has to be matched to its question.
+fn is_chat(route: &Route) -> bool {
+    !route.capabilities.forms
+}
+
 fn people(ask: &Ask) -> impl Iterator<Item = &String> {
-    ask.rules.routes.iter().filter(|route| route.channel == ChannelName::WHATSAPP).flat_map(|route| {
+    ask.rules.routes.iter().filter(|route| is_chat(route)).flat_map(|route| {
         let listed = match &route.responders {
             Responders::Anyone => &[][..],
             Responders::Only(ids) => ids,
@@ -65,8 +70,8 @@ impl Chats {
             let last = self.codes.entry(ask.short_id.clone()).or_insert((at, ask.id));
             *last = (*last).max((at, ask.id));
         }
-        // A message on WhatsApp cannot mean an ask that was never shown there.
-        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(|route| route.channel == ChannelName::WHATSAPP);
+        // A message in a chat cannot mean an ask that was never shown there.
+        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(is_chat);
         for id in people(ask) {
             let person = self.people.entry(id.clone()).or_default();
             match settled {
@@ -129,7 +134,7 @@ impl Chats {
         order.into_iter().rev().take(LOOKED_AT).map(|(_, _, id)| id).collect()
     }
 
-    /// Whether any ask is open on WhatsApp.
+    /// Whether anybody can answer an open ask in words.
     pub(super) fn asks_anybody(&self) -> bool {
         self.people.values().any(|person| !person.open.is_empty())
     }

@@ -257,8 +257,8 @@ impl Broker {
         self.index().chats().ended_with(ids, code)
     }
 
-    /// Whether any ask is open on WhatsApp.
-    pub fn asks_on_whatsapp(&self) -> bool {
+    /// Whether anybody can answer an open ask in words.
+    pub fn asks_in_chats(&self) -> bool {
         self.index().chats().asks_anybody()
     }
 

@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 /// How long reading a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many unverified bodies may be read at a time, and how many bytes they may have in all.
-const MAX_UNVERIFIED: usize = 64;
+/// How many unverified bodies may be read at a time, and how many bytes they may have in all. A burst of clicks may use
+/// every connection at once, and none of them may give way to another.
+const MAX_UNVERIFIED: usize = 512;
 const MAX_UNVERIFIED_BYTES: usize = 8 * 1024 * 1024;
 /// How many verified webhooks may be in work at a time. askd tells the senders of others to send them again.
-const MAX_IN_WORK: usize = 64;
+const MAX_IN_WORK: usize = 512;
 
 /// How a platform signs its webhooks. Implemented by the state of its routes.
 pub(super) trait Platform: Sync {
@@ -109,6 +110,7 @@ impl Webhooks {
         let place = Place::take(&self.unverified);
         let reading = self.clock.timeout(BODY_TIMEOUT, read(body, P::MAX_BODY, &place));
         let body = tokio::select! {
+            biased;
             body = reading => body.unwrap_or(Err(TOO_SLOW))?,
             () = place.gone.cancelled() => return Err(TOO_MANY),
         };

@@ -2,61 +2,58 @@
 
 use super::values::list;
 use super::{SettingsError, wrong};
-use serde::Deserialize;
+use serde::de::{Error as _, IntoDeserializer as _};
+use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use url::{Host, Url};
 
 /// `[http]`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Http {
     /// Where the inbox and the API are.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Where the webhooks are, alone; `None`: beside the inbox.
+    #[serde(deserialize_with = "another_address")]
     pub webhook_listen: Option<SocketAddr>,
     /// How people reach it from elsewhere; no slash at the end.
+    #[serde(deserialize_with = "public_url")]
     pub public_url: Option<String>,
     /// Further names.
+    #[serde(deserialize_with = "list")]
     pub allowed_hosts: Vec<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct HttpShape {
-    listen: String,
-    webhook_listen: String,
-    public_url: String,
-    #[serde(deserialize_with = "list")]
-    allowed_hosts: Vec<String>,
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| D::Error::custom(format!("{text:?} is not an address like 127.0.0.1:8484")))
 }
 
-impl HttpShape {
-    pub(super) fn check(self) -> Result<Http, SettingsError> {
-        let listen: SocketAddr = self
-            .listen
-            .parse()
-            .map_err(|_| wrong("http.listen", format!("{:?} is not an address like 127.0.0.1:8484", self.listen)))?;
-        let public_url = Some(self.public_url.trim_end_matches('/').to_owned()).filter(|url| !url.is_empty());
-        if let Some(url) = &public_url
-            && url_host(url).is_none()
-        {
-            return Err(wrong("http.public_url", format!("{url:?} is not a URL like https://askd.example.com")));
+fn another_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    (!text.is_empty()).then(|| address(text.into_deserializer())).transpose()
+}
+
+fn public_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let url = String::deserialize(from)?.trim_end_matches('/').to_owned();
+    if !url.is_empty() && url_host(&url).is_none() {
+        return Err(D::Error::custom(format!("{url:?} is not a URL like https://askd.example.com")));
+    }
+    Ok(Some(url).filter(|url| !url.is_empty()))
+}
+
+impl Http {
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        let Self { listen, public_url, allowed_hosts, .. } = self;
+        if listen.ip().is_loopback() || public_url.is_some() || !allowed_hosts.is_empty() {
+            return Ok(());
         }
-        if !listen.ip().is_loopback() && public_url.is_none() && self.allowed_hosts.is_empty() {
-            return Err(wrong(
-                "http.listen",
-                format!(
-                    "{listen} can be reached from other machines; say under which names: set http.public_url \
-                     (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
-                ),
-            ));
-        }
-        let webhook_listen = Some(self.webhook_listen).filter(|text| !text.is_empty());
-        let webhook_listen = webhook_listen.map(|text| {
-            text.parse().map_err(|_| {
-                wrong("http.webhook_listen", format!("{text:?} is neither \"\" nor an address like 0.0.0.0:8485"))
-            })
-        });
-        Ok(Http { listen, webhook_listen: webhook_listen.transpose()?, public_url, allowed_hosts: self.allowed_hosts })
+        let why = format!(
+            "{listen} can be reached from other machines; say under which names: set http.public_url \
+             (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
+        );
+        Err(wrong("http.listen", why))
     }
 }
 

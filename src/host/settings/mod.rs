@@ -8,28 +8,24 @@ mod http;
 mod session;
 mod slack;
 mod values;
-pub mod whatsapp;
+mod whatsapp;
 
-pub use group::GroupSettings;
+pub use group::{GroupSettings, RouteSettings};
 pub use http::{Http, is_loopback_url, reachable, url_host};
-pub use session::{Means, Session};
+pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport};
-pub(crate) use values::secret;
+pub use whatsapp::WhatsappSettings;
 
-use crate::ipc::NoDataDir;
 use crate::ipc::files::Access;
-use askd_core::{Capabilities, ChannelName, Group, Responders, Route, TimeoutPolicy};
-use config::{Config, Environment, File, FileFormat};
-use group::{GroupShape, Table, web_route};
-use http::HttpShape;
+use askd_core::{ChannelName, Group, Responders, TimeoutPolicy};
+use config::builder::DefaultState;
+use config::{Config, ConfigBuilder, ConfigError, Environment, File, FileFormat};
 use secrecy::SecretString;
 use serde::Deserialize;
-use slack::{SlackShape, slack_is_there};
+use slack::SlackShape;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-use values::{data_dir, dir_mode, duration, gid, list};
-use whatsapp::Whatsapp;
 
 /// Every key with its default.
 pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
@@ -41,7 +37,7 @@ pub const SYSTEM_FILE: &str = "/etc/askd/askd.toml";
 pub enum SettingsError {
     /// The file or the environment does not have the right shape.
     #[error("settings: {0}")]
-    Shape(#[from] config::ConfigError),
+    Shape(ConfigError),
     /// A value does not fit.
     #[error("settings: {key}: {why}")]
     Value {
@@ -50,12 +46,21 @@ pub enum SettingsError {
         /// What is wrong and what to write instead.
         why: String,
     },
-    /// There is no data folder.
-    #[error(transparent)]
-    NoDataDir(#[from] NoDataDir),
 }
 
-pub(crate) fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
+impl From<ConfigError> for SettingsError {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            // `config` leaves out the dot after an index.
+            ConfigError::At { error, key: Some(key), .. } => {
+                wrong(key.replace(']', "].").trim_end_matches('.'), error.to_string())
+            }
+            other => Self::Shape(other),
+        }
+    }
+}
+
+fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
     SettingsError::Value { key: key.into(), why: why.into() }
 }
 
@@ -73,7 +78,7 @@ pub struct Settings {
     /// The token of the inbox; `None`: made at the first start.
     pub web_token: Option<SecretString>,
     /// What is needed to ask on WhatsApp; `None`: it is not set up.
-    pub whatsapp: Option<Whatsapp>,
+    pub whatsapp: Option<WhatsappSettings>,
     /// What is logged, and how.
     pub log: Log,
     /// How long audit lines are kept.
@@ -107,7 +112,7 @@ pub enum LogFormat {
 impl Settings {
     /// Reads the named files (else the system's, if it is there) and the environment.
     pub fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
-        let mut builder = Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        let mut builder = with_defaults();
         if files.is_empty() {
             builder = builder.add_source(File::new(SYSTEM_FILE, FileFormat::Toml).required(false));
         }
@@ -116,65 +121,24 @@ impl Settings {
         }
         // Values stay texts here (no `try_parsing`): it would turn a token "0123" into "123".
         let environment = Environment::with_prefix("ASKD").prefix_separator("__").separator("__");
-        let shape: Shape = builder.add_source(environment).build()?.try_deserialize()?;
+        Self::read(builder.add_source(environment))
+    }
+
+    /// Reads settings from a text, and nothing from elsewhere.
+    pub fn from_toml(text: &str) -> Result<Self, SettingsError> {
+        Self::read(with_defaults().add_source(File::from_str(text, FileFormat::Toml)))
+    }
+
+    fn read(builder: ConfigBuilder<DefaultState>) -> Result<Self, SettingsError> {
+        let mut table = builder.build()?.cache.into_table()?;
+        values::read_secret_files(&mut table)?;
+        group::inherit(&mut table)?;
+        let shape = Shape::deserialize(config::Value::from(table))?;
         shape.check()
     }
 
-    /// For the demo: everything below one folder, a free port, one group, nothing from elsewhere.
-    pub fn for_demo(data_dir: &Path) -> Self {
-        let asks = GroupSettings {
-            routes: vec![web_route()],
-            timeout: Duration::from_secs(1800),
-            render_timeout: Duration::from_secs(30),
-            max_retries: 3,
-            max_attempts: 5,
-            on_timeout: TimeoutPolicy::ReturnCancel,
-            max_open: 16,
-            max_per_hour: 1000,
-            keep_settled: Duration::from_secs(3600),
-            remind_after: None,
-            escalate_after: None,
-            session: Session::default(),
-            pickup_timeout: Duration::from_secs(60),
-            answer_retention: Duration::from_secs(3600),
-            late_answers: Duration::ZERO,
-        };
-        Self {
-            data_dir: data_dir.to_owned(),
-            access: Access { dir_mode: 0o770, gid: None },
-            http: Http {
-                listen: ([127, 0, 0, 1], 0).into(),
-                webhook_listen: None,
-                public_url: None,
-                allowed_hosts: Vec::new(),
-            },
-            slack: None,
-            web_token: None,
-            whatsapp: None,
-            log: Log { filter: "warn".to_owned(), format: LogFormat::Text },
-            keep_audit: Duration::from_secs(3600),
-            docker_host: None,
-            groups: BTreeMap::from([("research".to_owned(), asks.clone())]),
-            defaults: asks,
-        }
-    }
-
-    /// The same, with a further group that asks in a stand-in of Slack.
-    pub fn and_in_slack(mut self, group: &str, slack: SlackSettings, chat: &str) -> Self {
-        let route = Route {
-            channel: ChannelName::SLACK,
-            chat: chat.to_owned(),
-            responders: Responders::Anyone,
-            capabilities: Capabilities::default(),
-        };
-        let settings = GroupSettings { routes: vec![route, web_route()], ..self.defaults.clone() };
-        self.groups.insert(group.to_owned(), settings);
-        self.slack = Some(slack);
-        self
-    }
-
     /// One more group, with the rules of all.
-    pub fn add_group(&mut self, name: &str, routes: Vec<Route>) {
+    pub fn add_group(&mut self, name: &str, routes: Vec<RouteSettings>) {
         self.groups.insert(name.to_owned(), GroupSettings { routes, ..self.defaults.clone() });
     }
 
@@ -196,12 +160,12 @@ impl Settings {
         there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
     }
 
-    /// Whether some group asks a person with one of these ids on WhatsApp.
-    pub fn may_write_on_whatsapp(&self, ids: &[String]) -> bool {
+    /// Whether a route in this channel names a person with one of these ids, as its chat or as a responder.
+    pub fn names(&self, channel: ChannelName, ids: &[String]) -> bool {
         let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
-        all.filter(|route| route.channel == ChannelName::WHATSAPP).any(|route| {
-            let listed = matches!(&route.responders, Responders::Only(_));
-            ids.iter().any(|id| *id == route.chat || (listed && route.responders.includes(id)))
+        all.filter(|route| route.channel == channel).any(|route| {
+            let listed = if let Some(Responders::Only(listed)) = &route.responders { &listed[..] } else { &[] };
+            ids.iter().any(|id| *id == route.chat || listed.contains(id))
         })
     }
 
@@ -221,85 +185,71 @@ impl Settings {
     }
 }
 
+fn with_defaults() -> ConfigBuilder<DefaultState> {
+    Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shape {
-    data_dir: String,
-    dir_mode: String,
-    gid: String,
-    http: HttpShape,
-    asks: Table,
+    #[serde(deserialize_with = "values::data_dir")]
+    data_dir: PathBuf,
+    #[serde(deserialize_with = "values::dir_mode")]
+    dir_mode: u32,
+    #[serde(deserialize_with = "values::gid")]
+    gid: Option<u32>,
+    http: Http,
+    asks: GroupSettings,
     slack: SlackShape,
-    whatsapp: whatsapp::Shape,
+    whatsapp: WhatsappSettings,
     web: WebShape,
     log: Log,
-    defaults: Option<GroupShape>,
+    defaults: Option<GroupSettings>,
     #[serde(default)]
-    groups: BTreeMap<String, GroupShape>,
+    groups: BTreeMap<String, GroupSettings>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebShape {
+    #[serde(default, deserialize_with = "values::secret")]
     token: Option<SecretString>,
-    token_file: Option<PathBuf>,
 }
 
 impl Shape {
     fn check(self) -> Result<Settings, SettingsError> {
-        let (base, keep_audit) = group::base(&self.asks)?;
-        let mut groups = BTreeMap::new();
-        for (name, shape) in self.groups {
-            name.parse::<Group>()
-                .map_err(|rule| wrong(format!("groups.{name}"), format!("a group's name is {rule}")))?;
-            let settings = shape.check(&format!("groups.{name}"), &self.asks, &base)?;
-            groups.insert(name, settings);
+        self.http.check()?;
+        if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
+            return Err(wrong(
+                "asks.on_timeout",
+                "abort_task needs a session that can be stopped, and folders that are not configured have none: \
+                 set it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"",
+            ));
         }
-        let defaults = match self.defaults {
-            Some(shape) => shape.check("defaults", &self.asks, &base)?,
-            None if base.on_timeout == TimeoutPolicy::AbortTask => {
-                return Err(wrong(
-                    "asks.on_timeout",
-                    "abort_task needs a session that can be stopped, and folders that are not configured have none: \
-                     set it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"",
-                ));
-            }
-            None => base.clone(),
-        };
-        let whatsapp = self.whatsapp.check()?;
-        let slack = self.slack.check()?;
-        for (at, group) in groups.iter().map(|(name, group)| (format!("groups.{name}"), group)) {
-            slack_is_there(&at, group, slack.as_ref())?;
-            whatsapp_is_there(&at, group, whatsapp.as_ref())?;
-        }
-        slack_is_there("defaults", &defaults, slack.as_ref())?;
-        whatsapp_is_there("defaults", &defaults, whatsapp.as_ref())?;
-        Ok(Settings {
-            data_dir: data_dir(&self.data_dir)?,
-            access: Access { dir_mode: dir_mode(&self.dir_mode)?, gid: gid(&self.gid)? },
-            http: self.http.check()?,
-            slack,
-            whatsapp,
-            web_token: secret("web.token", self.web.token, self.web.token_file.as_deref())?,
+        let keep_audit = self.asks.keep_audit;
+        let (mut groups, mut defaults) = (self.groups, self.defaults.unwrap_or(self.asks));
+        let mut settings = Settings {
+            data_dir: self.data_dir,
+            access: Access { dir_mode: self.dir_mode, gid: self.gid },
+            http: self.http,
+            slack: self.slack.check()?,
+            whatsapp: self.whatsapp.check()?,
+            web_token: self.web.token,
             log: self.log,
             keep_audit,
             docker_host: std::env::var("DOCKER_HOST").ok(),
-            groups,
-            defaults,
-        })
+            groups: BTreeMap::new(),
+            defaults: defaults.clone(),
+        };
+        for (name, group) in &mut groups {
+            let at = format!("groups.{name}");
+            name.parse::<Group>().map_err(|rule| wrong(&at, format!("a group's name is {rule}")))?;
+            group.check(&at, &settings)?;
+        }
+        defaults.check("defaults", &settings)?;
+        (settings.groups, settings.defaults) = (groups, defaults);
+        Ok(settings)
     }
-}
-
-/// Checks that WhatsApp is set up if the group asks there.
-fn whatsapp_is_there(at: &str, group: &GroupSettings, whatsapp: Option<&Whatsapp>) -> Result<(), SettingsError> {
-    if whatsapp.is_none() && group.routes.iter().any(|route| route.channel == ChannelName::WHATSAPP) {
-        return Err(wrong(
-            format!("{at}.routes"),
-            "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
-             (docs/whatsapp.md says where they come from)",
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! `session` of a group: whether a run of its agent lives, and how it is started and stopped.
 
-use super::{SettingsError, wrong};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// How to reach the session of a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Session {
     /// Tells whether it lives.
     pub probe: Option<Means>,
@@ -15,7 +16,8 @@ pub struct Session {
 }
 
 /// One way to do something with a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "MeansShape")]
 pub enum Means {
     /// Through the Docker Engine; the container's name.
     Docker(String),
@@ -25,53 +27,42 @@ pub enum Means {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SessionShape {
-    probe: Option<MeansShape>,
-    start: Option<MeansShape>,
-    stop: Option<MeansShape>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct MeansShape {
+    #[serde(default, deserialize_with = "container")]
     docker: Option<String>,
+    #[serde(default, deserialize_with = "command")]
     command: Option<Vec<String>>,
 }
 
-impl SessionShape {
-    pub(super) fn check(self, at: &str) -> Result<Session, SettingsError> {
-        let means =
-            |name: &str, shape: Option<MeansShape>| shape.map(|shape| shape.check(&format!("{at}.{name}"))).transpose();
-        Ok(Session {
-            probe: means("probe", self.probe)?,
-            start: means("start", self.start)?,
-            stop: means("stop", self.stop)?,
-        })
-    }
-}
+impl TryFrom<MeansShape> for Means {
+    type Error = &'static str;
 
-impl MeansShape {
-    fn check(self, at: &str) -> Result<Means, SettingsError> {
-        match (self.docker, self.command) {
-            (Some(container), None) if is_container(&container) => Ok(Means::Docker(container)),
-            (Some(container), None) => Err(wrong(
-                format!("{at}.docker"),
-                format!("{container:?} is no name of a container; a name is of letters, digits, _ . and -"),
-            )),
-            (None, Some(argv)) if argv.first().is_some_and(|program| program.starts_with('/')) => {
-                Ok(Means::Command(argv))
-            }
-            (None, Some(_)) => Err(wrong(
-                format!("{at}.command"),
-                "has to be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \
-                 \"research\"]; no shell reads it",
-            )),
-            _ => Err(wrong(at, "takes either docker = \"<container>\" or command = [\"/path\", ...]")),
+    fn try_from(shape: MeansShape) -> Result<Self, Self::Error> {
+        match (shape.docker, shape.command) {
+            (Some(container), None) => Ok(Self::Docker(container)),
+            (None, Some(argv)) => Ok(Self::Command(argv)),
+            _ => Err("takes either docker = \"<container>\" or command = [\"/path\", ...]"),
         }
     }
 }
 
-fn is_container(name: &str) -> bool {
+fn container<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(from)?;
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(inner)
+    if name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(inner) {
+        return Ok(Some(name));
+    }
+    let why = "is no name of a container; a name is of letters, digits, _ . and -";
+    Err(D::Error::custom(format!("{name:?} {why}")))
+}
+
+fn command<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    let argv = Vec::<String>::deserialize(from)?;
+    if argv.first().is_some_and(|program| program.starts_with('/')) {
+        return Ok(Some(argv));
+    }
+    Err(D::Error::custom(
+        "has to be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \
+         \"research\"]; no shell reads it",
+    ))
 }

@@ -1,11 +1,11 @@
 //! `[slack]`, and the routes that lead there.
 
-use super::group::{RespondersShape, RouteShape};
-use super::{GroupSettings, SettingsError, duration, is_loopback_url, list, secret, url_host, wrong};
-use askd_core::{Capabilities, ChannelName, Responders, Route};
-use secrecy::SecretString;
+use super::group::RouteSettings;
+use super::values::{ANY, api_url, list, seconds, secret};
+use super::{Settings, SettingsError, is_loopback_url, wrong};
+use askd_core::Responders;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// `[slack]`, complete.
@@ -35,40 +35,29 @@ pub enum SlackTransport {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SlackShape {
+    #[serde(default, deserialize_with = "secret")]
     bot_token: Option<SecretString>,
-    bot_token_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "secret")]
     signing_secret: Option<SecretString>,
-    signing_secret_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "secret")]
     app_token: Option<SecretString>,
-    app_token_file: Option<PathBuf>,
     #[serde(deserialize_with = "list")]
     team_ids: Vec<String>,
+    #[serde(deserialize_with = "api_url")]
     api_url: String,
-    pace: String,
+    #[serde(deserialize_with = "seconds::<0, ANY, _>")]
+    pace: Duration,
 }
 
 impl SlackShape {
+    /// The section; `None` if it has no bot token.
     pub(super) fn check(self) -> Result<Option<SlackSettings>, SettingsError> {
-        let bot_token = secret("slack.bot_token", self.bot_token, self.bot_token_file.as_deref())?;
-        let signing_secret = secret("slack.signing_secret", self.signing_secret, self.signing_secret_file.as_deref())?;
-        let app_token = secret("slack.app_token", self.app_token, self.app_token_file.as_deref())?;
+        let Self { bot_token, signing_secret, app_token, team_ids, api_url, pace } = self;
         token("slack.bot_token", bot_token.as_ref(), "xoxb-", "a Bot User OAuth Token")?;
         token("slack.app_token", app_token.as_ref(), "xapp-", "an app-level token")?;
-        let api_url = self.api_url.trim_end_matches('/').to_owned();
-        let loopback = is_loopback_url(&api_url);
-        let secure = api_url.starts_with("https://") && url_host(&api_url).is_some();
-        if !loopback && !secure {
-            return Err(wrong(
-                "slack.api_url",
-                format!("{api_url:?} is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)"),
-            ));
-        }
-        let pace = duration("slack.pace", &self.pace, Duration::ZERO)?;
-        if pace.is_zero() && !loopback {
-            return Err(wrong(
-                "slack.pace",
-                "\"0s\" is for tests with a loopback api_url; Slack allows one post a second",
-            ));
+        if pace.is_zero() && !is_loopback_url(&api_url) {
+            let why = "\"0s\" is for tests with a loopback api_url; Slack allows one post a second";
+            return Err(wrong("slack.pace", why));
         }
         let Some(bot_token) = bot_token else { return Ok(None) };
         let transport = match (app_token, signing_secret) {
@@ -82,28 +71,13 @@ impl SlackShape {
                 ));
             }
         };
-        Ok(Some(SlackSettings { bot_token, transport, team_ids: self.team_ids, api_url, pace }))
+        Ok(Some(SlackSettings { bot_token, transport, team_ids, api_url, pace }))
     }
-}
-
-/// Refuses a route to Slack without a bot token.
-pub(super) fn slack_is_there(
-    at: &str,
-    group: &GroupSettings,
-    slack: Option<&SlackSettings>,
-) -> Result<(), SettingsError> {
-    if slack.is_none() && group.routes.iter().any(|route| route.channel == ChannelName::SLACK) {
-        return Err(wrong(
-            "slack.bot_token",
-            format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file"),
-        ));
-    }
-    Ok(())
 }
 
 /// Refuses another kind of Slack token in this place. The error never repeats the token.
 fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> Result<(), SettingsError> {
-    let Some(token) = token.map(secrecy::ExposeSecret::expose_secret) else { return Ok(()) };
+    let Some(token) = token.map(SecretString::expose_secret) else { return Ok(()) };
     // Slack puts another prefix in front of a token that it rotates.
     if token.strip_prefix("xoxe.").unwrap_or(token).starts_with(prefix) {
         return Ok(());
@@ -115,36 +89,32 @@ fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> R
 }
 
 /// A capital letter and what follows it in the ids of Slack.
-fn is_id(text: &str, kinds: [char; 3]) -> bool {
+fn is_id(text: &str, kinds: &[char]) -> bool {
     text.starts_with(kinds) && text.len() > 1 && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
-impl RouteShape {
-    pub(super) fn slack(self, at: &str) -> Result<Route, SettingsError> {
-        let chat = self.chat.unwrap_or_default();
-        if !is_id(&chat, ['C', 'G', 'D']) {
-            return Err(wrong(
-                format!("{at}.chat"),
-                format!(
-                    "{chat:?} is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)"
-                ),
-            ));
-        }
-        let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
-                      responders = \"anyone\" for everybody in the channel";
-        let responders = match self.responders {
-            Some(RespondersShape::Word(word)) if word == "anyone" => Responders::Anyone,
-            Some(RespondersShape::Ids(ids)) if !ids.is_empty() => {
-                if let Some(wrong_id) = ids.iter().find(|id| !is_id(id, ['U', 'W', 'W'])) {
-                    let why = format!(
-                        "{wrong_id:?} is not a member id of Slack, so that this person could never answer; {people}"
-                    );
-                    return Err(wrong(format!("{at}.responders"), why));
-                }
-                Responders::Only(ids)
-            }
-            _ => return Err(wrong(format!("{at}.responders"), people)),
-        };
-        Ok(Route { channel: ChannelName::SLACK, chat, responders, capabilities: Capabilities::default() })
+pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings) -> Result<(), SettingsError> {
+    let chat = &route.chat;
+    if !is_id(chat, &['C', 'G', 'D']) {
+        let why = "is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)";
+        return Err(wrong(format!("{at}.chat"), format!("{chat:?} {why}")));
     }
+    let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
+                  responders = \"anyone\" for everybody in the channel";
+    let not_people = |why: String| Err(wrong(format!("{at}.responders"), why));
+    match &route.responders {
+        None => return not_people(people.to_owned()),
+        Some(Responders::Anyone) => {}
+        Some(Responders::Only(ids)) => {
+            if let Some(id) = ids.iter().find(|id| !is_id(id, &['U', 'W'])) {
+                let why = "is not a member id of Slack, so that this person could never answer";
+                return not_people(format!("{id:?} {why}; {people}"));
+            }
+        }
+    }
+    if settings.slack.is_none() {
+        let why = format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file");
+        return Err(wrong("slack.bot_token", why));
+    }
+    Ok(())
 }

@@ -1,90 +1,155 @@
-//! Single values of settings: texts to durations, modes, ids and secrets, or what is wrong with them.
+//! Single values of settings, each read with its limits. An error says what to write; its key is added where it is known.
 
+use super::http::{is_loopback_url, url_host};
 use super::{SettingsError, wrong};
 use crate::ipc::default_data_dir;
+use askd_core::{Responders, TimeoutPolicy};
+use config::ValueKind;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
-pub(super) fn data_dir(text: &str) -> Result<PathBuf, SettingsError> {
+/// Keys with values that are still to be read.
+pub(super) type Table = config::Map<String, config::Value>;
+
+/// No upper limit.
+pub(super) const ANY: u64 = u64::MAX;
+
+pub(super) fn data_dir<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    let text = String::deserialize(from)?;
     if text.is_empty() {
-        return Ok(default_data_dir(|name| std::env::var(name).ok())?);
+        return default_data_dir(|name| std::env::var(name).ok()).map_err(D::Error::custom);
     }
-    std::path::absolute(text).map_err(|error| wrong("data_dir", error.to_string()))
+    std::path::absolute(text).map_err(D::Error::custom)
 }
 
-pub(super) fn dir_mode(text: &str) -> Result<u32, SettingsError> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
+pub(super) fn dir_mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let text = String::deserialize(from)?;
+    let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
     mode.ok_or_else(|| {
-        wrong("dir_mode", format!("{text:?} is not an octal mode such as \"0770\" that the owner can use"))
+        D::Error::custom(format!("{text:?} is not an octal mode such as \"0770\" that the owner can use"))
     })
 }
 
-pub(super) fn gid(text: &str) -> Result<Option<u32>, SettingsError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse().map(Some).map_err(|_| wrong("gid", format!("{text:?} is not a numeric group id")))
+pub(super) fn gid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(from)?;
+    let id = (!text.is_empty()).then(|| text.parse());
+    id.transpose().map_err(|_| D::Error::custom(format!("{text:?} is not a numeric group id")))
 }
 
-pub(super) fn duration(key: &str, text: &str, least: Duration) -> Result<Duration, SettingsError> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|error| wrong(key, format!("{text:?} is not a duration like \"30m\" ({error})")))?;
-    if duration < least {
-        return Err(wrong(key, format!("{text:?} is too short; at least {}", humantime::format_duration(least))));
+/// A duration from `LEAST` to `MOST` seconds.
+pub(super) fn seconds<'de, const LEAST: u64, const MOST: u64, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let duration = humantime::parse_duration(&text)
+        .map_err(|error| D::Error::custom(format!("{text:?} is not a duration like \"30m\" ({error})")))?;
+    let limit = |seconds| humantime::format_duration(Duration::from_secs(seconds));
+    if duration < Duration::from_secs(LEAST) {
+        Err(D::Error::custom(format!("{text:?} is too short; at least {}", limit(LEAST))))
+    } else if duration > Duration::from_secs(MOST) {
+        Err(D::Error::custom(format!("{text:?} is too long; at most {}", limit(MOST))))
+    } else {
+        Ok(duration)
     }
-    Ok(duration)
 }
 
 /// A duration of a second at least, or off.
-pub(super) fn or_off(key: &str, text: &str) -> Result<Option<Duration>, SettingsError> {
-    if text.is_empty() { Ok(None) } else { duration(key, text, Duration::from_secs(1)).map(Some) }
+pub(super) fn or_off<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    (!text.is_empty()).then(|| seconds::<1, ANY, _>(text.into_deserializer())).transpose()
 }
 
-pub(super) fn between(key: &str, text: &str, least: u64, most: u64) -> Result<Duration, SettingsError> {
-    let duration = duration(key, text, Duration::from_secs(least))?;
-    let most = Duration::from_secs(most);
-    if duration > most {
-        return Err(wrong(key, format!("too long; at most {}", humantime::format_duration(most))));
+/// The same, where zero stands for off.
+pub(super) fn or_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    let off = matches!(&*text, "" | "0" | "0s");
+    if off { Ok(Duration::ZERO) } else { seconds::<1, ANY, _>(text.into_deserializer()) }
+}
+
+/// A number from `LEAST` to `MOST`.
+pub(super) fn number<'de, const LEAST: u32, const MOST: u32, N, D>(from: D) -> Result<N, D::Error>
+where
+    N: TryFrom<u32, Error: Display>,
+    D: Deserializer<'de>,
+{
+    let number = u32::deserialize(from)?;
+    if (LEAST..=MOST).contains(&number) {
+        return N::try_from(number).map_err(D::Error::custom);
     }
-    Ok(duration)
+    let most = if MOST == u32::MAX { String::new() } else { format!(" and at most {MOST}") };
+    Err(D::Error::custom(format!("{number} does not fit; it has to be at least {LEAST}{most}")))
 }
 
-pub(super) fn at_least_one(key: &str, value: u32) -> Result<u32, SettingsError> {
-    if value > 0 { Ok(value) } else { Err(wrong(key, "has to be at least 1")) }
-}
-
-/// A secret, from its own file if one is named.
-pub(crate) fn secret(
-    key: &str,
-    value: Option<SecretString>,
-    file: Option<&Path>,
-) -> Result<Option<SecretString>, SettingsError> {
-    let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
-        return Ok(value.filter(|value| !value.expose_secret().is_empty()));
-    };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| wrong(format!("{key}_file"), format!("{}: {error}", file.display())))?;
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(wrong(format!("{key}_file"), format!("{} is empty", file.display())));
-    }
-    Ok(Some(text.into()))
+pub(super) fn timeout_policy<'de, D: Deserializer<'de>>(from: D) -> Result<TimeoutPolicy, D::Error> {
+    let text = String::deserialize(from)?;
+    let neither = || D::Error::custom(format!("{text:?} is neither return_cancel nor abort_task"));
+    TimeoutPolicy::from_name(&text).ok_or_else(neither)
 }
 
 /// A list, or from the environment a text with commas.
-pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Text(String),
-        List(Vec<String>),
-    }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::Text(text) => {
+pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(match TextOrList::deserialize(from)? {
+        TextOrList::Text(text) => {
             text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
         }
-        Either::List(list) => list,
+        TextOrList::List(list) => list,
     })
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TextOrList {
+    Text(String),
+    List(Vec<String>),
+}
+
+pub(super) fn responders<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Responders>, D::Error> {
+    match TextOrList::deserialize(from)? {
+        TextOrList::Text(word) if word == "anyone" => Ok(Some(Responders::Anyone)),
+        TextOrList::Text(word) => Err(D::Error::custom(format!("{word:?} is neither \"anyone\" nor a list of ids"))),
+        TextOrList::List(ids) if ids.is_empty() => {
+            Err(D::Error::custom("the list is empty, so nobody could answer; name somebody"))
+        }
+        TextOrList::List(ids) => Ok(Some(Responders::Only(ids))),
+    }
+}
+
+/// The address of a platform's API, without a slash at the end. A token must not travel in the clear.
+pub(super) fn api_url<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let url = String::deserialize(from)?.trim_end_matches('/').to_owned();
+    if is_loopback_url(&url) || url.starts_with("https://") && url_host(&url).is_some() {
+        return Ok(url);
+    }
+    let why = "is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests)";
+    Err(D::Error::custom(format!("{url:?} {why}")))
+}
+
+/// A secret; an empty one is not given.
+pub(super) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SecretString>, D::Error> {
+    Ok(Option::<SecretString>::deserialize(from)?.filter(|secret| !secret.expose_secret().is_empty()))
+}
+
+/// Puts what stands in the file of a secret, `<key>_file`, in the place of the secret.
+pub(super) fn read_secret_files(settings: &mut Table) -> Result<(), SettingsError> {
+    for (section, value) in settings {
+        let ValueKind::Table(keys) = &mut value.kind else { continue };
+        let named: Vec<String> = keys.keys().filter(|key| key.ends_with("_file")).cloned().collect();
+        for key in named {
+            let file = keys.remove(&key).map(config::Value::into_string).transpose()?.unwrap_or_default();
+            if file.is_empty() {
+                continue;
+            }
+            let at = format!("{section}.{key}");
+            let text = std::fs::read_to_string(&file).map_err(|error| wrong(&at, format!("{file}: {error}")))?;
+            if text.trim().is_empty() {
+                return Err(wrong(&at, format!("{file} is empty")));
+            }
+            keys.insert(key.trim_end_matches("_file").to_owned(), text.trim().into());
+        }
+    }
+    Ok(())
 }

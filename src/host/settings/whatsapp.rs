@@ -1,72 +1,61 @@
-//! The section `[whatsapp]` and the routes that use it, checked. An error says what to write. Opens no connection.
+//! `[whatsapp]`, and the routes that lead there.
 
-use super::{SettingsError, is_loopback_url, secret, url_host, wrong};
-use askd_core::{Capabilities, ChannelName, Responders, Route};
-use secrecy::SecretString;
+use super::group::RouteSettings;
+use super::values::api_url;
+use super::{Settings, SettingsError, wrong};
+use askd_core::Responders;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use std::path::PathBuf;
 
 /// What the channel needs to write to people on WhatsApp and to verify what comes back.
-#[derive(Debug, Clone)]
-pub struct Whatsapp {
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WhatsappSettings {
     /// Bearer token of calls.
+    #[serde(default = "not_given")]
     pub access_token: SecretString,
     /// Key of the signatures of webhooks.
+    #[serde(default = "not_given")]
     pub app_secret: SecretString,
     /// The word that the platform says when the webhook is set up.
+    #[serde(default = "not_given")]
     pub verify_token: SecretString,
     /// Which number of the business writes.
     pub phone_number_id: String,
-    /// The template that asks a person to write who has not written for a day; without it they cannot be asked.
-    pub template: Option<String>,
+    /// The template that asks a person to write who has not written for a day; empty: they cannot be asked.
+    pub template: String,
     /// The language the template was approved in.
     pub template_language: String,
     /// No slash at the end.
+    #[serde(deserialize_with = "api_url")]
     pub api_url: String,
 }
 
-/// The section as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Shape {
-    access_token: Option<SecretString>,
-    access_token_file: Option<PathBuf>,
-    app_secret: Option<SecretString>,
-    app_secret_file: Option<PathBuf>,
-    verify_token: Option<SecretString>,
-    verify_token_file: Option<PathBuf>,
-    phone_number_id: String,
-    template: String,
-    template_language: String,
-    api_url: String,
+fn not_given() -> SecretString {
+    String::new().into()
 }
 
-impl Shape {
+impl WhatsappSettings {
     /// The section; `None` if nothing in it is set.
-    pub(crate) fn check(self) -> Result<Option<Whatsapp>, SettingsError> {
-        let access_token = secret("whatsapp.access_token", self.access_token, self.access_token_file.as_deref())?;
-        let app_secret = secret("whatsapp.app_secret", self.app_secret, self.app_secret_file.as_deref())?;
-        let verify_token = secret("whatsapp.verify_token", self.verify_token, self.verify_token_file.as_deref())?;
-        let api_url = api_url(&self.api_url)?;
-        let number = Some(self.phone_number_id).filter(|id| !id.is_empty());
-        if access_token.is_none() && app_secret.is_none() && verify_token.is_none() && number.is_none() {
+    pub(super) fn check(self) -> Result<Option<Self>, SettingsError> {
+        let number = &self.phone_number_id;
+        let needed = [
+            ("phone_number_id", number.as_str(), NUMBER),
+            ("access_token", self.access_token.expose_secret(), ACCESS_TOKEN),
+            ("app_secret", self.app_secret.expose_secret(), APP_SECRET),
+            ("verify_token", self.verify_token.expose_secret(), VERIFY_TOKEN),
+        ];
+        if needed.iter().all(|(_, value, _)| value.is_empty()) {
             return Ok(None);
         }
-        let phone_number_id = required("phone_number_id", number, NUMBER)?;
-        if !phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
-            let why =
-                format!("{phone_number_id:?} is not an id of digits like \"106540352242922\" (not the number itself)");
-            return Err(wrong("whatsapp.phone_number_id", why));
+        if let Some((key, _, what)) = needed.iter().find(|(_, value, _)| value.is_empty()) {
+            return Err(wrong(format!("whatsapp.{key}"), format!("missing: {what}")));
         }
-        Ok(Some(Whatsapp {
-            access_token: required("access_token", access_token, ACCESS_TOKEN)?,
-            app_secret: required("app_secret", app_secret, APP_SECRET)?,
-            verify_token: required("verify_token", verify_token, VERIFY_TOKEN)?,
-            phone_number_id,
-            template: Some(self.template).filter(|name| !name.is_empty()),
-            template_language: self.template_language,
-            api_url,
-        }))
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            let why = "is not an id of digits like \"106540352242922\" (not the number itself)";
+            return Err(wrong("whatsapp.phone_number_id", format!("{number:?} {why}")));
+        }
+        Ok(Some(self))
     }
 }
 
@@ -76,35 +65,30 @@ const APP_SECRET: &str = "write the app secret (App settings > Basic), or app_se
                           a true webhook from a forged one";
 const VERIFY_TOKEN: &str = "make up a word, write it here (or verify_token_file) and where the webhook is set up";
 
-fn required<T>(key: &str, value: Option<T>, what: &str) -> Result<T, SettingsError> {
-    value.ok_or_else(|| wrong(format!("whatsapp.{key}"), format!("missing: {what}")))
-}
-
-fn api_url(url: &str) -> Result<String, SettingsError> {
-    let url = url.trim_end_matches('/').to_owned();
-    let why = match url_host(&url) {
-        Some(_) if url.starts_with("https://") || is_loopback_url(&url) => return Ok(url),
-        Some(_) => "would send the token in the clear; use https",
-        None => "is not a URL like \"https://graph.facebook.com/v25.0\"",
-    };
-    Err(wrong("whatsapp.api_url", format!("{url:?} {why}")))
-}
-
-/// A route to a person on WhatsApp.
-pub(crate) fn route(at: &str, chat: Option<String>, responders: Option<Responders>) -> Result<Route, SettingsError> {
+/// Checks a route and writes each person as WhatsApp does. Without responders, the person of the chat may answer.
+pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings) -> Result<(), SettingsError> {
     let key = format!("{at}.chat");
-    let missing = "missing: write the person's number with country code, digits only, for example \"15551234567\"";
-    let chat = chat.filter(|chat| !chat.is_empty()).ok_or_else(|| wrong(&key, missing))?;
-    let chat = person(&key, &chat)?;
-    let responders = match responders {
-        None => Responders::Only(vec![chat.clone()]),
-        Some(Responders::Only(ids)) => {
-            let ids = ids.iter().map(|id| person(&format!("{at}.responders"), id)).collect::<Result<_, _>>()?;
-            Responders::Only(ids)
+    if route.chat.is_empty() {
+        let why = "missing: write the person's number with country code, digits only, for example \"15551234567\"";
+        return Err(wrong(key, why));
+    }
+    route.chat = person(&key, &route.chat)?;
+    match route.responders.get_or_insert_with(|| Responders::Only(vec![route.chat.clone()])) {
+        Responders::Anyone => {}
+        Responders::Only(ids) => {
+            for id in ids {
+                *id = person(&format!("{at}.responders"), id)?;
+            }
         }
-        Some(Responders::Anyone) => Responders::Anyone,
-    };
-    Ok(Route { channel: ChannelName::WHATSAPP, chat, responders, capabilities: Capabilities::default() })
+    }
+    if settings.whatsapp.is_none() {
+        return Err(wrong(
+            at,
+            "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
+             (docs/whatsapp.md says where they come from)",
+        ));
+    }
+    Ok(())
 }
 
 /// A number in any spelling, as its digits; or a business-scoped id as it is.
@@ -123,8 +107,6 @@ fn person(key: &str, text: &str) -> Result<String, SettingsError> {
     if spelled && (7..=15).contains(&digits.len()) {
         return Ok(digits);
     }
-    let why = format!(
-        "{text:?} is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\""
-    );
-    Err(wrong(key, why))
+    let why = "is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\"";
+    Err(wrong(key, format!("{text:?} {why}")))
 }

@@ -1,7 +1,6 @@
 //! What the store keeps of a group besides its asks: when a person pressed Allow again, who, and for which questions
 //! (`state/groups/<group>.json`). The file names a question by its digest and holds no text of one.
 
-use super::record::Version;
 use super::{BadRecord, Store, StoreError, io_error, not_stored};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
@@ -11,8 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 pub(super) const GROUPS: &str = "groups";
-/// The format that is written. A newer one is not touched.
-const VERSION: u32 = 1;
+/// The format that is written. A newer one stops the start.
+pub(super) const VERSION: u32 = 1;
 /// The most bytes of a file that are read. A group has far fewer.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
@@ -45,7 +44,6 @@ fn file_name(group: &Group) -> String {
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Allowed>, BadRecord> {
-    Version::at_most(VERSION, bytes)?;
     let shape: Shape = serde_json::from_slice(bytes)?;
     let allowed = |(question, AllowedShape { at, by })| Allowed { question, at, by };
     Ok(shape.allowed_again.into_iter().map(allowed).collect())
@@ -79,8 +77,7 @@ impl Store {
         write().map_err(not_stored(format!("cannot keep what may be asked again in {group}")))
     }
 
-    /// What may be asked again in every group, for the start. A damaged file is moved aside; a file of a newer askd stops
-    /// the start.
+    /// What may be asked again in every group, for the start. A damaged file is moved aside.
     pub fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
         let at = || io_error(format!("cannot read {}", self.path.join(GROUPS).display()));
         let folder = self.root.sub(GROUPS).map_err(at())?;
@@ -90,9 +87,6 @@ impl Store {
             let (bytes, _) = folder.read_own(&name, MAX_BYTES).map_err(|error| at()(io::Error::other(error)))?;
             match read(&bytes) {
                 Ok(allowed) => all.push((group, allowed)),
-                Err(source @ BadRecord::Newer { .. }) => {
-                    return Err(StoreError::Newer { file: self.path.join(GROUPS).join(name), source });
-                }
                 Err(why) => {
                     tracing::error!(file = name, %why, "the list of what may be asked again is damaged; it was moved aside (.corrupt)");
                     set_aside(&folder, &name).map_err(at())?;
@@ -140,12 +134,14 @@ mod tests {
     #[test]
     fn what_is_damaged_is_moved_aside_and_what_is_newer_stops_the_start() {
         let temp = tempfile::tempdir().unwrap();
-        let store = Store::open(&temp.path().join("state")).unwrap();
+        let path = temp.path().join("state");
+        let store = Store::open(&path).unwrap();
         let folder = store.root.sub(GROUPS).unwrap();
         folder.create("g.json", b"{", Access::PRIVATE).unwrap();
         assert_eq!(store.allowed().unwrap(), []);
         assert!(folder.stat("g.json.corrupt").unwrap().is_some());
         folder.create("g.json", br#"{"v":9}"#, Access::PRIVATE).unwrap();
-        assert!(matches!(store.allowed(), Err(StoreError::Newer { .. })));
+        drop(store);
+        assert!(matches!(Store::open(&path), Err(StoreError::Newer { .. })));
     }
 }

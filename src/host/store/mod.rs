@@ -12,9 +12,10 @@ pub use groups::Allowed;
 pub use scan::{Loading, Scan};
 
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
+use crate::ipc::is_json_file;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::Mutex;
-use record::BadRecord;
+use record::{BadRecord, Version};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
@@ -24,6 +25,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
 const REJECTED: &str = "rejected";
+/// Where channels keep what they have to remember, and the newest format of those files.
+pub const CHANNELS: &str = "channels";
+/// See [`CHANNELS`].
+pub const CHANNELS_FORMAT: u32 = 1;
+/// No file beside the asks comes near this, in bytes.
+const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;
@@ -145,13 +152,34 @@ impl Store {
         for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
         }
-        Ok(Self {
+        let store = Self {
             path: path.to_owned(),
             root,
             groups: Mutex::default(),
             last_save_failed: AtomicBool::new(false),
             _lock: lock,
-        })
+        };
+        store.refuse_newer(groups::GROUPS, groups::VERSION)?;
+        store.refuse_newer(CHANNELS, CHANNELS_FORMAT)?;
+        Ok(store)
+    }
+
+    /// Stops a start, before it changes anything, if a newer askd wrote one of these files beside the asks.
+    fn refuse_newer(&self, folder: &str, known: u32) -> Result<(), StoreError> {
+        let path = self.path.join(folder);
+        let at = || io_error(format!("cannot read {}", path.display()));
+        let folder = match self.root.sub(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            folder => folder.map_err(at())?,
+        };
+        for name in folder.names().map_err(at())?.into_iter().filter(|name| is_json_file(name)) {
+            // A file that cannot be read is its reader's to judge.
+            let Ok((bytes, _)) = folder.read_own(&name, MAX_FILE_BYTES) else { continue };
+            if let Err(source @ BadRecord::Newer { .. }) = Version::at_most(known, &bytes) {
+                return Err(StoreError::Newer { file: path.join(name), source });
+            }
+        }
+        Ok(())
     }
 
     /// Whether the state folder can be written: creates, syncs and removes a file of 64 KiB.

@@ -1,7 +1,7 @@
 //! Takes in what people do in Slack, whichever way it arrives: checks the team and the channel, lets the broker store
 //! it, and only then lets it be acknowledged. A person reads in private why something was refused.
 
-use super::payload::{Action, EventCallback, Interaction, Message, MessageEvent};
+use super::payload::{Action, Message, MessageEvent, Payload};
 use super::{Slack, text};
 use crate::host::broker::{Broker, Failure};
 use askd_core::{
@@ -50,29 +50,26 @@ impl Inbound {
         &self.slack
     }
 
-    /// Takes in an interaction. Returns in time for Slack, even if the interaction is still being stored.
-    pub(super) async fn interaction(&self, interaction: Interaction) -> Result<(), NotStored> {
-        self.in_time(Box::pin(self.interact(interaction))).await
-    }
-
-    /// Takes in an event. Returns in time for Slack, even if the event is still being stored.
-    pub(super) async fn event(&self, callback: EventCallback) -> Result<(), NotStored> {
-        self.in_time(Box::pin(self.hear(callback))).await
-    }
-
-    /// The broker goes on with what takes longer: it is stored and the card says so.
-    async fn in_time(&self, work: impl Future<Output = Result<(), NotStored>>) -> Result<(), NotStored> {
-        self.slack.clock().timeout(ACKNOWLEDGE_WITHIN, work).await.unwrap_or_else(|| {
+    /// Takes in an interaction or an event. Returns in time for Slack, even if it is still being stored: the broker
+    /// goes on with what takes longer, and the card says what came of it.
+    pub(super) async fn take_in(&self, payload: Payload) -> Result<(), NotStored> {
+        let taking_in = Box::pin(async {
+            match payload.kind.as_str() {
+                "block_actions" => self.interact(payload).await,
+                "event_callback" => self.hear(payload).await,
+                kind => {
+                    tracing::debug!(kind, "ignored something of a kind that askd does not use");
+                    Ok(())
+                }
+            }
+        });
+        self.slack.clock().timeout(ACKNOWLEDGE_WITHIN, taking_in).await.unwrap_or_else(|| {
             tracing::error!("a reply in Slack could not be stored in time; its sender was told to try again");
             Err(NotStored)
         })
     }
 
-    async fn interact(&self, interaction: Interaction) -> Result<(), NotStored> {
-        if interaction.kind != "block_actions" {
-            tracing::debug!(kind = interaction.kind, "ignored an interaction of a kind that askd does not use");
-            return Ok(());
-        }
+    async fn interact(&self, interaction: Payload) -> Result<(), NotStored> {
         let (user, container) = (&interaction.user, &interaction.container);
         let name = user.username.clone().or_else(|| user.name.clone());
         let actor = Actor {
@@ -105,9 +102,9 @@ impl Inbound {
     }
 
     /// Takes a message in the thread of a card as the answer, if it is one.
-    async fn hear(&self, callback: EventCallback) -> Result<(), NotStored> {
-        let EventCallback { kind, team_id, event_id, event, .. } = callback;
-        if kind != "event_callback" || !event.is_reply() || self.was_seen(event_id.as_deref()) {
+    async fn hear(&self, callback: Payload) -> Result<(), NotStored> {
+        let Payload { team_id, event_id, event, .. } = callback;
+        if !event.is_reply() || self.was_seen(event_id.as_deref()) {
             return Ok(());
         }
         let is_later = event.is_later();
@@ -222,8 +219,8 @@ impl Inbound {
 
     /// Whether the people of this team are listened to. Fails while Slack has not said which team the bot belongs to.
     async fn is_our_team(&self, team: Option<&String>) -> Result<bool, NotStored> {
-        let ours = self.slack.teams().await.ok_or(NotStored)?;
-        Ok(team.is_some_and(|team| ours.contains(team)))
+        let Some(team) = team else { return Ok(false) };
+        self.slack.is_our_team(team).await.ok_or(NotStored)
     }
 
     fn was_seen(&self, key: Option<&str>) -> bool {

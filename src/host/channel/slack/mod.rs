@@ -28,7 +28,8 @@ use inbound::Inbound;
 use pace::Pace;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,8 +84,7 @@ pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option
 impl Adapter for Slack {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
         let SlackTransport::Webhooks(signing_secret) = &self.0.settings.transport else { return Router::new() };
-        let inbound = Inbound::new(self.clone(), broker.clone());
-        webhooks::routes(inbound, signing_secret.clone(), webhooks.clone())
+        webhooks::routes(Inbound::new(self.clone(), broker.clone()), signing_secret, webhooks.clone())
     }
 
     /// Calls `auth.test` once and not for long, so that the log reports a wrong token before anything else.
@@ -135,18 +135,17 @@ impl Slack {
     }
 
     async fn bot(&self) -> Result<&AuthTest, CallError> {
-        let nothing = json!({});
-        self.0.bot.get_or_try_init(|| self.0.client.post::<AuthTest>("auth.test", "", &nothing)).await
+        self.0.bot.get_or_try_init(|| async { self.0.client.post("auth.test", "", &json!({})).await }).await
     }
 
-    /// The teams whose people are listened to; `None` while Slack has not said which team the bot belongs to.
-    async fn teams(&self) -> Option<Vec<String>> {
-        if !self.0.settings.team_ids.is_empty() {
-            return Some(self.0.settings.team_ids.clone());
+    /// Whether people of this team are listened to; `None` while Slack has not said which team the bot belongs to.
+    async fn is_our_team(&self, team: &str) -> Option<bool> {
+        let teams = &self.0.settings.team_ids;
+        if !teams.is_empty() {
+            return Some(teams.iter().any(|ours| ours == team));
         }
         let bot = self.bot().await.ok()?;
-        let organisation = bot.enterprise_id.clone().filter(|_| bot.is_enterprise_install);
-        Some(std::iter::once(bot.team_id.clone()).chain(organisation).collect())
+        Some(team == bot.team_id || bot.is_enterprise_install && bot.enterprise_id.as_deref() == Some(team))
     }
 
     /// Posts a message that only this person sees, in the background.
@@ -161,7 +160,7 @@ impl Slack {
         self.0.ctx.finish(async move {
             let mut backoff = Backoff::new(EPHEMERAL_PAUSES.0, EPHEMERAL_PAUSES.1);
             for _ in 0..EPHEMERAL_TRIES {
-                let wait = match slack.0.client.post::<Value>("chat.postEphemeral", &chat, &body).await {
+                let wait = match slack.0.client.post::<IgnoredAny>("chat.postEphemeral", &chat, &body).await {
                     Ok(_) => return,
                     Err(CallError::RateLimited(wait)) => wait,
                     Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),

@@ -6,12 +6,17 @@ use askd_core::{AskId, Given, Reply};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// An interaction, e.g. a click on a button.
+/// An interaction, e.g. a click on a button, or the envelope of an event. They share no field but the type.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Interaction {
+pub(super) struct Payload {
     #[serde(rename = "type")]
     pub(super) kind: String,
+    /// Of the check that Slack makes before it posts events to an address.
+    pub(super) challenge: Option<String>,
+    pub(super) team_id: Option<String>,
+    pub(super) event_id: Option<String>,
+    pub(super) event: MessageEvent,
     trigger_id: Option<String>,
     pub(super) team: Option<Team>,
     pub(super) user: User,
@@ -150,7 +155,7 @@ pub(super) enum Action {
 /// No question has so many choices. A value that is not a number stands for a choice that was not offered.
 const NOT_OFFERED: usize = 998;
 
-impl Interaction {
+impl Payload {
     /// What the click means, and for which ask. `None` if the block is not askd's, or if the click says nothing by
     /// itself, e.g. a choice in a form.
     pub(super) fn action(&self) -> Option<(AskId, Action)> {
@@ -202,18 +207,6 @@ impl Interaction {
     }
 }
 
-/// What Slack posts to the events address, or sends in an envelope of type `events_api`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct EventCallback {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) challenge: Option<String>,
-    pub(super) team_id: Option<String>,
-    pub(super) event_id: Option<String>,
-    pub(super) event: MessageEvent,
-}
-
 /// An event of type `message`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -262,7 +255,7 @@ mod tests {
         let block = format!("askd:{}:{block}:1", ask());
         let payload = json!({"type": "block_actions", "team": null, "user": {"id": "U1"}, "unheard_of": [1],
             "actions": [{"block_id": block, "action_id": action, "value": value}], "state": {"values": values}});
-        let payload: Interaction = serde_json::from_value(payload).unwrap();
+        let payload: Payload = serde_json::from_value(payload).unwrap();
         payload.action().map(|(_, action)| action)
     }
 

@@ -11,6 +11,7 @@ use askd_core::{
     Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Stage, Trouble, WidgetState,
 };
 use async_trait::async_trait;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -214,7 +215,7 @@ impl Slack {
         for ts in cards {
             let mut body = body(&place.chat, message);
             body["ts"] = json!(ts);
-            match self.0.client.post::<Value>("chat.update", &place.chat, &body).await {
+            match self.0.client.post::<IgnoredAny>("chat.update", &place.chat, &body).await {
                 Ok(_) => {}
                 Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {

@@ -3,8 +3,8 @@
 
 use super::Slack;
 use super::client::CallError;
-use super::inbound::{Inbound, NotStored};
-use super::payload::{EventCallback, Interaction};
+use super::inbound::Inbound;
+use super::payload::Payload;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -14,7 +14,8 @@ use reqwest::header::{
 };
 use secrecy::SecretString;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde_json::json;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -51,15 +52,14 @@ struct Connection {
     url: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Envelope {
-    #[serde(rename = "type")]
+#[derive(Debug, Deserialize)]
+struct Envelope<P> {
+    #[serde(rename = "type", default)]
     kind: String,
     reason: Option<String>,
     #[serde(rename = "envelope_id")]
     id: Option<String>,
-    payload: Value,
+    payload: Option<P>,
 }
 
 /// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
@@ -187,7 +187,12 @@ async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, 
 
 /// Takes in one message; the reason if it ends the connection.
 fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<String>) -> Option<String> {
-    let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
+    let envelope = serde_json::from_str::<Envelope<Payload>>(text).or_else(|_| {
+        // What askd does not understand is acknowledged all the same.
+        let Envelope { kind, reason, id, .. } = serde_json::from_str::<Envelope<IgnoredAny>>(text)?;
+        Ok::<_, serde_json::Error>(Envelope { kind, reason, id, payload: None })
+    });
+    let Ok(envelope) = envelope else {
         tracing::debug!("ignored a message over the socket that askd does not understand");
         return None;
     };
@@ -202,23 +207,9 @@ fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<String>) -> Option
     let receiver = inbound.clone();
     inbound.slack().0.ctx.serve(async move {
         // Slack warns the person if an envelope is not acknowledged.
-        if take_in(&receiver, &envelope.kind, envelope.payload).await.is_ok() {
+        if receiver.take_in(envelope.payload.unwrap_or_default()).await.is_ok() {
             ack.send(id);
         }
     });
     None
-}
-
-async fn take_in(inbound: &Inbound, kind: &str, payload: Value) -> Result<(), NotStored> {
-    match kind {
-        "interactive" => match serde_json::from_value::<Interaction>(payload) {
-            Ok(interaction) => inbound.interaction(interaction).await,
-            Err(_) => Ok(()),
-        },
-        "events_api" => match serde_json::from_value::<EventCallback>(payload) {
-            Ok(callback) => inbound.event(callback).await,
-            Err(_) => Ok(()),
-        },
-        _ => Ok(()),
-    }
 }

@@ -1,7 +1,7 @@
 //! The two addresses that Slack posts to, and how it signs what it posts: over the time and the raw bytes.
 
 use super::inbound::{Inbound, NotStored};
-use super::payload::{EventCallback, Interaction};
+use super::payload::Payload;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
 use axum::extract::State;
@@ -10,27 +10,28 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use secrecy::{ExposeSecret as _, SecretString};
 use slack_morphism::signature_verifier::SlackEventSignatureVerifier as Verifier;
+use std::sync::Arc;
 
 /// How many seconds a webhook may be old, or ahead of our clock. Slack recommends this.
 const MAX_AGE: u64 = 300;
 
 /// What the handlers of Slack's webhooks need.
-#[derive(Debug, Clone)]
 struct WebhookState {
     inbound: Inbound,
-    signing_secret: SecretString,
+    verifier: Verifier,
     webhooks: Webhooks,
 }
 
 /// `POST /slack/interactions` and `POST /slack/events`.
-pub(super) fn routes(inbound: Inbound, signing_secret: SecretString, webhooks: Webhooks) -> Router {
+pub(super) fn routes(inbound: Inbound, signing_secret: &SecretString, webhooks: Webhooks) -> Router {
+    let verifier = Verifier::new(&signing_secret.expose_secret().to_owned().into());
     Router::new()
         .route("/slack/interactions", post(interactions))
         .route("/slack/events", post(events))
-        .with_state(WebhookState { inbound, signing_secret, webhooks })
+        .with_state(Arc::new(WebhookState { inbound, verifier, webhooks }))
 }
 
-impl Platform for WebhookState {
+impl Platform for Arc<WebhookState> {
     const NAME: &'static str = "Slack";
     /// Far more than a form of ten answers at their limits takes.
     const MAX_BODY: usize = 256 * 1024;
@@ -53,8 +54,7 @@ impl Platform for WebhookState {
     }
 
     fn is_genuine(&self, (signature, timestamp): &Self::Signature, body: &[u8]) -> bool {
-        let verifier = Verifier::new(&self.signing_secret.expose_secret().to_owned().into());
-        std::str::from_utf8(body).is_ok_and(|text| verifier.verify(signature, text, timestamp).is_ok())
+        std::str::from_utf8(body).is_ok_and(|text| self.verifier.verify(signature, text, timestamp).is_ok())
     }
 }
 
@@ -62,29 +62,25 @@ fn is_recent(timestamp: &str, now_millis: i64) -> bool {
     timestamp.parse::<i64>().is_ok_and(|sent| sent.abs_diff(now_millis.div_euclid(1000)) <= MAX_AGE)
 }
 
-async fn interactions(State(WebhookState { inbound, .. }): State<WebhookState>, signed: Signed) -> Response {
+async fn interactions(State(state): State<Arc<WebhookState>>, signed: Signed) -> Response {
     let payload = url::form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
-    let Some(interaction) = payload.and_then(|(_, payload)| serde_json::from_str::<Interaction>(&payload).ok()) else {
+    acknowledge(&state, payload.and_then(|(_, payload)| serde_json::from_str(&payload).ok())).await
+}
+
+async fn events(State(state): State<Arc<WebhookState>>, signed: Signed) -> Response {
+    acknowledge(&state, serde_json::from_slice(&signed.body).ok()).await
+}
+
+async fn acknowledge(state: &WebhookState, payload: Option<Payload>) -> Response {
+    let Some(mut payload) = payload else {
         // An error status would only show the person a warning, and the person cannot mend this.
-        tracing::debug!("ignored an interaction that askd does not understand");
+        tracing::debug!("ignored a webhook of Slack that askd does not understand");
         return StatusCode::OK.into_response();
     };
-    acknowledge(inbound.interaction(interaction).await)
-}
-
-async fn events(State(WebhookState { inbound, .. }): State<WebhookState>, signed: Signed) -> Response {
-    let Ok(callback) = serde_json::from_slice::<EventCallback>(&signed.body) else {
-        tracing::debug!("ignored an event that askd does not understand");
-        return StatusCode::OK.into_response();
-    };
-    if callback.kind == "url_verification" {
-        return callback.challenge.unwrap_or_default().into_response();
+    if let Some(challenge) = payload.challenge.take().filter(|_| payload.kind == "url_verification") {
+        return challenge.into_response();
     }
-    acknowledge(inbound.event(callback).await)
-}
-
-fn acknowledge(taken_in: Result<(), NotStored>) -> Response {
-    match taken_in {
+    match state.inbound.take_in(payload).await {
         Ok(()) => StatusCode::OK.into_response(),
         // Slack warns the person who clicked, and sends an event again.
         Err(NotStored) => StatusCode::SERVICE_UNAVAILABLE.into_response(),

@@ -4,7 +4,7 @@ use super::callback_data::CallbackData;
 use super::errors::{Verdict, verdict};
 use crate::clock::Clock;
 use crate::host::outgoing::client_for;
-use crate::host::settings::whatsapp::Whatsapp as Settings;
+use crate::host::settings::WhatsappSettings as Settings;
 use askd_core::{Time, Trouble};
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};

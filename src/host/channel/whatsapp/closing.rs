@@ -9,6 +9,7 @@ use super::payload::Status;
 use super::posting::LISTEN;
 use super::text::{self, Audience};
 use super::{NotStored, Whatsapp, load};
+use crate::host::backoff::Backoff;
 use crate::host::port::Updated;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, ChannelName, Late, Time, Via, WidgetState, wording};
@@ -170,8 +171,8 @@ impl Whatsapp {
     fn close_again(&self, id: AskId, route: usize) {
         let channel = self.clone();
         self.0.ctx.finish(async move {
-            let mut pause = AGAIN.0;
-            while channel.0.ctx.pause(pause).await {
+            let (mut backoff, mut at_least) = (Backoff::new(AGAIN.0, AGAIN.1), Duration::ZERO);
+            while channel.0.ctx.pause(backoff.pause().max(at_least)).await {
                 let Some(broker) = channel.broker() else { return };
                 let closed = match load(&broker, id).await {
                     Ok(Some(ask)) => channel.send_closing(&ask, route, text::closing).await,
@@ -180,7 +181,7 @@ impl Whatsapp {
                 };
                 match closed {
                     Updated::Later(after) => {
-                        pause = (pause * 2).min(AGAIN.1).max(after.unwrap_or_default());
+                        at_least = after.unwrap_or_default();
                         continue;
                     }
                     Updated::Never(why) => report(id, route, &why),

@@ -378,13 +378,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_moved_aside_and_what_is_newer_stays() {
+    fn what_is_damaged_is_moved_aside_and_the_rest_is_kept() {
         let temp = tempfile::tempdir().unwrap();
         let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
         folder.create(FILE, b"{", Access::PRIVATE).unwrap();
         assert!(open(temp.path(), "106", NOW).is_ok());
         assert!(folder.stat("whatsapp.json.corrupt").unwrap().is_some());
-        folder.create(FILE, br#"{"v":9,"numbers":{}}"#, Access::PRIVATE).unwrap();
-        assert!(open(temp.path(), "106", NOW).is_err());
+        let memory =
+            br#"{"v":1,"numbers":{"107":5,"106":{"seen":{"wamid.good":"2026-09-21T14:13:20Z","wamid.bad":"soon"},
+            "about":[],"confirmations":{"1555":{"ask":"?"}},"same":{"US.1":"1555"},"clock_ahead_ms":"?"}}}"#;
+        folder.replace(".tmp", FILE, memory, Access::PRIVATE).unwrap();
+        for _ in 0..2 {
+            let contacts = open(temp.path(), "106", NOW).unwrap();
+            assert!(contacts.has_seen("wamid.good") && !contacts.has_seen("wamid.bad"));
+            assert_eq!(contacts.person("US.1"), "1555");
+            let (aside, _) = folder.read("whatsapp.json.corrupt", 10_000).unwrap();
+            let aside: serde_json::Value = serde_json::from_slice(&aside).unwrap();
+            let places: Vec<_> = aside.as_object().unwrap().keys().collect();
+            assert_eq!(places, ["about", "clock_ahead_ms", "confirmations.1555.ask", "seen.wamid.bad"]);
+            let (kept, _) = folder.read(FILE, 10_000).unwrap();
+            let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+            assert_eq!(kept["numbers"]["107"], 5, "another number is left alone");
+        }
     }
 }

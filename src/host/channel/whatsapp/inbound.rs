@@ -67,7 +67,7 @@ impl Whatsapp {
         }
         let ids = contacts.all_ids(&told);
         if !is_known(broker, &ids) && broker.ended_since(&ids, now - REPEATED).is_empty() {
-            if broker.asks_on_whatsapp() && contacts.is_new_today(&reply_to) {
+            if broker.asks_in_chats() && contacts.is_new_today(&reply_to) {
                 tracing::info!(
                     number = last_four(&reply_to),
                     "an unknown person wrote on WhatsApp while a question waits for an answer there; they got no reply \
@@ -122,7 +122,7 @@ impl Whatsapp {
 
 /// Whether a person with one of these ids may be asked, or is asked.
 pub(super) fn is_known(broker: &Broker, ids: &[String]) -> bool {
-    broker.settings().may_write_on_whatsapp(ids) || !broker.asked_of(ids).is_empty()
+    broker.settings().names(ChannelName::WHATSAPP, ids) || !broker.asked_of(ids).is_empty()
 }
 
 /// Whether this message has already changed an ask.

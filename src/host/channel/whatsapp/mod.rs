@@ -34,11 +34,9 @@ use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
-use crate::host::port::{Channel, Progress, Updated};
 use crate::host::settings as host;
-use crate::host::settings::whatsapp::Whatsapp as Settings;
-use askd_core::{Ask, AskId, Capabilities, ChannelName, Event, Found, Posted, Refusal, Route, Time};
-use async_trait::async_trait;
+use crate::host::settings::WhatsappSettings as Settings;
+use askd_core::{Ask, AskId, Event, Refusal, Time};
 use axum::Router;
 use callback_data::CallbackData;
 use contacts::Contacts;
@@ -46,7 +44,6 @@ use outbox::Outbox;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::broadcast;
 
@@ -80,53 +77,23 @@ struct Inner {
 #[derive(Debug)]
 struct NotStored;
 
-/// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered.
-pub(in crate::host) fn open(settings: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
-    let state = settings.state_dir();
-    let open = |settings: &Settings| Whatsapp::open(settings.clone(), &state, ctx.clone());
-    let opened = settings.whatsapp.as_ref().map(open).transpose()?;
-    Ok(opened.map(|whatsapp| Arc::new(whatsapp) as Arc<dyn Adapter>))
-}
-
-#[async_trait]
-impl Channel for Whatsapp {
-    fn name(&self) -> ChannelName {
-        ChannelName::WHATSAPP
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { edits: false, history: false, forms: false, lists_itself: false }
-    }
-
-    /// One message every 6 seconds to a person, some at once on credit.
-    async fn wait_for_slot(&self, route: &Route) {
-        self.0.outbox.wait_for_slot(&route.chat).await;
-    }
-
-    async fn post(&self, ask: &Ask, route: usize, attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
-        self.post_question(ask, route, attempt).await
-    }
-
-    async fn find(&self, ask: &Ask, route: usize) -> Found {
-        self.find_sent(ask, route).await
-    }
-
-    async fn wait_for_person(&self, ask: &Ask, route: usize, until: Time) -> bool {
-        self.wait_for_window(ask, route, until).await
-    }
-
-    async fn update(&self, ask: &Ask, route: usize) -> Updated {
-        // A sent message stays as it is; the next reminder says the new deadline.
-        if ask.is_over() { self.close(ask, route).await } else { Updated::Done }
-    }
-
-    async fn remind(&self, ask: &Ask, route: usize) {
-        self.remind_person(ask, route).await;
-    }
-
-    fn is_away(&self) -> bool {
-        self.0.outbox.is_away()
-    }
+/// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered; connects to nothing yet.
+pub(in crate::host) fn open(all: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
+    let (Some(settings), state) = (all.whatsapp.clone(), all.state_dir()) else { return Ok(None) };
+    let contacts = Arc::new(Contacts::open(&state, &settings.phone_number_id, ctx.clock().clone())?);
+    let outbox = Outbox::open(settings.clone(), Arc::clone(&contacts), &state, ctx.clone())?;
+    Ok(Some(Arc::new(Whatsapp(Arc::new(Inner {
+        settings,
+        ctx: ctx.clone(),
+        outbox,
+        contacts,
+        broker: OnceLock::new(),
+        reading: KeyedLock::default(),
+        inviting: KeyedLock::default(),
+        invited: Mutex::default(),
+        begun: Mutex::default(),
+        closings: broadcast::Sender::new(CLOSINGS),
+    })))))
 }
 
 impl Adapter for Whatsapp {
@@ -140,24 +107,6 @@ impl Adapter for Whatsapp {
 }
 
 impl Whatsapp {
-    /// Reads what an earlier run has remembered; connects to nothing yet.
-    fn open(settings: Settings, state: &Path, ctx: Ctx) -> io::Result<Self> {
-        let contacts = Arc::new(Contacts::open(state, &settings.phone_number_id, ctx.clock().clone())?);
-        let outbox = Outbox::open(settings.clone(), Arc::clone(&contacts), state, ctx.clone())?;
-        Ok(Self(Arc::new(Inner {
-            settings,
-            ctx,
-            outbox,
-            contacts,
-            broker: OnceLock::new(),
-            reading: KeyedLock::default(),
-            inviting: KeyedLock::default(),
-            invited: Mutex::default(),
-            begun: Mutex::default(),
-            closings: broadcast::Sender::new(CLOSINGS),
-        })))
-    }
-
     fn broker(&self) -> Option<Broker> {
         self.0.broker.get().and_then(WeakBroker::upgrade)
     }

@@ -11,7 +11,7 @@ use super::text;
 use crate::clock::Moment;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::{KeyGuard, KeyedLock};
-use crate::host::settings::whatsapp::Whatsapp as Settings;
+use crate::host::settings::WhatsappSettings as Settings;
 use crate::sabotage::on;
 use askd_core::{AskId, Left};
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Questions, invitations to write and reminders on their way to a person.
+//! The channel port for WhatsApp: questions, invitations to write and reminders on their way to a person.
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
@@ -6,7 +6,9 @@ use super::errors::Verdict;
 use super::outbox::Sent;
 use super::text::{self, How};
 use super::{Whatsapp, deadline_text};
-use askd_core::{Ask, ChannelName, Found, Posted, Time, Trouble, Widget, WidgetState, wording};
+use crate::host::port::{Channel, Progress, Updated};
+use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
+use async_trait::async_trait;
 use std::time::Duration;
 
 /// How long askd waits for a status that says what became of a message whose call was lost. (Half of that was too short
@@ -19,9 +21,23 @@ fn asked(ask: &Ask, route: usize) -> Option<(&Widget, &str)> {
     Some((widget, widget.one_by_one.to.as_ref().unwrap_or(&place.chat)))
 }
 
-impl Whatsapp {
-    /// Posts the next question of a route. `None`: the daemon stops before all of it has left.
-    pub(super) async fn post_question(&self, ask: &Ask, route: usize, attempt: u8) -> Option<Posted> {
+#[async_trait]
+impl Channel for Whatsapp {
+    fn name(&self) -> ChannelName {
+        ChannelName::WHATSAPP
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { edits: false, history: false, forms: false, lists_itself: false }
+    }
+
+    /// One message every 6 seconds to a person, some at once on credit.
+    async fn wait_for_slot(&self, route: &Route) {
+        self.0.outbox.wait_for_slot(&route.chat).await;
+    }
+
+    /// Posts the next question of a route.
+    async fn post(&self, ask: &Ask, route: usize, attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
         let Some((widget, to)) = asked(ask, route) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
@@ -62,6 +78,63 @@ impl Whatsapp {
         Some(Posted::Accepted(accepted, left))
     }
 
+    /// There is no history to look into. A message that had not begun to leave before a restart is not there. For any
+    /// other, a status comes within a minute and reaches the ask by itself.
+    async fn find(&self, ask: &Ask, route: usize) -> Found {
+        if let Some(widget) = ask.widgets.get(route) {
+            let message = CallbackData { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Question };
+            if !self.0.outbox.may_have_left(&message) {
+                return Found::Absent;
+            }
+        }
+        self.0.ctx.clock().sleep(LISTEN).await;
+        Found::CannotKnow
+    }
+
+    async fn wait_for_person(&self, ask: &Ask, route: usize, until: Time) -> bool {
+        let Some((_, to)) = asked(ask, route) else { return false };
+        self.0.contacts.window_opens(to, until).await
+    }
+
+    async fn update(&self, ask: &Ask, route: usize) -> Updated {
+        // A sent message stays as it is; the next reminder says the new deadline.
+        if ask.is_over() { self.close(ask, route).await } else { Updated::Done }
+    }
+
+    /// Reminds the person of a question that they have, in a message that quotes it and is tried once. The core decides
+    /// when a reminder is due.
+    async fn remind(&self, ask: &Ask, route: usize) {
+        let Some((_, to)) = displayed(ask, route) else { return };
+        if !self.0.contacts.window_is_open(to) {
+            tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
+            return;
+        }
+        let Some(slot) = self.0.outbox.slot(to, None).await else { return };
+        // After the wait the question may be settled, or another person may be asked.
+        let Some(broker) = self.broker() else { return };
+        let Ok(Some(ask)) = broker.get(ask.id).await else { return };
+        let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
+            return;
+        };
+        let current = |message: &&String| widget.question_of(message) == Some(widget.one_by_one.index);
+        let quotes = widget.messages.iter().rev().find(current).or(widget.messages.last()).map(String::as_str);
+        let text = wording::whatsapp_reminder(&deadline_text::line(&ask, self.now()));
+        let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, Kind::Note, 0) });
+        let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
+        match self.0.outbox.send_in(slot, &message, 1).await {
+            Sent::Accepted(id, _) => self.0.contacts.is_about(&id, ask.id),
+            Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
+            // The next reminder will be sent.
+            Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.0.outbox.is_away()
+    }
+}
+
+impl Whatsapp {
     /// A question as that person reads it.
     pub(super) fn question_texts(&self, ask: &Ask, route: usize, part: usize, to: &str, repeat: bool) -> Vec<String> {
         if ask.is_blocked() {
@@ -83,9 +156,10 @@ impl Whatsapp {
 
     /// The window is closed: an approved template asks the person to write.
     async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Option<Posted> {
-        let Some(template) = self.0.settings.template.as_deref() else {
+        let template = &self.0.settings.template;
+        if template.is_empty() {
             return Some(refused(Verdict::WindowClosed));
-        };
+        }
         let person = self.0.contacts.person(to);
         let _one_at_a_time = self.0.inviting.lock(person.clone()).await;
         if let Some(invited) = self.0.invited.lock().get(&person) {
@@ -110,53 +184,6 @@ impl Whatsapp {
             Sent::NotBegun => None,
             Sent::Lost(_) => Some(Posted::Unknown(None)),
             Sent::Refused(verdict) => Some(refused(verdict)),
-        }
-    }
-
-    /// Waits until the person has written; `false` if that did not happen by `until`.
-    pub(super) async fn wait_for_window(&self, ask: &Ask, route: usize, until: Time) -> bool {
-        let Some((_, to)) = asked(ask, route) else { return false };
-        self.0.contacts.window_opens(to, until).await
-    }
-
-    /// There is no history to look into. A message that had not begun to leave before a restart is not there. For any
-    /// other, a status comes within a minute and reaches the ask by itself.
-    pub(super) async fn find_sent(&self, ask: &Ask, route: usize) -> Found {
-        if let Some(widget) = ask.widgets.get(route) {
-            let message = CallbackData { ask: ask.id, route, attempt: widget.attempt, part: 0, kind: Kind::Question };
-            if !self.0.outbox.may_have_left(&message) {
-                return Found::Absent;
-            }
-        }
-        self.0.ctx.clock().sleep(LISTEN).await;
-        Found::CannotKnow
-    }
-
-    /// Reminds the person of a question that they have, in a message that quotes it and is tried once. The core decides
-    /// when a reminder is due.
-    pub(super) async fn remind_person(&self, ask: &Ask, route: usize) {
-        let Some((_, to)) = displayed(ask, route) else { return };
-        if !self.0.contacts.window_is_open(to) {
-            tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
-            return;
-        }
-        let Some(slot) = self.0.outbox.slot(to, None).await else { return };
-        // After the wait the question may be settled, or another person may be asked.
-        let Some(broker) = self.broker() else { return };
-        let Ok(Some(ask)) = broker.get(ask.id).await else { return };
-        let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
-            return;
-        };
-        let current = |message: &&String| widget.question_of(message) == Some(widget.one_by_one.index);
-        let quotes = widget.messages.iter().rev().find(current).or(widget.messages.last()).map(String::as_str);
-        let text = wording::whatsapp_reminder(&deadline_text::line(&ask, self.now()));
-        let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, Kind::Note, 0) });
-        let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
-        match self.0.outbox.send_in(slot, &message, 1).await {
-            Sent::Accepted(id, _) => self.0.contacts.is_about(&id, ask.id),
-            Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
-            // The next reminder will be sent.
-            Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}
         }
     }
 }

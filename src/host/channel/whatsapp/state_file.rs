@@ -1,20 +1,22 @@
 //! A file in `state/channels/` that holds what has to be remembered of each number of the business. Several tasks
 //! change it at once; changes that come together share one write. Its owner decides what stands in it.
 
+use crate::host::store::{CHANNELS, CHANNELS_FORMAT};
 use crate::ipc::files::{Access, Dir, ReadError};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+use serde_path_to_error::Segment;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The format that is written. A file in a newer format is not touched.
-const VERSION: u32 = 1;
 /// None of these files comes near this.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// A file with more damaged entries than this is not worth reading.
+const MAX_DAMAGED: usize = 100;
 
 /// The state of one number, kept in a file.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(super) struct StateFile<T> {
     number: String,
     /// The state of other numbers, as it was found.
     others: BTreeMap<String, Value>,
-    found: bool,
+    whole: bool,
     kept: Mutex<Kept<T>>,
     /// The count of changes that are on stable storage.
     written: tokio::sync::Mutex<u64>,
@@ -43,45 +45,48 @@ struct Shape {
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFile<T> {
-    /// Reads the file. A damaged file is moved aside; a file that a newer askd wrote stops the start.
+    /// Reads the file. Damaged entries are moved aside, or all of it if it is damaged as a whole. The store has seen
+    /// that no newer askd wrote it.
     pub(super) fn open(state: &Path, name: &'static str, number: &str) -> io::Result<Self> {
-        let folder = Arc::new(Dir::open(state)?.ensure("channels", Access::PRIVATE)?);
-        let parsed = match folder.read(name, MAX_BYTES) {
-            Ok((bytes, _)) => serde_json::from_slice::<Shape>(&bytes).map(Some),
-            Err(ReadError::Gone) => Ok(None),
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        let folder = Arc::new(Dir::open(state)?.ensure(CHANNELS, Access::PRIVATE)?);
+        let bytes = match folder.read(name, MAX_BYTES) {
+            Ok((bytes, _)) => Some(bytes),
+            Err(ReadError::Gone) => None,
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(io::Error::other(error)),
         };
-        if let Ok(Some(Shape { v, .. })) = &parsed
-            && *v > VERSION
-        {
-            let why = format!(
-                "{name} has format {v}, this askd knows {VERSION}: a newer askd wrote it; start that version again"
-            );
-            return Err(io::Error::other(why));
-        }
-        let parsed = parsed.and_then(|shape| {
-            let found = shape.is_some();
-            let mut numbers = shape.map(|shape| shape.numbers).unwrap_or_default();
-            let ours = numbers.remove(number).map_or_else(|| Ok(T::default()), serde_json::from_value)?;
-            Ok((ours, numbers, found))
-        });
-        let (ours, others, found) = match parsed {
-            Ok(parsed) => parsed,
-            Err(error) => {
+        let aside = format!("{name}.corrupt");
+        let (mut whole, mut others) = (bytes.is_some(), BTreeMap::new());
+        match bytes.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
+            None => {}
+            Some(Ok(shape)) => others = shape.numbers,
+            Some(Err(error)) => {
                 tracing::error!(file = name, %error, "the memory of the WhatsApp channel is damaged; it was moved aside (.corrupt)");
-                folder.rename(name, &format!("{name}.corrupt"))?;
+                folder.rename(name, &aside)?;
                 folder.sync()?;
-                (T::default(), BTreeMap::new(), false)
+                whole = false;
             }
-        };
-        let kept = Mutex::new(Kept { state: ours, changes: 0 });
-        Ok(Self { folder, name, number: number.to_owned(), others, found, kept, written: tokio::sync::Mutex::new(0) })
+        }
+        let (state, damaged) = salvaged::<T>(others.remove(number).unwrap_or_else(|| json!({})));
+        let (kept, number) = (Mutex::new(Kept { state, changes: 0 }), number.to_owned());
+        let mut file = Self { folder, name, number, others, whole, kept, written: tokio::sync::Mutex::new(0) };
+        if !damaged.is_empty() {
+            tracing::error!(
+                file = name,
+                entries = damaged.len(),
+                "entries of the memory of the WhatsApp channel are damaged; they were moved aside (.corrupt)"
+            );
+            file.whole = false;
+            let bytes = serde_json::to_vec_pretty(&damaged)?;
+            file.folder.replace(&format!(".tmp-{aside}"), &aside, &bytes, Access::PRIVATE)?;
+            file.writing(file.get().clone())()?;
+        }
+        Ok(file)
     }
 
-    /// Whether the file was there and whole.
-    pub(super) fn was_found(&self) -> bool {
-        self.found
+    /// Whether the file was there, and nothing of it was damaged.
+    pub(super) fn was_whole(&self) -> bool {
+        self.whole
     }
 
     /// The state, to look at.
@@ -109,15 +114,46 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             forget(&mut kept.state);
             (kept.changes, kept.state.clone())
         };
-        let (folder, name, number, mut numbers) =
-            (Arc::clone(&self.folder), self.name, self.number.clone(), self.others.clone());
-        let replace = move || {
-            numbers.insert(number, serde_json::to_value(state)?);
-            let bytes = serde_json::to_vec(&Shape { v: VERSION, numbers })?;
-            folder.replace(&format!(".tmp-{name}"), name, &bytes, Access::PRIVATE)
-        };
-        tokio::task::spawn_blocking(replace).await.map_err(io::Error::other)??;
+        tokio::task::spawn_blocking(self.writing(state)).await.map_err(io::Error::other)??;
         *written = covers;
         Ok(())
+    }
+
+    /// Writes the file with this state.
+    fn writing(&self, state: T) -> impl FnOnce() -> io::Result<()> + use<T> {
+        let (folder, name) = (Arc::clone(&self.folder), self.name);
+        let (number, mut numbers) = (self.number.clone(), self.others.clone());
+        move || {
+            numbers.insert(number, serde_json::to_value(state)?);
+            let bytes = serde_json::to_vec(&Shape { v: CHANNELS_FORMAT, numbers })?;
+            folder.replace(&format!(".tmp-{name}"), name, &bytes, Access::PRIVATE)
+        }
+    }
+}
+
+/// The state without its damaged entries, and those entries by their place.
+fn salvaged<T: Default + DeserializeOwned>(mut state: Value) -> (T, BTreeMap<String, Value>) {
+    let mut damaged = BTreeMap::new();
+    while damaged.len() < MAX_DAMAGED {
+        let error = match serde_path_to_error::deserialize(&state) {
+            Ok(state) => return (state, damaged),
+            Err(error) => error,
+        };
+        let Some(entry) = take(&mut state, &mut error.path().iter().take(2)) else { break };
+        damaged.insert(error.path().to_string(), entry);
+    }
+    damaged.insert(".".to_owned(), state);
+    (T::default(), damaged)
+}
+
+/// Takes what stands at that place out of its map or list.
+fn take<'a>(from: &mut Value, path: &mut impl Iterator<Item = &'a Segment>) -> Option<Value> {
+    match (path.next()?, from) {
+        (Segment::Map { key }, Value::Object(map)) => {
+            let inner = map.get_mut(key).and_then(|inner| take(inner, path));
+            inner.or_else(|| map.remove(key))
+        }
+        (Segment::Seq { index }, Value::Array(list)) if *index < list.len() => Some(list.remove(*index)),
+        _ => None,
     }
 }

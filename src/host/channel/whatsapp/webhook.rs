@@ -11,12 +11,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 use std::collections::HashMap;
+use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
 /// The header with the signature.
 const SIGNATURE: &str = "x-hub-signature-256";
 
-#[derive(Debug, Clone)]
 struct WebhookState {
     channel: Whatsapp,
     webhooks: Webhooks,
@@ -24,10 +24,11 @@ struct WebhookState {
 
 /// The address of the webhook.
 pub(super) fn routes(channel: Whatsapp, webhooks: Webhooks) -> Router {
-    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(WebhookState { channel, webhooks })
+    let state = Arc::new(WebhookState { channel, webhooks });
+    Router::new().route("/whatsapp/webhook", get(handshake).post(take)).with_state(state)
 }
 
-async fn handshake(State(state): State<WebhookState>, Query(asked): Query<HashMap<String, String>>) -> Response {
+async fn handshake(State(state): State<Arc<WebhookState>>, Query(asked): Query<HashMap<String, String>>) -> Response {
     let field = |name| asked.get(name).map_or("", String::as_str);
     let expected = state.channel.0.settings.verify_token.expose_secret();
     let same: bool = field("hub.verify_token").as_bytes().ct_eq(expected.as_bytes()).into();
@@ -39,7 +40,7 @@ async fn handshake(State(state): State<WebhookState>, Query(asked): Query<HashMa
     }
 }
 
-impl Platform for WebhookState {
+impl Platform for Arc<WebhookState> {
     const NAME: &'static str = "WhatsApp";
     /// Meta sends up to 3 MB.
     const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -70,7 +71,7 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
-async fn take(State(state): State<WebhookState>, signed: Signed) -> StatusCode {
+async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> StatusCode {
     let Some(told) = payload::read(&signed.body, &state.channel.0.settings.phone_number_id) else {
         state.webhooks.warn("a WhatsApp webhook of another shape was ignored");
         return StatusCode::OK;

@@ -30,11 +30,16 @@ pub(super) struct Serve {
     /// Settings file; repeat for more, later ones come first [default: /etc/askd/askd.toml if it is there].
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
+    /// Say that the disk may have lost what was written last, though the computer did not restart: its power failed, or a
+    /// machine was moved. askd then looks what was done before it does anything again.
+    #[arg(long)]
+    after_loss: bool,
 }
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let ended = runtime.block_on(self.serve(settings));

@@ -1,7 +1,9 @@
 //! Putting responses where their waiters look for them: absent or complete, never torn, and "never
 //! written" and "published" told apart after a crash. Section 5 of the specification.
 //!
-//! Every call blocks on the disk and may be repeated. When and how often is the broker's to say.
+//! What is in a file is synced before it gets a name that is read. The name itself is not synced: after a loss of power
+//! each response that is not recorded as taken is written again. Every call blocks on the disk and may be repeated. When
+//! and how often is the broker's to say.
 
 use super::folders::Folders;
 use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
@@ -20,11 +22,9 @@ pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io:
         dir.remove(&response_name(request_id))?;
         return dir.create(&response_name(request_id), &bytes[..bytes.len() / 2], folders.access());
     }
-    dir.remove(&name)?;
     // Of an earlier time: it would look as if this one had been withdrawn.
     dir.remove(&withdrawn_name(request_id))?;
-    dir.create(&name, &bytes, folders.access())?;
-    dir.sync()?;
+    dir.stage(&name, &bytes, folders.access())?;
     crash_point("deliver.written");
     Ok(())
 }
@@ -38,8 +38,7 @@ pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) 
             group = %group, request_id = %request_id,
             "a response file of that name was there already; it was replaced"
         ),
-        // The try before may have renamed it and failed to sync.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => dir.sync()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     crash_point("deliver.published");
@@ -58,10 +57,8 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     for waiter in ask.waiters.iter().filter(|waiter| !waiter.withdrawn) {
         let name = status_name(&waiter.request_id);
         let temporary = format!(".tmp-{}", random::unique());
-        if dir.read(&name, 4096).is_ok_and(|(now, _)| now == bytes) {
-            continue;
-        }
-        dir.replace(&temporary, &name, &bytes, folders.access())?;
+        // A hint, written again at each start.
+        dir.place(&temporary, &name, &bytes, folders.access())?;
     }
     Ok(())
 }

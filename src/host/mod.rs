@@ -42,11 +42,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use store::{Store, StoreError};
+use std::time::Duration;
+use store::{Files, StoreError};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use warnings::Warnings;
+
+/// How long a stop waits until everything that was saved is on stable storage.
+const DISK: Duration = Duration::from_secs(1);
 
 /// The channels of askd, one line each.
 pub const CHANNELS: &[(ChannelName, Open)] = &[
@@ -117,7 +121,7 @@ impl Daemon {
     /// The same with other channels than [`CHANNELS`].
     pub async fn open_with(all: &[(ChannelName, Open)], settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
-        let store = Store::open(&state)?;
+        let store = Box::new(Files::open(&state, settings.after_loss)?);
         let at = |path: &Path| format!("cannot use {}", path.display());
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
@@ -206,6 +210,12 @@ impl Daemon {
         let served = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
         // Told to, or because serving failed.
         ctx.stop().await;
+        // The next start finds out what was not put on stable storage in this time.
+        match ctx.clock().timeout(DISK, self.broker.close_store()).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::error!(%error, "what was saved lately is not on stable storage"),
+            None => tracing::warn!("what was saved lately is not on stable storage yet"),
+        }
         served.map_err(DaemonError::io("http"))
     }
 }

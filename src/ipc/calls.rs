@@ -46,6 +46,11 @@ pub(super) fn rename_unless_there(from: &OwnedFd, name: &str, to: &OwnedFd, new:
     sys::renameat_with(from, &*raw(name), to, &*raw(new), RenameFlags::NOREPLACE)
 }
 
+pub(super) fn link(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Done {
+    sabotage::call("linkat", new)?;
+    sys::linkat(from, &*raw(name), to, &*raw(new), AtFlags::empty())
+}
+
 pub(super) fn unlinkat(dir: &OwnedFd, name: &str, flags: AtFlags) -> Done {
     sabotage::call("unlinkat", name)?;
     sys::unlinkat(dir, &*raw(name), flags)

@@ -1,6 +1,6 @@
 //! A client that has nothing but files: it asks and takes the responses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -9,20 +9,12 @@ use serde_json::{Value, json};
 use crate::files;
 use crate::history::History;
 
-/// Whether a response may come again after the agent has read it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// It was deleted, and that may not have been durable.
-    Perhaps,
-    Surely,
-}
-
 /// The agent of one group.
 pub(crate) struct Agent {
     folder: PathBuf,
     /// Set if its files lie on a disk that may lose unsynced data.
     durable: bool,
-    taken: HashMap<String, Taken>,
+    taken: HashSet<String>,
     waiting: HashSet<String>,
     /// Written, but perhaps not on stable storage.
     unsure: Vec<(String, Value)>,
@@ -73,16 +65,17 @@ impl Agent {
         for name in files::names(&responses) {
             let Some(request) = name.strip_suffix(".json").filter(|name| !name.starts_with('.')) else { continue };
             let Ok(bytes) = std::fs::read(responses.join(&name)) else { continue };
-            match self.taken.get(request) {
-                Some(Taken::Surely) => lock(history).again(request),
-                _ => lock(history).response(request, &bytes),
+            // After a loss of power askd tells again what it does not know to be taken, and it has to tell the same.
+            if self.taken.contains(request) && !self.durable {
+                lock(history).again(request);
+            } else {
+                lock(history).response(request, &bytes);
             }
             if std::fs::remove_file(responses.join(&name)).is_err() {
                 continue;
             }
             self.waiting.remove(request);
-            let surely = !self.durable || files::sync(&responses).is_ok();
-            self.taken.insert(request.to_owned(), if surely { Taken::Surely } else { Taken::Perhaps });
+            self.taken.insert(request.to_owned());
         }
         let unsure = std::mem::take(&mut self.unsure);
         let still = unsure.into_iter().filter(|(request, _)| self.waiting.contains(request));

@@ -51,6 +51,11 @@ impl Daemon {
 
     /// Starts it without waiting.
     pub(crate) async fn spawn(&self) -> Result<(), String> {
+        self.spawn_until(None).await
+    }
+
+    /// The same; it dies when it comes to this step.
+    pub(crate) async fn spawn_until(&self, step: Option<&str>) -> Result<(), String> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars() {
@@ -61,6 +66,9 @@ impl Daemon {
         command.args(["serve", "--config"]).arg(&self.config).stdin(Stdio::null()).stdout(Stdio::piped());
         if let Some(sabotage) = &self.sabotage {
             command.env("ASKD_SABOTAGE", sabotage);
+        }
+        if let Some(step) = step {
+            command.env("ASKD_CRASH_AT", step);
         }
         let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
         let child = command.stderr(log).kill_on_drop(true).spawn().map_err(|error| format!("askd: {error}"))?;
@@ -82,6 +90,11 @@ impl Daemon {
         let url = format!("http://{address}");
         self.url.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
         Ok(url)
+    }
+
+    /// Whether it runs.
+    pub(crate) async fn runs(&self) -> bool {
+        self.child.lock().await.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// `kill -9`.

@@ -42,3 +42,16 @@ pub(crate) fn below(folder: &Path) -> usize {
         })
         .sum()
 }
+
+/// Calls `what` with each file below a folder that is a text.
+pub(crate) fn each_below(folder: &Path, what: &mut impl FnMut(&Path, &str) -> io::Result<()>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            each_below(&path, what)?;
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            what(&path, &text)?;
+        }
+    }
+    Ok(())
+}

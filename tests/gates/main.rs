@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use history::Verdict;
+use power::{FILE_SYSTEMS, FileSystem};
 
 /// One of the gates.
 struct Gate {
@@ -58,10 +59,14 @@ const GATES: [Gate; 3] = [
     },
     Gate {
         name: "power-cuts",
-        rounds: [4, 8, 30],
+        rounds: [6, 4, 50],
         what: "power cuts",
-        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
-        sabotages: &[("nofsync", &["lost"])],
+        counted: &["lost", "torn", "invented", "two winners", "second cards", "left open"],
+        sabotages: &[
+            ("nofsync", &["lost"]),
+            ("nofoldersync", &["lost", "two winners"]),
+            ("sameboot", &["lost", "second cards", "left open"]),
+        ],
     },
 ];
 
@@ -128,19 +133,25 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> Result<Verdict, String> {
+async fn play(
+    gate: &Gate,
+    orders: &Orders,
+    sabotage: Option<&'static str>,
+    on: Option<FileSystem>,
+) -> Result<Verdict, String> {
     let rounds = gate.rounds[usize::from(orders.long) + usize::from(sabotage.is_none())];
     let rounds = std::env::var("ASKD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
     let began = Instant::now();
     let verdict = if gate.name == "kills-whatsapp" {
         whatsapp::play(rounds, orders.seed, sabotage).await
     } else {
-        slack::play(&slack::Plan { rounds, seed: orders.seed, sabotage, cuts: gate.name == "power-cuts" }).await
+        slack::play(&slack::Plan { rounds, seed: orders.seed, sabotage, cuts: on }).await
     };
     let with = sabotage.map(|sabotage| format!(" with {sabotage}")).unwrap_or_default();
+    let on = on.map(|system| format!(" on {}", system.name)).unwrap_or_default();
     let figures = verdict.as_ref().map_or_else(Clone::clone, |verdict| verdict.figures(gate.counted));
     println!(
-        "{}{with}: {rounds} {}: {figures} (seed {}, {} s)",
+        "{}{on}{with}: {rounds} {}: {figures} (seed {}, {} s)",
         gate.name,
         gate.what,
         orders.seed,
@@ -149,18 +160,36 @@ async fn play(gate: &Gate, orders: &Orders, sabotage: Option<&'static str>) -> R
     verdict
 }
 
+/// The disks whose power a gate cuts; `None` for a gate that cuts none.
+fn disks(gate: &Gate, long: bool) -> Vec<Option<FileSystem>> {
+    if gate.name != "power-cuts" {
+        return vec![None];
+    }
+    let (here, missing): (Vec<_>, Vec<_>) = FILE_SYSTEMS.into_iter().partition(FileSystem::can_be_made);
+    for system in missing {
+        println!("SKIPPED {} on {}: mkfs is missing here", gate.name, system.name);
+    }
+    // The short form cuts on the two that help askd least.
+    here.into_iter().take(if long { FILE_SYSTEMS.len() } else { 2 }).map(Some).collect()
+}
+
 /// Plays the daemon as it is: the judge must find nothing.
 async fn honest(gate: &Gate, orders: &Orders) -> bool {
-    let Ok(verdict) = play(gate, orders, None).await else { return false };
-    for finding in verdict.findings().iter().take(20) {
-        println!("  {finding}");
+    let mut passed = true;
+    for on in disks(gate, orders.long) {
+        let Ok(verdict) = play(gate, orders, None, on).await else { return false };
+        for finding in verdict.findings().iter().take(20) {
+            println!("  {finding}");
+        }
+        passed &= verdict.findings().is_empty();
     }
-    verdict.findings().is_empty()
+    passed
 }
 
 /// Plays the daemon broken on purpose: the judge has to notice.
 async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &[&str]) -> bool {
-    let verdict = play(gate, orders, Some(sabotage)).await.unwrap_or_default();
+    let on = disks(gate, false).swap_remove(0);
+    let verdict = play(gate, orders, Some(sabotage), on).await.unwrap_or_default();
     let noticed = figures.iter().any(|what| verdict.bad(what) > 0);
     let wanted = |finding: &&String| figures.iter().any(|what| finding.starts_with(what));
     for finding in verdict.findings().iter().filter(wanted).take(8) {

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::daemon::{Daemon, TOKEN};
 use crate::dice::Dice;
 use crate::files;
 use crate::history::{History, Reply, Verdict};
-use crate::power::Disk;
+use crate::power::{Disk, FileSystem, another_boot};
 
 /// Each group and the channel it asks in; the last one asks in the inbox only.
 const GROUPS: [(&str, Option<&str>); 3] = [("alpha", Some("C0AGENTS")), ("beta", Some("C0RESEARCH")), ("gamma", None)];
@@ -36,9 +36,22 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) seed: u64,
     pub(crate) sabotage: Option<&'static str>,
-    /// Cut the power instead of killing the process.
-    pub(crate) cuts: bool,
+    /// Cut the power of such a disk instead of killing the process.
+    pub(crate) cuts: Option<FileSystem>,
 }
+
+/// Where the power is cut in some of the lives.
+const STEPS: [&str; 9] = [
+    "accept.claimed",
+    "accept.stored",
+    "post.before",
+    "post.after",
+    "saved",
+    "settle.saved",
+    "deliver.written",
+    "deliver.ready",
+    "deliver.published",
+];
 
 /// Everything that outlives the daemon.
 struct World {
@@ -53,6 +66,10 @@ struct World {
     /// Read-locked by tasks that use files; `None` while there is no disk.
     disk: RwLock<Option<Disk>>,
     durable: bool,
+    /// After a loss of power the computer boots, so its boot has another id.
+    boots: bool,
+    /// How often askd said that it had stored a word of a person.
+    said: AtomicUsize,
 }
 
 impl World {
@@ -68,7 +85,7 @@ impl World {
 /// Plays it and judges.
 pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let disk = if plan.cuts { Some(Disk::new(folder.path())?) } else { None };
+    let disk = plan.cuts.map(|system| Disk::new(folder.path(), system)).transpose()?;
     let data = disk.as_ref().map_or_else(|| folder.path().join("data"), |disk| disk.mounted().join("data"));
     let sim = Config { pace: Duration::ZERO, seed: plan.seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
@@ -84,7 +101,9 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         asking: AtomicBool::new(true),
         over: AtomicBool::new(false),
         disk: RwLock::new(disk),
-        durable: plan.cuts,
+        durable: plan.cuts.is_some(),
+        boots: plan.sabotage != Some("sameboot"),
+        said: AtomicUsize::new(0),
     });
     // How many of Slack's replies get lost after the call has had its effect.
     let lost = Fault { method: "*".into(), kind: FaultKind::ResetAfter, times: Times::Percent(5) };
@@ -135,13 +154,30 @@ fn settings(data: &Path, api_url: &str) -> String {
 
 /// One start, some life, and its end.
 async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
-    world.daemon.spawn().await?;
-    if dice.chance(20) {
+    let step = (world.durable && dice.chance(40)).then(|| STEPS[dice.roll(STEPS.len())]);
+    world.daemon.spawn_until(step).await?;
+    if let Some(step) = step {
+        let until = Instant::now() + dice.millis(500, 3_000);
+        let listens = listening(world).await;
+        while world.daemon.runs().await && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if world.daemon.runs().await {
+            listens.map_err(|error| format!("{step}: {error}"))?;
+        }
+    } else if dice.chance(20) {
         // Killed while it starts.
         tokio::time::sleep(dice.millis(0, 200)).await;
     } else {
         listening(world).await?;
         tokio::time::sleep(dice.millis(30, 1_000)).await;
+        if world.durable && dice.chance(60) {
+            // Right after askd said that something is stored.
+            let (said, until) = (world.said.load(Ordering::SeqCst), Instant::now() + Duration::from_millis(500));
+            while world.said.load(Ordering::SeqCst) == said && Instant::now() < until {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
     }
     if !world.durable {
         world.daemon.kill().await;
@@ -154,7 +190,9 @@ async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
     cut?;
     world.daemon.kill().await;
     let mut held = world.disk.write().await;
-    held.as_mut().map_or(Ok(()), Disk::again)
+    let Some(disk) = held.as_mut() else { return Ok(()) };
+    disk.again()?;
+    if world.boots { another_boot(&world.data.join("state")) } else { Ok(()) }
 }
 
 async fn listening(world: &World) -> Result<(), String> {
@@ -255,6 +293,7 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
         if let Ok(sent) = sent {
             let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
             let reply = if ended { Reply::Ended } else { Reply::Unknown };
+            world.said.fetch_add(usize::from(ended), Ordering::SeqCst);
             world.history().attempt(&request, ("slack", person), LABELS[nth], began, reply);
         }
     }
@@ -281,6 +320,7 @@ async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
             Some(409) => Reply::Ended,
             _ => Reply::Unknown,
         };
+        world.said.fetch_add(usize::from(reply == Reply::Won), Ordering::SeqCst);
         world.history().attempt(request, (door, "operator"), label, began, reply);
     }
 }

@@ -26,6 +26,7 @@ pub(crate) struct World {
     config: String,
     docker_host: Option<String>,
     process: bool,
+    after_loss: bool,
     address: Option<SocketAddr>,
 }
 
@@ -58,6 +59,7 @@ impl World {
             config: String::new(),
             docker_host: None,
             process: false,
+            after_loss: false,
             address: None,
         }
     }
@@ -91,6 +93,11 @@ impl World {
         self.env.retain(|(known, _)| known != name);
     }
 
+    /// From now on the daemon is started with `--after-loss`.
+    pub(crate) fn after_loss(&mut self) {
+        self.after_loss = true;
+    }
+
     /// With a running daemon.
     pub(crate) fn started(mut self) -> Self {
         self.start();
@@ -121,6 +128,9 @@ impl World {
         command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
         if !self.config.is_empty() {
             command.arg("--config").arg(self.settings_file());
+        }
+        if self.after_loss {
+            command.arg("--after-loss");
         }
         command.envs(self.env.iter().cloned());
         command

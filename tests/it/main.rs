@@ -12,6 +12,7 @@
 )]
 
 mod accepting;
+mod after_loss;
 mod answering;
 mod attempts;
 mod attempts_in_chats;

@@ -174,7 +174,7 @@ impl Broker {
             if broker.index().is_settled(id)
                 && let Ok(Some(ask)) = broker.get(id).await
             {
-                broker.close(&Arc::new(ask), route);
+                broker.close(&ask, route);
             }
         });
     }
@@ -233,7 +233,7 @@ impl Broker {
                 }
                 // By now it may have to say something else.
                 if let Ok(Some(now)) = broker.get(ask.id).await {
-                    ask = Arc::new(now);
+                    ask = now;
                 }
             }
             broker.apply_later(ask.id, WidgetEvent::Closed(ask.remark()).on(route));

@@ -20,13 +20,13 @@ impl Broker {
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(Some((ask, file)))) => {
                 tracing::error!(
-                    ask = %id, group = %ask.group, file = %file.display(),
+                    ask = %id, group = %ask.group, file,
                     "askd panicked on a question and has set it aside: its callers are told, its cards stay as they are. \
                      Please report the panic with this file"
                 );
                 self.index().remove(&ask);
                 let _nobody = self.0.changes.send(id);
-                self.tell_callers(&Arc::new(ask));
+                self.tell_callers(&ask);
             }
             Ok(Ok(None)) => tracing::error!(ask = %id, "askd panicked on a question that is not stored"),
             Ok(Err(error)) => {

@@ -2,7 +2,7 @@
 //! of the specification.
 //!
 //! Counted from the kept asks and built anew at every start, in any order. Only the moments of Allow again
-//! are stored (`store/groups.rs`). This module says what is over the limit; the core decides what follows.
+//! are stored (`store/files/groups.rs`). This module says what is over the limit; the core decides what follows.
 
 use super::{Broker, Inner, Submitted};
 use crate::host::settings::GroupSettings;

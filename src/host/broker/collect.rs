@@ -276,7 +276,8 @@ impl Broker {
         };
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let temporary = format!(".tmp-{}", random::unique());
-        briefings.replace(&temporary, &response_name(&ask.id), &file_bytes(&briefing)?, self.0.folders.access())?;
+        briefings.stage(&temporary, &file_bytes(&briefing)?, self.0.folders.access())?;
+        briefings.put_in_place(&temporary, &response_name(&ask.id))?;
         briefings.remove(&withdrawn_name(&ask.id))?;
         crash_point("wake.briefed");
         Ok(())

@@ -7,9 +7,9 @@
 //!
 //! A panic is a mistake in askd, and writing again does not help: the lane sets the ask aside, and other asks go on.
 
-use super::{Broker, Failure, RETRY};
+use super::{Broker, Failure, RETRY, promise};
 use crate::clock::Reading;
-use crate::host::store::StoreError;
+use crate::host::store::{Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
 use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Refusal, Step, Taker, Time};
 use futures_util::FutureExt as _;
@@ -41,6 +41,17 @@ enum Work {
     Retire,
     /// Finish a save that failed.
     Finish,
+}
+
+impl Work {
+    /// Whether a person or an agent may wait for it.
+    fn promises(&self) -> bool {
+        match self {
+            Self::Accept(_) | Self::Finish => true,
+            Self::Event(event) => promise::is_made_by(event),
+            Self::Retire => false,
+        }
+    }
 }
 
 /// A failed save. The lane repeats the whole of it and then acts on it.
@@ -133,7 +144,7 @@ impl Broker {
     async fn run(&self, id: AskId, Job { work, done, pause }: Job) {
         let applied = loop {
             let applied = match self.finish(id).await {
-                Ok(()) => self.blocking(id, work.clone(), Self::run_work).await,
+                Ok(()) => self.blocking(id, work.promises(), work.clone(), Self::run_work).await,
                 Err(error) => Applied::NotStored(error),
             };
             match applied {
@@ -187,11 +198,12 @@ impl Broker {
     async fn blocking<T: Send + 'static>(
         &self,
         id: AskId,
+        promises: bool,
         what: T,
         run: impl FnOnce(&Self, AskId, T) -> Applied + Send + 'static,
     ) -> Applied {
         let broker = self.clone();
-        match tokio::task::spawn_blocking(move || run(&broker, id, what)).await {
+        match self.0.saves.run(promises, move || run(&broker, id, what)).await {
             Ok(applied) => applied,
             Err(panic) if panic.is_panic() => Applied::Broken,
             Err(stopped) => Applied::NotStored(stopped.to_string()),
@@ -202,7 +214,7 @@ impl Broker {
     async fn finish(&self, id: AskId) -> Result<(), String> {
         let Some(Unfinished { step, at, followed }) = self.index().unfinished(id) else { return Ok(()) };
         let again = Arc::clone(&step);
-        let saved = self.blocking(id, again, move |broker, _, step| match broker.save(&step, at) {
+        let saved = self.blocking(id, true, again, move |broker, _, step| match broker.save(&step, at, Save::Now) {
             Ok(()) => Applied::Finished,
             Err(error) => Applied::NotStored(error.to_string()),
         });
@@ -258,7 +270,7 @@ impl Broker {
         let by = self.index().behind(ask.id, set_by);
         let step = if by == 0 { None } else { ask.clone().clock_set(by) };
         if let Some(step) = &step
-            && let Err(error) = self.save(step, now)
+            && let Err(error) = self.save(step, now, Save::Soon)
         {
             if matches!(error, StoreError::InDoubt { .. }) {
                 self.unfinish(step.clone(), now, Some(set_by));
@@ -269,26 +281,26 @@ impl Broker {
         Ok(step.map(Box::new))
     }
 
-    fn step(&self, ask: Ask, event: Event, now: Time) -> Applied {
-        let replying = event.person().cloned();
-        match ask.clone().step(event, now) {
-            Ok(Some(step)) => match self.save(&step, now) {
+    fn step(&self, ask: Arc<Ask>, event: Event, now: Time) -> Applied {
+        let (replying, promised) = (event.person().cloned(), promise::is_made_by(&event));
+        match Ask::clone(&ask).step(event, now) {
+            Ok(Some(step)) => match self.save(&step, now, promise::save(promised, &step)) {
                 Ok(()) => Applied::Stepped(Box::new(step)),
                 Err(error @ StoreError::InDoubt { .. }) => {
                     self.unfinish(step, now, None);
                     Applied::InDoubt(error.to_string())
                 }
                 Err(error) => {
-                    self.unfinish(Step { ask, effects: Vec::new() }, now, None);
+                    self.unfinish(Step { ask: Arc::unwrap_or_clone(ask), effects: Vec::new() }, now, None);
                     Applied::NotStored(error.to_string())
                 }
             },
-            Ok(None) => Applied::Same(Box::new(ask)),
+            Ok(None) => Applied::Same(Box::new(Arc::unwrap_or_clone(ask))),
             Err(refusal) => {
                 if let Some(person) = replying {
                     self.0.audit.refused(&ask, &person, &refusal, now);
                 }
-                Applied::Refused(Box::new(refusal), Box::new(ask))
+                Applied::Refused(Box::new(refusal), Box::new(Arc::unwrap_or_clone(ask)))
             }
         }
     }
@@ -300,14 +312,14 @@ impl Broker {
         self.index().unfinish(step.ask.id, Unfinished { step: Arc::new(step), at, followed });
     }
 
-    pub(super) fn load(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+    pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         let Some(group) = self.index().group(id) else { return Ok(None) };
         self.0.store.load(&group, id)
     }
 
     fn store_first(&self, step: Step) -> Applied {
         let now = step.ask.created_at;
-        match self.save(&step, now) {
+        match self.save(&step, now, Save::Now) {
             Ok(()) => {
                 crash_point("accept.stored");
                 Applied::Stepped(Box::new(step))
@@ -323,7 +335,7 @@ impl Broker {
         }
     }
 
-    fn save(&self, step: &Step, now: Time) -> Result<(), StoreError> {
+    fn save(&self, step: &Step, now: Time, save: Save) -> Result<(), StoreError> {
         let ask = &step.ask;
         let allowed = self.0.allow(step, now)?;
         if step.effects.contains(&Effect::Forget) {
@@ -334,11 +346,12 @@ impl Broker {
         }
         if !(on("ackfirst") && ask.outcome().is_some()) {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
-            self.0.store.save(ask).map_err(|error| if allowed { error.in_doubt() } else { error })?;
+            self.0.store.save(ask, save).map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }
         self.note(step, now);
         self.index().update(ask);
         self.0.moved.notify_one();
+        self.0.saved.notify_one();
         crash_point(point(step));
         if step.effects.contains(&Effect::Retire) {
             self.retire(ask);

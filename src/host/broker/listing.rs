@@ -32,7 +32,7 @@ pub struct Filter {
 #[derive(Debug)]
 pub struct Page {
     /// The asks as they are stored.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<Arc<Ask>>,
     /// How many asks fitted when the first page was read.
     pub total: usize,
     /// Where the next page begins, unless this is the last.
@@ -126,7 +126,7 @@ impl Broker {
         counting: bool,
     ) -> Page {
         let mut found = ahead.iter().filter_map(|(group, place)| Some((self.read(group, *place, filter)?, *place)));
-        let (asks, places): (Vec<Ask>, Vec<Position>) = found.by_ref().take(limit).unzip();
+        let (asks, places): (Vec<Arc<Ask>>, Vec<Position>) = found.by_ref().take(limit).unzip();
         let more = if counting { found.count() } else { found.take(1).count() };
         if counting {
             began.total = asks.len() + more;
@@ -136,7 +136,7 @@ impl Broker {
     }
 
     /// The ask at this position, if it fits. An ask that cannot be read must not hide the others.
-    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Ask> {
+    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Arc<Ask>> {
         let loaded = self.0.store.load(group, place.id);
         let loaded =
             loaded.inspect_err(|error| tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read"));

@@ -15,6 +15,8 @@ mod index;
 mod lane;
 mod listing;
 mod pages;
+mod promise;
+mod saves;
 mod submit;
 
 pub use listing::Filter;
@@ -31,15 +33,19 @@ use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Scan, Store, StoreError};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Refusal, RequestId, ShortId, Time};
+use askd_core::{Ask, AskId, Digest, Effect, Event, Fact, Group, Refusal, Relation, RequestId, ShortId, Time};
 use index::Index;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use saves::Saves;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
+/// How long after a save that promises nothing it is put on stable storage, at the latest a second later.
+const FLUSH_AFTER: Duration = Duration::from_secs(4);
 /// First and longest pause before something that failed on the disk is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
@@ -60,7 +66,8 @@ impl WeakBroker {
 
 #[derive(Debug)]
 struct Inner {
-    store: Store,
+    store: Box<dyn Store>,
+    saves: Saves,
     folders: Folders,
     audit: Audit,
     channels: Channels,
@@ -77,6 +84,8 @@ struct Inner {
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
     moved: Notify,
+    /// Something was saved that is not on stable storage yet.
+    saved: Notify,
 }
 
 /// Why an event was not taken.
@@ -108,7 +117,7 @@ pub enum Named {
 impl Broker {
     /// Reads what the store holds. Returns when every ask is known; nothing goes on yet.
     pub fn open(
-        store: Store,
+        store: Box<dyn Store>,
         folders: Folders,
         audit: Audit,
         channels: Channels,
@@ -118,7 +127,7 @@ impl Broker {
     ) -> Result<(Self, Scan), StoreError> {
         let mut scan = store.scan(loading)?;
         for (file, why) in std::mem::take(&mut scan.corrupt) {
-            tracing::error!(file = %file.display(), %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
+            tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }
         let mut index = Index::default();
         let set_by = ctx.clock().reading().set_by;
@@ -131,6 +140,7 @@ impl Broker {
         tracing::info!(open = scan.pending.len(), settled = scan.settled.len(), "Stored asks loaded");
         let broker = Self(Arc::new(Inner {
             store,
+            saves: Saves::new().map_err(|source| StoreError::Io { what: "cannot start".to_owned(), source })?,
             folders,
             audit,
             channels,
@@ -143,6 +153,7 @@ impl Broker {
             index: Mutex::new(index),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
+            saved: Notify::new(),
         }));
         Ok((broker, scan))
     }
@@ -150,26 +161,57 @@ impl Broker {
     /// Does what the stored asks still owe, in the background, and lets time pass for them.
     pub fn go_on(&self, stored: Scan) {
         let mut known = Lines::default();
+        self.supersede(stored.pending.iter().chain(&stored.settled));
+        let redo = |ask: &Ask| {
+            let lost = stored.after_loss.contains(&ask.id) && ask.is_changed_by_loss();
+            if lost {
+                self.apply_later(ask.id, Event::PowerLost);
+            }
+            lost
+        };
         for ask in stored.pending {
-            self.resume(ask, &mut known);
+            let redone = redo(&ask);
+            self.resume(ask, redone, &mut known);
         }
         // What was finished may have been taken up again: by a call that asks the same, or a late answer.
         for ask in stored.settled {
-            let effects = ask.resume();
-            self.act(&Arc::new(ask), effects);
+            if !redo(&ask) {
+                let effects = ask.resume();
+                self.act(&Arc::new(ask), effects);
+            }
         }
         self.end_all_blocks();
         let timer = self.clone();
         self.0.ctx.spawn(async move { timer.keep_time().await });
+        let flusher = self.clone();
+        self.0.ctx.spawn(async move { flusher.keep_flushing().await });
     }
 
-    /// What an ask still owes after a restart. What has to be in its lane goes through it.
-    fn resume(&self, ask: Ask, known: &mut Lines) {
+    /// Late answers are not taken any more where the agent has asked the same again. The mark on the ask may be lost.
+    fn supersede<'a>(&self, asks: impl Iterator<Item = &'a Ask> + Clone) {
+        let late = asks.clone().filter(|ask| ask.is_late_open());
+        let mut newest: HashMap<(&Group, Digest), Time> =
+            late.clone().filter_map(|ask| Some(((&ask.group, ask.key?), ask.created_at))).collect();
+        for ask in asks {
+            if let Some(at) = ask.key.and_then(|key| newest.get_mut(&(&ask.group, key))) {
+                *at = (*at).max(ask.created_at);
+            }
+        }
+        for ask in late {
+            if ask.key.is_some_and(|key| newest.get(&(&ask.group, key)).is_some_and(|at| *at > ask.created_at)) {
+                self.apply_later(ask.id, Event::Requested(Relation::Supersedes));
+            }
+        }
+    }
+
+    /// What an ask still owes after a restart. What has to be in its lane goes through it. `redone`: a loss of power is
+    /// there already, and says what is owed.
+    fn resume(&self, ask: Ask, redone: bool, known: &mut Lines) {
         if on("noresume") {
             return;
         }
         let effects = ask.resume();
-        if ask.was_interrupted() {
+        if !redone && ask.was_interrupted() {
             self.apply_later(ask.id, Event::Interrupted);
         }
         let now = self.clock().now();
@@ -181,7 +223,9 @@ impl Broker {
                 self.retire_later(ask.id);
             }
         }
-        self.act(&Arc::new(ask), effects);
+        if !redone {
+            self.act(&Arc::new(ask), effects);
+        }
     }
 
     /// Waits before another try; `false` if the daemon is stopping.
@@ -189,6 +233,30 @@ impl Broker {
         let wait = *pause;
         *pause = (wait * 4).min(RETRY.1);
         self.0.ctx.pause(wait).await
+    }
+
+    /// Puts on stable storage, every few seconds, what was saved and promises nothing.
+    async fn keep_flushing(&self) {
+        loop {
+            self.0.saved.notified().await;
+            self.clock().sleep(FLUSH_AFTER).await;
+            if let Err(error) = self.flush().await {
+                tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
+                self.0.saved.notify_one();
+            }
+        }
+    }
+
+    /// Puts everything that was saved on stable storage.
+    async fn flush(&self) -> Result<(), StoreError> {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.0.store.flush()).await.unwrap_or(Ok(()))
+    }
+
+    /// The same at the end: nothing is saved any more.
+    pub(super) async fn close_store(&self) -> Result<(), StoreError> {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.0.store.close()).await.unwrap_or(Ok(()))
     }
 
     /// Lets time pass for every ask whose deadline has come.
@@ -315,8 +383,11 @@ impl Broker {
     }
 
     /// One ask as it is stored.
-    pub async fn get(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+    pub async fn get(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         let Some(group) = self.index().group(id) else { return Ok(None) };
+        if let Some(ask) = self.0.store.cached(id) {
+            return Ok(Some(ask));
+        }
         let broker = self.clone();
         let load = move || broker.0.store.load(&group, id);
         tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))

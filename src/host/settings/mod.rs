@@ -85,6 +85,8 @@ pub struct Settings {
     pub keep_audit: Duration,
     /// Where the Docker Engine listens: `DOCKER_HOST` in the environment.
     pub docker_host: Option<String>,
+    /// The disk may have lost what was written last: `--after-loss` on the command line.
+    pub after_loss: bool,
     groups: BTreeMap<String, GroupSettings>,
     defaults: GroupSettings,
 }
@@ -238,6 +240,7 @@ impl Shape {
             log: self.log,
             keep_audit,
             docker_host: std::env::var("DOCKER_HOST").ok(),
+            after_loss: false,
             groups: BTreeMap::new(),
             defaults: defaults.clone(),
         };

@@ -67,7 +67,11 @@ impl Access {
         Mode::from_raw_mode(self.dir_mode & 0o666)
     }
 
+    /// What is the daemon's alone is made so.
     fn give(self, fd: impl AsFd, mode: Mode) -> io::Result<()> {
+        if self == Self::PRIVATE {
+            return Ok(());
+        }
         if let Some(gid) = self.gid {
             fchown(&fd, None, Some(sys::Gid::from_raw(gid)))?;
         }
@@ -226,16 +230,9 @@ impl Dir {
         }
     }
 
-    /// Gives a synced file its name and syncs the folder. Whatever has that name is replaced: links
-    /// are not followed. `Ok(true)` if something was.
+    /// Gives a synced file its name. Whatever has that name is replaced: links are not followed. `Ok(true)` if something
+    /// was.
     pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
-        let replaced = self.name(from, to)?;
-        self.sync()?;
-        Ok(replaced)
-    }
-
-    /// Renames within the folder, whatever has the new name; `true` if something had.
-    fn name(&self, from: &str, to: &str) -> io::Result<bool> {
         match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
             Ok(()) => Ok(false),
             Err(Errno::EXIST) => Ok(calls::rename(&self.0, from, &self.0, to).map(|()| true)?),
@@ -253,24 +250,76 @@ impl Dir {
 
     /// The same for callers that have to know, after a failure, whether anything was changed.
     pub fn store(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> Result<(), NotStored> {
-        self.remove(temporary)?;
-        self.create(temporary, bytes, access)?;
-        if let Err(error) = self.name(temporary, name) {
-            // If the temporary name is gone, the file was renamed, whatever the disk says.
-            return Err(match self.remove(temporary) {
-                Ok(false) => NotStored::InDoubt(error),
-                Ok(true) | Err(_) => NotStored::Unchanged(error),
-            });
-        }
+        self.stage(temporary, bytes, access)?;
+        self.put_in_place(temporary, name)?;
         self.sync().map_err(NotStored::InDoubt)
     }
 
-    /// The same without a sync, for a file that no process needs after a crash: it may then be gone, or empty.
+    /// The first step of [`Self::store`]: writes and syncs a file under a name of our own, whatever was left there.
+    pub fn stage(&self, temporary: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.write(temporary, bytes, access, |file| Ok(calls::fsync("file", file)?))
+    }
+
+    /// The second step: gives it its name. Then the folder has to be synced.
+    pub fn put_in_place(&self, temporary: &str, name: &str) -> Result<(), NotStored> {
+        self.rename(temporary, name).map_err(|error| {
+            // If the temporary name is gone, the file was renamed, whatever the disk says.
+            match self.remove(temporary) {
+                Ok(false) => NotStored::InDoubt(error),
+                Ok(true) | Err(_) => NotStored::Unchanged(error),
+            }
+        })
+    }
+
+    /// The same as [`Self::stage`] without a sync, for a file that no process needs after a crash of the machine: it may
+    /// then be gone, or empty.
+    pub fn stage_unsynced(&self, temporary: &str, bytes: &[u8], access: Access) -> io::Result<()> {
+        self.write(temporary, bytes, access, |_| Ok(()))
+    }
+
+    /// Stages it without a sync and gives it its name.
     pub fn place(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
-        self.remove(temporary)?;
-        let mut file = self.begin(temporary)?;
-        let written = access.give(&file, access.file_mode()).and_then(|()| calls::write(&mut file, bytes));
-        self.unless_done(temporary, written.and_then(|()| self.rename(temporary, name)))
+        self.stage_unsynced(temporary, bytes, access)?;
+        let named = self.rename(temporary, name);
+        self.unless_done(temporary, named)
+    }
+
+    fn write(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        access: Access,
+        finish: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut file = match self.begin(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove(name)?;
+                self.begin(name)?
+            }
+            begun => begun?,
+        };
+        let written = access
+            .give(&file, access.file_mode())
+            .and_then(|()| calls::write(&mut file, bytes))
+            .and_then(|()| finish(&file));
+        self.unless_done(name, written)
+    }
+
+    /// Syncs the content of a file.
+    pub fn sync_file(&self, name: &str) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let file = open(&self.0, plain(name)?, flags, Mode::empty(), ResolveFlags::NO_XDEV)?;
+        Ok(calls::fsync("file", file)?)
+    }
+
+    /// Gives a file a second name, in another folder of the same file system.
+    pub fn link(&self, name: &str, other: &Self, to: &str) -> io::Result<()> {
+        Ok(calls::link(&self.0, plain(name)?, &other.0, plain(to)?)?)
+    }
+
+    /// Moves a file to another folder of the same file system, without a sync.
+    pub fn rename_to(&self, name: &str, other: &Self) -> io::Result<()> {
+        Ok(calls::rename(&self.0, plain(name)?, &other.0, name)?)
     }
 
     /// Renames within the folder unless there is something of that name: `Ok(false)` then.
@@ -285,13 +334,6 @@ impl Dir {
     /// Renames within the folder, without a sync: for what may as well not have happened.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(calls::rename(&self.0, plain(from)?, &self.0, plain(to)?)?)
-    }
-
-    /// Moves a file to another folder of the same file system and syncs both.
-    pub fn move_to(&self, name: &str, other: &Self, to: &str) -> io::Result<()> {
-        calls::rename(&self.0, plain(name)?, &other.0, plain(to)?)?;
-        other.sync()?;
-        self.sync()
     }
 
     /// Removes a file; `Ok(false)` if there was none.

@@ -32,37 +32,45 @@ pub enum ReadError {
 impl Dir {
     /// Reads a plain file of at most `limit` bytes, in a folder that a container can write too.
     pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-        self.read_with(name, limit, Names::One)
-    }
-
-    /// The same in a folder of our own, where a second name is only a backup's.
-    pub fn read_own(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-        self.read_with(name, limit, Names::Any)
-    }
-
-    fn read_with(&self, name: &str, limit: usize, names: Names) -> Result<(Vec<u8>, Stamp), ReadError> {
-        let pin =
-            match open(&self.0, plain(name)?, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), ResolveFlags::NO_XDEV) {
-                Ok(pin) => pin,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ReadError::Gone),
-                // What a link answers to "no links".
-                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                    return Err(ReadError::NotPlain("a link"));
-                }
-                Err(error) => return Err(error.into()),
-            };
-        let stamp = check(&pin, limit, names)?;
+        let pin = self.open_to_read(name, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let stamp = check(&pin, limit, Names::One)?;
         // The pinned file itself is opened again, so that nothing can be put in its place.
         let path = format!("/proc/self/fd/{}", pin.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(sys::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
-        let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes()).unwrap_or(limit));
-        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit {
-            return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
-        }
-        Ok((bytes, stamp))
+        let file = File::from(sys::open(path, READING, Mode::empty()).map_err(io::Error::from)?);
+        read(file, stamp, limit)
     }
+
+    /// The same in a folder of our own, where nobody puts another file in its place, and a second name is only a backup's.
+    pub fn read_own(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+        let file = self.open_to_read(name, READING | OFlags::NOFOLLOW)?;
+        let stamp = check(&file, limit, Names::Any)?;
+        read(File::from(file), stamp, limit)
+    }
+
+    fn open_to_read(&self, name: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
+        open(&self.0, plain(name)?, flags, Mode::empty(), ResolveFlags::NO_XDEV).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                ReadError::Gone
+            } else if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+                // What a link answers to "no links".
+                ReadError::NotPlain("a link")
+            } else {
+                error.into()
+            }
+        })
+    }
+}
+
+/// How a file is opened that may turn out to be a FIFO.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+fn read(file: File, stamp: Stamp, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+    let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes()).unwrap_or(limit));
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
+    }
+    Ok((bytes, stamp))
 }
 
 /// How many names a file may have: a second one may be that of a secret elsewhere.

@@ -51,6 +51,11 @@ impl Stamp {
         self.modified
     }
 
+    /// The device it lies on.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
     /// Whether both are one file, whatever was written to it.
     pub fn same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)

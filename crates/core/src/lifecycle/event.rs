@@ -21,6 +21,8 @@ pub enum Event {
     /// The daemon has started again. It has to look for what it was posting when it ended; a post that is not there
     /// does not count as a try.
     Interrupted,
+    /// The computer lost its power after the ask was stored, so that more may have been done than the record says.
+    PowerLost,
     /// Another request of the agent concerns this ask.
     Requested(Relation),
     /// A page that a person is looking at displays the ask, whatever its routes are.
@@ -195,6 +197,7 @@ impl Event {
             Self::Replied { person, .. } | Self::Allow { person, .. } => Some(person),
             Self::Tick
             | Self::Interrupted
+            | Self::PowerLost
             | Self::Requested(_)
             | Self::Viewed
             | Self::Cancel

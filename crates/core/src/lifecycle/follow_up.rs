@@ -58,6 +58,9 @@ pub struct FollowUp {
     pub stop: Stop,
     /// The response lay there for so long that people were told.
     pub overdue: bool,
+    /// The outcome is told once more after a loss of power: an agent may know it already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retold: bool,
 }
 
 impl FollowUp {
@@ -68,6 +71,7 @@ impl FollowUp {
         late: Late::No,
         stop: Stop::No,
         overdue: false,
+        retold: false,
     };
 
     /// Whether it is not decided yet what becomes of the outcome.

@@ -11,6 +11,7 @@ mod event;
 mod fact;
 mod follow_up;
 mod handoff;
+mod loss;
 mod nudging;
 mod one_by_one;
 mod sending;
@@ -305,6 +306,7 @@ impl Ask {
         let mut changed = match event {
             Event::Tick => self.tick(now, &mut effects),
             Event::Interrupted => self.interrupted(now, &mut effects),
+            Event::PowerLost => self.power_lost(now, &mut effects),
             Event::Requested(relation) => self.step_request(relation, now, &mut effects),
             Event::Viewed => self.view(now, &mut effects),
             Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,

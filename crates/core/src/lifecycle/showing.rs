@@ -9,7 +9,7 @@ use std::time::Duration;
 /// until its history shows a message that it has taken.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a look may take; a history that cannot be read for so long tells nothing any more.
-const LOOK_FOR: Duration = Duration::from_secs(60);
+pub(super) const LOOK_FOR: Duration = Duration::from_secs(60);
 /// The pause between tries of a route whose retries are used up, while people can answer elsewhere.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.

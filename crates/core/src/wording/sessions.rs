@@ -42,6 +42,9 @@ pub fn briefing(ask: &Ask) -> String {
     let late = ask.late_outcome().map(|(outcome, _)| outcome);
     let outcome = late.as_ref().or_else(|| ask.outcome());
     let mut lines = Vec::new();
+    if ask.follow_up().retold {
+        lines.push("This may have reached you before the computer stopped.".to_owned());
+    }
     for (index, question) in ask.content.questions.iter().enumerate() {
         lines.push(format!("You previously asked the user: \"{}\"", question.text));
         if !question.choices.is_empty() {

@@ -210,7 +210,7 @@ impl Inbound {
         self.slack.post_ephemeral(&actor.channel, &actor.person.id, actor.thread_ts.as_deref(), sentence);
     }
 
-    async fn ask(&self, id: AskId) -> Result<Option<Ask>, NotStored> {
+    async fn ask(&self, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
         self.broker.get(id).await.map_err(|error| {
             tracing::error!(ask = %id, %error, "an ask could not be read; the sender of a reply was told to try again");
             NotStored

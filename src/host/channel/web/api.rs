@@ -88,7 +88,7 @@ impl Inbox {
         }
     }
 
-    async fn ask(&self, name: &str) -> Result<Ask, Problem> {
+    async fn ask(&self, name: &str) -> Result<Arc<Ask>, Problem> {
         let id = self.resolve(name)?;
         self.broker.get(id).await.map_err(unreadable)?.ok_or_else(|| Problem::unknown_ask(name))
     }
@@ -120,7 +120,7 @@ fn unreadable(error: StoreError) -> Problem {
 }
 
 async fn show(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<View>, Problem> {
-    Ok(Json(View::of(&inbox.ask(&name).await?)))
+    Ok(Json(View::of(&*inbox.ask(&name).await?)))
 }
 
 /// Which door the person used.

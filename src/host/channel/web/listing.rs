@@ -94,7 +94,7 @@ pub(super) async fn list(
     let Listing { filter, limit, after } =
         Listing::of(&parameters).map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
     let page = inbox.broker.page(filter, limit, after).await;
-    let asks: Vec<View> = page.asks.iter().map(View::of).collect();
+    let asks: Vec<View> = page.asks.iter().map(|ask| View::of(ask)).collect();
     let mut body = json!({ "asks": asks, "total": page.total });
     if let Some(next) = page.next {
         body["next"] = json!(next.to_string());

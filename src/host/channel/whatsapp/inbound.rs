@@ -10,6 +10,7 @@ use super::{NotStored, Whatsapp, apply, contacts, load, words};
 use crate::host::broker::{Broker, Named};
 use crate::sabotage::{crash_point, on};
 use askd_core::{Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, ShortId, Source, Time, Via};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Meta repeats webhooks for up to 7 days, so a new message cannot be about a question that was settled before that.
@@ -192,8 +193,8 @@ impl Incoming<'_> {
     pub(super) async fn find(&self, ids: Vec<AskId>, wanted: fn(&Ask) -> bool) -> Result<Vec<Asked>, NotStored> {
         let mut found = Vec::new();
         for id in ids {
-            let ask = load(self.broker, id).await?.filter(wanted);
-            found.extend(ask.and_then(|ask| Asked::find(ask, &self.ids)));
+            let ask = load(self.broker, id).await?.filter(|ask| wanted(ask));
+            found.extend(ask.and_then(|ask| Asked::find(Arc::unwrap_or_clone(ask), &self.ids)));
         }
         Ok(found)
     }

@@ -124,7 +124,7 @@ impl Whatsapp {
 }
 
 /// The ask as it is stored, if there is one.
-async fn load(broker: &Broker, id: AskId) -> Result<Option<Ask>, NotStored> {
+async fn load(broker: &Broker, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
     broker.get(id).await.map_err(|error| {
         tracing::error!(ask = %id, %error, "cannot read an ask");
         NotStored

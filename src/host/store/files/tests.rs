@@ -1,104 +1,99 @@
 //! The store against real folders.
 
 use super::*;
-use crate::ipc::wire::{Message, parse};
-use askd_core::{Accepted, Block, Event, Fact, Given, Lifted, Outcome, Person, Reply, Source, Stage, Time, Via};
-use askd_core::{Delivery, Digest, Effect, Responders, Route, Rules, SessionRules, TimeoutPolicy, Waiter};
+use crate::host::store::conformance::{self, ask};
+use askd_core::{Outcome, Responders, SessionRules};
 use serde_json::{Value, json};
-use std::time::Duration;
 
-const START: Time = Time::from_millis(1_760_000_000_000);
-
-fn ask(number: u128, group: &str) -> Ask {
-    let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
-        {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
-        {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
-    let Ok(Message::Ask(request)) = parse(request) else { panic!() };
-    let web = Route {
-        channel: askd_core::ChannelName::WEB,
-        chat: String::new(),
-        responders: Responders::Anyone,
-        capabilities: askd_core::Capabilities::before_they_were_stored(askd_core::ChannelName::WEB),
-    };
-    let new = Accepted {
-        id: AskId::from_bits(number),
-        short_id: "k7".parse().unwrap(),
-        group: group.parse().unwrap(),
-        content: request.content,
-        rules: Rules {
-            timeout: Duration::from_secs(60),
-            render_timeout: Duration::from_secs(30),
-            max_retries: 3,
-            keep: Duration::from_secs(3600),
-            remind_after: Some(Duration::from_secs(600)),
-            escalate_after: Some(Duration::from_secs(20)),
-            session: SessionRules::default(),
-            routes: vec![web],
-        },
-        key: Some(Digest::from_bytes([9; 32])),
-        session: Some("s1".to_owned()),
-        waiter: Waiter {
-            request_id: request.request_id,
-            digest: request.digest,
-            op_code: Some("op".to_owned()),
-            on_timeout: TimeoutPolicy::ReturnCancel,
-            process: None,
-            asked_at: START,
-            run: None,
-            late: false,
-            withdrawn: false,
-            response: Delivery::default(),
-        },
-    };
-    Ask::accept(new, START).ask
-}
-
-fn settled(ask: Ask) -> Ask {
-    let given =
-        vec![(0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }), (1, Given { picks: vec![0], text: None })];
-    let event =
-        Event::Replied { source: Source::Token, person: Person::operator(Via::Api), reply: Reply::Whole(given) };
-    let step = ask.step(event, START + Duration::from_secs(5)).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::Note(Fact::Settled)));
-    step.ask
-}
-
-fn open() -> (tempfile::TempDir, Store) {
+fn open() -> (tempfile::TempDir, Files) {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(&temp.path().join("state")).unwrap();
+    let store = Files::open(&temp.path().join("state"), false).unwrap();
     (temp, store)
 }
 
 #[test]
-fn what_is_saved_is_read_back_the_same_at_every_stage() {
-    let (_temp, store) = open();
-    let open = ask(1, "g");
-    let done = settled(ask(2, "g"));
-    let mut blocked = ask(4, "g");
-    blocked.stage =
-        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None, follow_up: Box::default() };
-    blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
-    let mut lifted = blocked.clone();
-    let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };
-    lifted.block = Some(Block { times: 7, told: 7, telling: false, any_context: false, lifted: Some(end) });
-    for ask in [&blocked, &lifted, &open, &done] {
-        store.save(ask).unwrap();
-        assert_eq!(store.load(&ask.group, ask.id).unwrap().as_ref(), Some(ask));
+fn files_pass_what_every_engine_has_to_pass() {
+    let temp = tempfile::tempdir().unwrap();
+    conformance::holds(|| Box::new(Files::open(&temp.path().join("state"), false).unwrap()));
+}
+
+/// A loss of power may tear what was saved soon; then what was promised last holds.
+#[test]
+fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_promised() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let open = || Files::open(&path, false).unwrap();
+    let promised = ask(1, "g");
+    let soon = Ask { viewed: true, ..promised.clone() };
+    let file = path.join("pending_questions/g").join(file_name(promised.id));
+    let load = |store: &Files| store.load(&promised.group, promised.id).unwrap().unwrap();
+    let store = open();
+    store.save(&promised, Save::Now).unwrap();
+    store.save(&soon, Save::Soon).unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(*load(&store), soon, "a kill keeps it");
+    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+    store.save(&promised, Save::Now).unwrap();
+    store.save(&soon, Save::Soon).unwrap();
+    drop(store);
+    for torn in [&b"{\"v\":2"[..], b"", b"\0\0\0"] {
+        let promised_file = path.join("promised").join(file_name(promised.id));
+        let kept = std::fs::read(&promised_file).unwrap();
+        std::io::Write::write_all(&mut File::create(&file).unwrap(), torn).unwrap();
+        let store = open();
+        assert_eq!(*load(&store), promised, "{torn:?}");
+        drop(store);
+        std::io::Write::write_all(&mut File::create(promised_file).unwrap(), &kept).unwrap();
     }
-    assert_eq!(store.load(&open.group, AskId::from_bits(3)).unwrap(), None);
-    store.forget(&blocked.group, blocked.id).unwrap();
-    store.retire(&done.group, done.id).unwrap();
-    store.retire(&done.group, done.id).unwrap();
-    let scan = store.scan(&Loading::default()).unwrap();
-    assert_eq!((scan.pending, scan.settled), (vec![open], vec![done.clone()]));
-    store.forget(&done.group, done.id).unwrap();
-    assert_eq!(store.load(&done.group, done.id).unwrap(), None);
+    let store = open();
+    store.save(&soon, Save::Soon).unwrap();
+    store.flush().unwrap();
+    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+    store.save(&soon, Save::Soon).unwrap();
+    store.close().unwrap();
+    assert!(store.save(&soon, Save::Soon).is_err(), "a clean stop is the end");
+    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+}
+
+#[test]
+fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let lost = |store: &Files| store.scan(&Loading::default()).unwrap().after_loss.len();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&ask(1, "g"), Save::Now).unwrap();
+    assert_eq!(lost(&store), 0);
+    let here = store.boot.id.clone();
+    let file = path.join("pending_questions/g").join(file_name(AskId::from_bits(1)));
+    let elsewhere = || {
+        for file in [&file, &path.join("clean")] {
+            let Ok(text) = std::fs::read_to_string(file) else { continue };
+            std::io::Write::write_all(&mut File::create(file).unwrap(), text.replace(&here, "x").as_bytes()).unwrap();
+        }
+    };
+    store.close().unwrap();
+    drop(store);
+    elsewhere();
+    let store = Files::open(&path, false).unwrap();
+    assert_eq!(lost(&store), 0, "all of it was stored");
+    assert!(!path.join("clean").exists());
+    drop(store);
+    let store = Files::open(&path, false).unwrap();
+    assert_eq!(lost(&store), 1, "what came after the clean stop may be lost");
+    store.save(&ask(1, "g"), Save::Now).unwrap();
+    assert_eq!(lost(&store), 0);
+    drop(store);
+    for after_loss in [true, false] {
+        let store = Files::open(&path, after_loss).unwrap();
+        assert_eq!(lost(&store), 1, "it stays in doubt until it is saved again");
+    }
 }
 
 #[test]
 fn the_pending_file_has_the_fields_that_people_look_for() {
     let (temp, store) = open();
-    store.save(&ask(1, "research")).unwrap();
+    store.save(&ask(1, "research"), Save::Now).unwrap();
     let path = temp.path().join("state/pending_questions/research/00000000000000000000000000000001.json");
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     for field in [
@@ -129,7 +124,7 @@ fn the_pending_file_has_the_fields_that_people_look_for() {
 #[test]
 fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     let (temp, store) = open();
-    store.save(&ask(1, "g")).unwrap();
+    store.save(&ask(1, "g"), Save::Now).unwrap();
     let folder = temp.path().join("state/pending_questions/g");
     let put = |name: &str, text: &str| {
         std::io::Write::write_all(&mut File::create(folder.join(name)).unwrap(), text.as_bytes()).unwrap();
@@ -149,9 +144,9 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
 #[test]
 fn only_one_can_have_it() {
     let (temp, store) = open();
-    assert!(matches!(Store::open(&temp.path().join("state")), Err(StoreError::Held(_))));
+    assert!(matches!(Files::open(&temp.path().join("state"), false), Err(StoreError::Held(_))));
     drop(store);
-    assert!(Store::open(&temp.path().join("state")).is_ok());
+    assert!(Files::open(&temp.path().join("state"), false).is_ok());
 }
 
 #[test]
@@ -186,7 +181,7 @@ fn records_of_format_1_are_read_whatever_version_wrote_them() {
         let bytes = files.iter().find_map(|file| std::fs::read(file).ok()).unwrap();
         serde_json::from_slice::<Value>(&bytes).unwrap()
     };
-    let read = |record: &Value| record::read(record.to_string().as_bytes());
+    let read = |record: &Value| record::read(record.to_string().as_bytes()).map(|read| read.ask);
     let with = |record: &Value, at: &str, value: Value| {
         let mut record = record.clone();
         *record.pointer_mut(at).unwrap() = value;

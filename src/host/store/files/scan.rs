@@ -1,11 +1,12 @@
 //! Reading every stored ask at the start. A damaged record is moved aside and stops nothing; a record of a newer askd
 //! stops the start before any file is changed.
 
-use super::record::{self, BadRecord};
-use super::{MAX_RECORD_BYTES, PENDING, SETTLED, Store, StoreError, file_name, io_error};
+use super::record::{self, BadRecord, Read};
+use super::{Files, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
 use crate::ipc::files::Dir;
 use crate::ipc::is_json_file;
-use askd_core::Ask;
+use askd_core::{Ask, AskId};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,8 +31,10 @@ pub struct Scan {
     pub pending: Vec<Ask>,
     /// Kept outcomes.
     pub settled: Vec<Ask>,
+    /// Those of both whose record may be older than what was done: the computer lost its power since.
+    pub after_loss: HashSet<AskId>,
     /// Files that are no record. Those that could be read were renamed to end in `.corrupt`.
-    pub corrupt: Vec<(PathBuf, BadRecord)>,
+    pub corrupt: Vec<(String, BadRecord)>,
 }
 
 /// A file to be changed once the whole scan has met no newer record.
@@ -43,9 +46,9 @@ struct Change {
     damaged: Option<BadRecord>,
 }
 
-impl Store {
+impl Files {
     /// Reads every ask, open and kept. A file that cannot be read, or that is not the store's, stays where it is.
-    pub fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
+    pub(super) fn read_all(&self, loading: &Loading) -> Result<Scan, StoreError> {
         let mut scan = Scan::default();
         loading.of.store(self.count(), Ordering::Relaxed);
         let mut changes = Vec::new();
@@ -59,11 +62,13 @@ impl Store {
                     Ok((names, asks)) => {
                         for name in names {
                             let found = Found { kind, group: &group, path: path.join(&name), name };
-                            changes.extend(found.read(&asks, &mut scan)?);
+                            changes.extend(found.read(self, &asks, &mut scan)?);
                             loading.done.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    Err(error) => scan.corrupt.push((path, BadRecord::Unreadable(error.to_string()))),
+                    Err(error) => {
+                        scan.corrupt.push((path.display().to_string(), BadRecord::Unreadable(error.to_string())));
+                    }
                 }
             }
         }
@@ -73,7 +78,7 @@ impl Store {
                 Some(_) => folder.rename(&name, &format!("{name}.corrupt")).and_then(|()| folder.sync()),
             });
             change.map_err(io_error(format!("cannot remove {} or move it aside", path.display())))?;
-            scan.corrupt.extend(damaged.map(|why| (path, why)));
+            scan.corrupt.extend(damaged.map(|why| (path.display().to_string(), why)));
         }
         Ok(scan)
     }
@@ -99,7 +104,7 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Reads it, and says what has to be changed later.
-    fn read(self, asks: &Dir, scan: &mut Scan) -> Result<Option<Change>, StoreError> {
+    fn read(self, store: &Files, asks: &Dir, scan: &mut Scan) -> Result<Option<Change>, StoreError> {
         let damaged = if self.name.starts_with(".tmp-") {
             None
         } else if !is_json_file(&self.name) {
@@ -108,17 +113,22 @@ impl Found<'_> {
             let bytes = match asks.read_own(&self.name, MAX_RECORD_BYTES) {
                 Ok((bytes, _)) => bytes,
                 Err(error) => {
-                    scan.corrupt.push((self.path, BadRecord::Unreadable(error.to_string())));
+                    scan.corrupt.push((self.path.display().to_string(), BadRecord::Unreadable(error.to_string())));
                     return Ok(None);
                 }
             };
             match record::read(&bytes) {
-                Ok(ask) if self.name == file_name(ask.id) && ask.group.as_str() == self.group => {
+                Ok(Read { ask, boot }) if self.name == file_name(ask.id) && ask.group.as_str() == self.group => {
+                    if !store.boot.vouches_for(boot.as_deref()) {
+                        scan.after_loss.insert(ask.id);
+                    }
                     if self.kind == SETTLED { &mut scan.settled } else { &mut scan.pending }.push(ask);
                     return Ok(None);
                 }
                 Ok(_) => Some(BadRecord::Misnamed),
-                Err(source @ BadRecord::Newer { .. }) => return Err(StoreError::Newer { file: self.path, source }),
+                Err(source @ BadRecord::Newer { .. }) => {
+                    return Err(StoreError::Newer { file: self.path.display().to_string(), source });
+                }
                 Err(why) => Some(why),
             }
         };

@@ -6,7 +6,11 @@
 use super::v1;
 use crate::sabotage::on;
 use askd_core::{Ask, ChannelName, RequestId, Stage, Time};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer as _, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 
 /// The format that is written. A newer one is not touched.
 pub(super) const VERSION: u32 = 2;
@@ -50,6 +54,8 @@ impl Version {
 #[derive(Serialize)]
 struct Record<'a> {
     v: u32,
+    /// The boot of the computer in which this was written.
+    boot: &'a str,
     request_id: Option<&'a RequestId>,
     channel_name: Option<ChannelName>,
     chat: Option<&'a str>,
@@ -62,11 +68,12 @@ struct Record<'a> {
 }
 
 /// The bytes of an ask's file.
-pub(super) fn write(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn write(ask: &Ask, boot: &str) -> Result<Vec<u8>, serde_json::Error> {
     let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
     let widget = ask.widgets.last();
     let record = Record {
         v: VERSION,
+        boot,
         request_id: ask.waiters.first().map(|waiter| &waiter.request_id),
         channel_name: route.map(|route| route.channel),
         chat: route.map(|route| route.chat.as_str()).filter(|chat| !chat.is_empty()),
@@ -87,10 +94,71 @@ pub(super) fn write(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// The ask of such bytes.
-pub(super) fn read(bytes: &[u8]) -> Result<Ask, BadRecord> {
-    Ok(match Version::at_most(VERSION, bytes)? {
-        VERSION => serde_json::from_slice(bytes)?,
-        _ => serde_json::from_value(v1::in_todays_shape(serde_json::from_slice(bytes)?))?,
-    })
+/// A record that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) ask: Ask,
+    /// The boot in which it was written; earlier versions did not say.
+    pub(super) boot: Option<String>,
+}
+
+/// The ask of such bytes, parsed once if the record is of today's format.
+pub(super) fn read(bytes: &[u8]) -> Result<Read, BadRecord> {
+    let mut head = Head::default();
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let ask = json.deserialize_map(Body(&mut head)).and_then(|ask| json.end().map(|()| ask));
+    match ask {
+        Ok(ask) if head.v == Some(VERSION) => Ok(Read { ask, boot: head.boot }),
+        not_an_ask if Version::at_most(VERSION, bytes)? == VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot }),
+        _ => {
+            let ask = serde_json::from_value(v1::in_todays_shape(serde_json::from_slice(bytes)?))?;
+            Ok(Read { ask, boot: None })
+        }
+    }
+}
+
+/// What a record says about itself.
+#[derive(Default)]
+struct Head {
+    v: Option<u32>,
+    boot: Option<String>,
+}
+
+/// Reads an ask, and picks the fields of the head out of the same map.
+struct Body<'a>(&'a mut Head);
+
+impl<'de> Visitor<'de> for Body<'_> {
+    type Value = Ask;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the record of an ask")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Ask, A::Error> {
+        Ask::deserialize(MapAccessDeserializer::new(WithoutHead { head: self.0, map }))
+    }
+}
+
+struct WithoutHead<'a, A> {
+    head: &'a mut Head,
+    map: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<Cow<'de, str>>()? {
+            match &*key {
+                "v" => self.head.v = self.map.next_value()?,
+                "boot" => self.head.boot = self.map.next_value()?,
+                _ => return seed.deserialize(key.into_deserializer()).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
 }

@@ -1,7 +1,7 @@
 //! What the store keeps of a group besides its asks: when a person pressed Allow again, who, and for which questions
 //! (`state/groups/<group>.json`). The file names a question by its digest and holds no text of one.
 
-use super::{BadRecord, Store, StoreError, io_error, not_stored};
+use super::{Allowed, BadRecord, Files, StoreError, io_error, not_stored};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use askd_core::{Digest, Group, Person, Time};
@@ -14,17 +14,6 @@ pub(super) const GROUPS: &str = "groups";
 pub(super) const VERSION: u32 = 1;
 /// The most bytes of a file that are read. A group has far fewer.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-/// A question that may be asked again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
-    /// The question's digest.
-    pub question: Digest,
-    /// Since when its attempts count.
-    pub at: Time,
-    /// Who allowed it.
-    pub by: Person,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Shape {
@@ -49,10 +38,8 @@ fn read(bytes: &[u8]) -> Result<Vec<Allowed>, BadRecord> {
     Ok(shape.allowed_again.into_iter().map(allowed).collect())
 }
 
-impl Store {
-    /// Keeps that these questions may be asked again. Drops entries before `oldest`, because no ask of that time is kept
-    /// any more.
-    pub fn allow(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {
+impl Files {
+    pub(super) fn keep_allowed(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {
         // Asks of one group are changed side by side and share this file.
         let _alone = self.groups.lock();
         let name = file_name(group);
@@ -77,8 +64,8 @@ impl Store {
         write().map_err(not_stored(format!("cannot keep what may be asked again in {group}")))
     }
 
-    /// What may be asked again in every group, for the start. A damaged file is moved aside.
-    pub fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
+    /// A damaged file is moved aside.
+    pub(super) fn read_allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
         let at = || io_error(format!("cannot read {}", self.path.join(GROUPS).display()));
         let folder = self.root.sub(GROUPS).map_err(at())?;
         let mut all = Vec::new();
@@ -105,43 +92,19 @@ fn set_aside(folder: &Dir, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use askd_core::Via;
-    use std::time::Duration;
-
-    const NOW: Time = Time::from_millis(1_790_000_000_000);
-
-    fn allowed(number: u8, at: Time) -> Allowed {
-        Allowed { question: Digest::from_bytes([number; 32]), at, by: Person::operator(Via::Cli) }
-    }
-
-    #[test]
-    fn what_was_allowed_is_there_after_a_restart_and_old_news_is_dropped() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("state");
-        let group: Group = "g".parse().unwrap();
-        let later = NOW + Duration::from_secs(60);
-        {
-            let store = Store::open(&path).unwrap();
-            store.allow(&group, &[allowed(1, NOW), allowed(2, NOW)], NOW).unwrap();
-            store.allow(&group, &[allowed(2, later)], NOW).unwrap();
-            assert_eq!(store.allowed().unwrap(), [(group.clone(), vec![allowed(1, NOW), allowed(2, later)])]);
-            store.allow(&group, &[allowed(3, later)], later).unwrap();
-        }
-        let store = Store::open(&path).unwrap();
-        assert_eq!(store.allowed().unwrap(), [(group, vec![allowed(2, later), allowed(3, later)])]);
-    }
+    use crate::host::store::Store as _;
 
     #[test]
     fn what_is_damaged_is_moved_aside_and_what_is_newer_stops_the_start() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("state");
-        let store = Store::open(&path).unwrap();
+        let store = Files::open(&path, false).unwrap();
         let folder = store.root.sub(GROUPS).unwrap();
         folder.create("g.json", b"{", Access::PRIVATE).unwrap();
         assert_eq!(store.allowed().unwrap(), []);
         assert!(folder.stat("g.json.corrupt").unwrap().is_some());
         folder.create("g.json", br#"{"v":9}"#, Access::PRIVATE).unwrap();
         drop(store);
-        assert!(matches!(Store::open(&path), Err(StoreError::Newer { .. })));
+        assert!(matches!(Files::open(&path, false), Err(StoreError::Newer { .. })));
     }
 }

@@ -1,0 +1,130 @@
+//! What every engine of the store has to pass, whatever it keeps asks in.
+
+use super::{Allowed, Loading, Save, Store};
+use crate::ipc::wire::{Message, parse};
+use askd_core::{
+    Accepted, Ask, AskId, Block, Capabilities, ChannelName, Delivery, Digest, Effect, Event, Fact, Given, Group,
+    Lifted, Outcome, Person, Reply, Responders, Route, Rules, SessionRules, Source, Stage, Time, TimeoutPolicy, Via,
+    Waiter,
+};
+use std::time::Duration;
+
+/// `open` opens the same store each time, once the one before was dropped.
+pub(super) fn holds(open: impl Fn() -> Box<dyn Store>) {
+    what_is_saved_is_read_back_the_same_at_every_stage(&open);
+    what_was_allowed_is_there_after_a_restart_and_old_news_is_dropped(&open);
+    what_is_set_aside_is_gone(&open);
+    assert!(open().probe().is_ok() && !open().last_save_failed());
+}
+
+fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dyn Store>) {
+    let posting = ask(1, "g");
+    let done = settled(ask(2, "g"));
+    let mut blocked = ask(4, "g");
+    blocked.stage =
+        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None, follow_up: Box::default() };
+    blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
+    let mut lifted = blocked.clone();
+    let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };
+    lifted.block = Some(Block { times: 7, told: 7, telling: false, any_context: false, lifted: Some(end) });
+    let store = open();
+    for ask in [&blocked, &lifted, &posting, &done] {
+        store.save(ask, Save::Now).unwrap();
+        assert_eq!(store.load(&ask.group, ask.id).unwrap().as_deref(), Some(ask));
+    }
+    assert_eq!(store.load(&posting.group, AskId::from_bits(3)).unwrap(), None);
+    store.forget(&blocked.group, blocked.id).unwrap();
+    store.retire(&done.group, done.id).unwrap();
+    store.retire(&done.group, done.id).unwrap();
+    drop(store);
+    let store = open();
+    let scan = store.scan(&Loading::default()).unwrap();
+    assert_eq!((scan.pending, scan.settled), (vec![posting], vec![done.clone()]));
+    // An outcome that was retired may still change, and stays retired.
+    let mut changed = done.clone();
+    changed.confirmed = true;
+    store.save(&changed, Save::Soon).unwrap();
+    assert_eq!(store.scan(&Loading::default()).unwrap().settled, [changed]);
+    store.forget(&done.group, done.id).unwrap();
+    assert_eq!(store.load(&done.group, done.id).unwrap(), None);
+}
+
+fn what_was_allowed_is_there_after_a_restart_and_old_news_is_dropped(open: &impl Fn() -> Box<dyn Store>) {
+    let allowed =
+        |number, at| Allowed { question: Digest::from_bytes([number; 32]), at, by: Person::operator(Via::Cli) };
+    let group: Group = "g".parse().unwrap();
+    let later = START + Duration::from_secs(60);
+    let store = open();
+    store.allow(&group, &[allowed(1, START), allowed(2, START)], START).unwrap();
+    store.allow(&group, &[allowed(2, later)], START).unwrap();
+    assert_eq!(store.allowed().unwrap(), [(group.clone(), vec![allowed(1, START), allowed(2, later)])]);
+    store.allow(&group, &[allowed(3, later)], later).unwrap();
+    drop(store);
+    assert_eq!(open().allowed().unwrap(), [(group, vec![allowed(2, later), allowed(3, later)])]);
+}
+
+fn what_is_set_aside_is_gone(open: &impl Fn() -> Box<dyn Store>) {
+    let store = open();
+    let ask = ask(5, "g");
+    store.save(&ask, Save::Now).unwrap();
+    assert!(!store.set_aside(&ask.group, ask.id).unwrap().is_empty());
+    assert_eq!(store.load(&ask.group, ask.id).unwrap(), None);
+    store.save(&ask, Save::Now).unwrap();
+    store.forget(&ask.group, ask.id).unwrap();
+}
+
+pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
+
+pub(super) fn ask(number: u128, group: &str) -> Ask {
+    let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
+        {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
+        {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
+    let Ok(Message::Ask(request)) = parse(request) else { panic!() };
+    let web = Route {
+        channel: ChannelName::WEB,
+        chat: String::new(),
+        responders: Responders::Anyone,
+        capabilities: Capabilities::before_they_were_stored(ChannelName::WEB),
+    };
+    let new = Accepted {
+        id: AskId::from_bits(number),
+        short_id: "k7".parse().unwrap(),
+        group: group.parse().unwrap(),
+        content: request.content,
+        rules: Rules {
+            timeout: Duration::from_secs(60),
+            render_timeout: Duration::from_secs(30),
+            max_retries: 3,
+            keep: Duration::from_secs(3600),
+            remind_after: Some(Duration::from_secs(600)),
+            escalate_after: Some(Duration::from_secs(20)),
+            session: SessionRules::default(),
+            routes: vec![web],
+        },
+        key: Some(Digest::from_bytes([9; 32])),
+        session: Some("s1".to_owned()),
+        waiter: Waiter {
+            request_id: request.request_id,
+            digest: request.digest,
+            op_code: Some("op".to_owned()),
+            on_timeout: TimeoutPolicy::ReturnCancel,
+            process: None,
+            asked_at: START,
+            run: None,
+            late: false,
+            withdrawn: false,
+            response: Delivery::default(),
+        },
+    };
+    Ask::accept(new, START).ask
+}
+
+pub(super) fn settled(ask: Ask) -> Ask {
+    let given =
+        vec![(0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }), (1, Given { picks: vec![0], text: None })];
+    let event =
+        Event::Replied { source: Source::Token, person: Person::operator(Via::Api), reply: Reply::Whole(given) };
+    let step = ask.step(event, START + Duration::from_secs(5)).unwrap().unwrap();
+    assert!(step.effects.contains(&Effect::Note(Fact::Settled)));
+    step.ask
+}

@@ -1,0 +1,58 @@
+//! Since when nothing that was written can have been lost: which boot of which computer this is, as far as the state
+//! folder is concerned. After a loss of power records of another boot may be older than what was done.
+
+use super::{StoreError, io_error};
+use crate::ipc::files::{Access, Dir};
+use crate::random;
+use std::io;
+
+/// Made by a clean stop: all records of the boot it names are whole.
+const CLEAN: &str = "clean";
+/// Made by `--after-loss`: from then on every boot counts as another one.
+const ERA: &str = "after-loss";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+#[derive(Debug)]
+pub(super) struct Boot {
+    /// Names this boot in the records that are written from now on.
+    pub(super) id: String,
+    /// The last clean stop was in this boot.
+    clean: Option<String>,
+    era: Option<String>,
+}
+
+impl Boot {
+    /// Takes note of how the last run ended, and makes sure that no later start does.
+    pub(super) fn begin(root: &Dir, after_loss: bool) -> Result<Self, StoreError> {
+        let begin = || -> io::Result<Self> {
+            if after_loss {
+                root.replace(".tmp-after-loss", ERA, random::unique().as_bytes(), Access::PRIVATE)?;
+            }
+            let text = |name| root.read_own(name, 4096).ok().and_then(|(bytes, _)| String::from_utf8(bytes).ok());
+            let (clean, era) = (text(CLEAN), text(ERA));
+            if root.remove(CLEAN)? {
+                root.sync()?;
+            }
+            // Without an id this run is like no other.
+            let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_else(|_| random::unique());
+            let device = root.stamp()?.device();
+            let id = format!("{} {device} {}", boot.trim(), era.as_deref().unwrap_or_default());
+            Ok(Self { id: id.trim_end().to_owned(), clean, era })
+        };
+        begin().map_err(io_error("cannot find out how the last run ended"))
+    }
+
+    /// Whether a record that was written in that boot is known to be as new as what was done. Before records named their
+    /// boot, askd synced each of them before it did anything.
+    pub(super) fn vouches_for(&self, boot: Option<&str>) -> bool {
+        match boot {
+            None => self.era.is_none(),
+            Some(boot) => boot == self.id || self.clean.as_deref() == Some(boot),
+        }
+    }
+
+    /// All records are on stable storage, and none will be written any more.
+    pub(super) fn end(&self, root: &Dir) -> io::Result<()> {
+        root.replace(".tmp-clean", CLEAN, self.id.as_bytes(), Access::PRIVATE)
+    }
+}

@@ -1,0 +1,394 @@
+//! The store as a folder of files below `state/`: one JSON file for each ask. `Ok` always means: on stable storage.
+
+mod boot;
+mod cache;
+mod groups;
+mod record;
+mod scan;
+mod soon;
+mod v1;
+
+pub use record::BadRecord;
+pub use scan::{Loading, Scan};
+
+use super::{Allowed, Save, Store, StoreError};
+use crate::ipc::files::{Access, Dir, NotStored, ReadError};
+use crate::ipc::is_json_file;
+use crate::sabotage::on;
+use askd_core::{Ask, AskId, Group, Time};
+use boot::Boot;
+use cache::Cache;
+use parking_lot::{Mutex, RwLock};
+use record::Version;
+use rustix::fs::{FlockOperation, flock};
+use soon::{PROMISED, Unsynced};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PENDING: &str = "pending_questions";
+const SETTLED: &str = "settled";
+const REJECTED: &str = "rejected";
+/// Where channels keep what they have to remember, and the newest format of those files.
+pub const CHANNELS: &str = "channels";
+/// See [`CHANNELS`].
+pub const CHANNELS_FORMAT: u32 = 1;
+/// No file beside the asks comes near this, in bytes.
+const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
+/// The most rejected files kept for one group, and their bytes in all.
+const REJECTED_FILES: usize = 100;
+const REJECTED_BYTES: u64 = 1024 * 1024;
+/// How many bytes a probe writes. A smaller file might still fit on a disk that has no room left for a record.
+const PROBE_BYTES: usize = 64 * 1024;
+/// The most bytes of a record that are read. An ask at its limits has far fewer.
+const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
+
+fn not_stored(what: impl Into<String>) -> impl FnOnce(NotStored) -> StoreError {
+    let what = what.into();
+    move |error| match error {
+        NotStored::Unchanged(source) => StoreError::Io { what, source },
+        NotStored::InDoubt(source) => StoreError::InDoubt { what, source },
+    }
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+    let what = what.into();
+    move |source| StoreError::Io { what, source }
+}
+
+/// The most folders that are held open.
+const OPEN_FOLDERS: usize = 256;
+
+/// Which of an ask's two folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Pending,
+    Settled,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => PENDING,
+            Self::Settled => SETTLED,
+        }
+    }
+}
+
+/// Asks in files.
+#[derive(Debug)]
+pub struct Files {
+    path: PathBuf,
+    root: Dir,
+    boot: Boot,
+    /// Read-locked by a save; `false` once everything is on stable storage and has to stay so.
+    writable: RwLock<bool>,
+    promised: Dir,
+    /// Folders of groups that were used lately.
+    folders: Mutex<HashMap<(Kind, Group), Arc<Dir>>>,
+    unsynced: Unsynced,
+    cache: Mutex<Cache>,
+    /// Held by the one call that changes the file of a group.
+    groups: Mutex<()>,
+    last_save_failed: AtomicBool,
+    last_flush_failed: AtomicBool,
+    /// Held as long as the store is.
+    _lock: File,
+}
+
+/// Says which user could not make the data folder, and how to fix it.
+fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
+    let folder = data_dir.display();
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return format!("cannot create {folder}");
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+    let user = user.map_or_else(|| format!("user id {uid}"), |user| format!("user {user} ({uid})"));
+    format!(
+        "cannot create {folder} as {user}; make it with: sudo install -d -o {uid} {folder}, or leave data_dir out of the \
+         settings to use ~/.local/state/askd"
+    )
+}
+
+/// Stops a start, before it changes anything, if a newer askd wrote one of these files beside the asks.
+fn refuse_newer(path: &Path, root: &Dir, folder: &str, known: u32) -> Result<(), StoreError> {
+    let path = path.join(folder);
+    let at = || io_error(format!("cannot read {}", path.display()));
+    let folder = match root.sub(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        folder => folder.map_err(at())?,
+    };
+    for name in folder.names().map_err(at())?.into_iter().filter(|name| is_json_file(name)) {
+        // A file that cannot be read is its reader's to judge.
+        let Ok((bytes, _)) = folder.read_own(&name, MAX_FILE_BYTES) else { continue };
+        if let Err(source @ BadRecord::Newer { .. }) = Version::at_most(known, &bytes) {
+            return Err(StoreError::Newer { file: path.join(name).display().to_string(), source });
+        }
+    }
+    Ok(())
+}
+
+impl Files {
+    /// Opens `state/`, and makes it if it is missing. Only one process can hold it. `after_loss`: the operator says that
+    /// the disk may have lost what was written last.
+    pub fn open(path: &Path, after_loss: bool) -> Result<Self, StoreError> {
+        let at = |what: &str| io_error(format!("{what} {}", path.display()));
+        let parent = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(parent).map_err(|error| io_error(cannot_create(parent, &error))(error))?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("state");
+        let parent = Dir::open(parent).map_err(at("cannot open the parent of"))?;
+        let root = parent.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join("lock"))
+            .map_err(at("cannot lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.display().to_string())),
+            Err(error) => return Err(at("cannot lock")(error.into())),
+        }
+        for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
+            root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        }
+        refuse_newer(path, &root, groups::GROUPS, groups::VERSION)?;
+        refuse_newer(path, &root, CHANNELS, CHANNELS_FORMAT)?;
+        let boot = Boot::begin(&root, after_loss)?;
+        let store = Self {
+            path: path.to_owned(),
+            boot,
+            writable: RwLock::new(true),
+            promised: root.ensure(PROMISED, Access::PRIVATE).map_err(at("cannot use"))?,
+            root,
+            folders: Mutex::default(),
+            unsynced: Unsynced::default(),
+            cache: Mutex::default(),
+            groups: Mutex::default(),
+            last_save_failed: AtomicBool::new(false),
+            last_flush_failed: AtomicBool::new(false),
+            _lock: lock,
+        };
+        store.recover()?;
+        Ok(store)
+    }
+
+    /// The folder of a group's asks, made if need be. Nobody else changes what lies here, so it is held open.
+    fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Dir>> {
+        let key = (kind, group.clone());
+        if let Some(folder) = self.folders.lock().get(&key) {
+            return Ok(Arc::clone(folder));
+        }
+        let folder = match self.root.sub(&format!("{}/{group}", kind.name())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.root.sub(kind.name())?.ensure(group.as_str(), Access::PRIVATE)?
+            }
+            other => other?,
+        };
+        let folder = Arc::new(folder);
+        let mut folders = self.folders.lock();
+        if folders.len() >= OPEN_FOLDERS {
+            folders.clear();
+        }
+        folders.insert(key, Arc::clone(&folder));
+        Ok(folder)
+    }
+
+    /// Where the record of an ask is, if there is one.
+    fn kind(&self, group: &Group, id: AskId) -> io::Result<Option<Kind>> {
+        if let Some((_, kind)) = self.cache.lock().get(id) {
+            return Ok(Some(kind));
+        }
+        for kind in [Kind::Pending, Kind::Settled] {
+            if self.folder(kind, group)?.stat(&file_name(id))?.is_some() {
+                return Ok(Some(kind));
+            }
+        }
+        Ok(None)
+    }
+
+    fn write(&self, ask: &Ask, save: Save) -> Result<(), NotStored> {
+        let writable = self.writable.read();
+        if !*writable {
+            return Err(io::Error::other("askd has stopped").into());
+        }
+        let bytes = record::write(ask, &self.boot.id).map_err(io::Error::from)?;
+        // A new ask has no record yet.
+        let kind = match ask.outcome() {
+            Some(_) => self.kind(&ask.group, ask.id)?.unwrap_or(Kind::Pending),
+            None => Kind::Pending,
+        };
+        let (id, group) = (ask.id, &ask.group);
+        if save == Save::Now || !self.replace_soon(kind, group, id, &bytes)? {
+            let folder = self.folder(kind, group)?;
+            let (temporary, name) = (format!(".tmp-{id}"), file_name(id));
+            folder.stage(&temporary, &bytes, Access::PRIVATE)?;
+            self.unsynced.save(id, || folder.put_in_place(&temporary, &name))?;
+            if !on("nofoldersync") {
+                folder.sync().map_err(NotStored::InDoubt)?;
+            }
+            self.is_synced(id)?;
+        }
+        if on("noseen") {
+            // What is at hand would know what the record forgets.
+            self.cache.lock().remove(id);
+        } else {
+            self.cache.lock().put(Arc::new(ask.clone()), kind, bytes.len());
+        }
+        Ok(())
+    }
+
+    /// Removes the record of an ask from the store; it may get another name.
+    fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<Kind> {
+        let kind = self.kind(group, id)?.unwrap_or(Kind::Pending);
+        let (folder, name) = (self.folder(kind, group)?, file_name(id));
+        let mut unsynced = self.unsynced.lock(id);
+        match rename {
+            Some(aside) => folder.rename(&name, aside)?,
+            None => folder.remove(&name).map(drop)?,
+        }
+        if unsynced.remove(&id).is_some() {
+            self.promised.remove(&name)?;
+        }
+        self.cache.lock().remove(id);
+        Ok(kind)
+    }
+}
+
+impl Store for Files {
+    /// Creates, syncs and removes a file of 64 KiB.
+    fn probe(&self) -> Result<(), StoreError> {
+        let name = format!(".tmp-probe-{}", crate::random::unique());
+        let write = self.root.create(&name, &vec![b' '; PROBE_BYTES], Access::PRIVATE);
+        let write = write.and_then(|()| self.root.remove(&name).map(drop));
+        write.map_err(io_error(format!("cannot write in {}", self.path.display())))
+    }
+
+    fn last_save_failed(&self) -> bool {
+        self.last_save_failed.load(Ordering::Relaxed) || self.last_flush_failed.load(Ordering::Relaxed)
+    }
+
+    fn save(&self, ask: &Ask, save: Save) -> Result<(), StoreError> {
+        let saved = self.write(ask, save).map_err(not_stored(format!("cannot store ask {}", ask.id)));
+        self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
+        saved
+    }
+
+    fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
+        self.cache.lock().get(id).map(|(ask, _)| ask)
+    }
+
+    fn load(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        if let Some(ask) = self.cached(id) {
+            return Ok(Some(ask));
+        }
+        // No save can come in between, so the cache gets what the record says now.
+        let _unchanged = self.unsynced.lock(id);
+        for kind in [Kind::Pending, Kind::Settled] {
+            let read = self.folder(kind, group).map_err(ReadError::from);
+            match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
+                Ok((bytes, _)) => {
+                    let read = record::read(&bytes).map_err(|source| StoreError::Damaged { id, source })?;
+                    let ask = Arc::new(read.ask);
+                    self.cache.lock().put(Arc::clone(&ask), kind, bytes.len());
+                    return Ok(Some(ask));
+                }
+                Err(ReadError::Gone) => {}
+                Err(error) => return Err(io_error(format!("cannot read ask {id}"))(io::Error::other(error))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
+        let rename = || {
+            if self.kind(group, id)? != Some(Kind::Pending) {
+                return Ok(());
+            }
+            self.flush_ask(id)?;
+            let (pending, settled) = (self.folder(Kind::Pending, group)?, self.folder(Kind::Settled, group)?);
+            pending.rename_to(&file_name(id), &settled)?;
+            self.cache.lock().moved(id, Kind::Settled);
+            self.unsynced.touch(Kind::Settled, group);
+            self.unsynced.touch(Kind::Pending, group);
+            Ok(())
+        };
+        rename().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
+    }
+
+    fn set_aside(&self, group: &Group, id: AskId) -> Result<String, StoreError> {
+        let aside = format!("{}.set-aside", file_name(id));
+        let rename = || {
+            let kind = self.take_out(group, id, Some(&aside))?;
+            self.folder(kind, group)?.sync()?;
+            Ok(self.path.join(kind.name()).join(group.as_str()).join(&aside).display().to_string())
+        };
+        rename().map_err(io_error(format!("cannot set ask {id} aside")))
+    }
+
+    fn forget(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
+        self.take_out(group, id, None).map(drop).map_err(io_error(format!("cannot drop ask {id}")))
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let flushed = self.flush_all().map_err(io_error("cannot sync what was saved"));
+        self.last_flush_failed.store(flushed.is_err(), Ordering::Relaxed);
+        flushed
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        let mut writable = self.writable.write();
+        self.flush()?;
+        *writable = false;
+        self.boot.end(&self.root).map_err(io_error("cannot note that everything is stored"))
+    }
+
+    fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let keep = || {
+            let folder = self.root.sub(REJECTED)?.ensure(group.as_str(), Access::PRIVATE)?;
+            folder.replace(".tmp-rejected", name, bytes, Access::PRIVATE)?;
+            let mut kept = Vec::new();
+            for name in folder.names()? {
+                if let Some(stamp) = folder.stat(&name)? {
+                    kept.push((stamp.modified(), name, stamp.bytes()));
+                }
+            }
+            kept.sort();
+            let mut total: u64 = kept.iter().map(|(_, _, bytes)| bytes).sum();
+            let mut files = kept.len();
+            for (_, oldest, bytes) in kept {
+                if files <= REJECTED_FILES && total <= REJECTED_BYTES || oldest == name {
+                    break;
+                }
+                folder.remove(&oldest)?;
+                files -= 1;
+                total -= bytes;
+            }
+            Ok(())
+        };
+        keep().map_err(io_error(format!("cannot keep a rejected request of {group}")))
+    }
+
+    fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
+        self.read_all(loading)
+    }
+
+    fn allow(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {
+        self.keep_allowed(group, allowed, oldest)
+    }
+
+    fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
+        self.read_allowed()
+    }
+}
+
+fn file_name(id: AskId) -> String {
+    format!("{id}.json")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! After a loss of power: what the records say may be older than what was done, so nothing is assumed.
+
+use crate::harness::{SOON, World, within};
+use serde_json::json;
+use std::fs;
+
+/// Makes every record of another boot of the computer.
+fn boots_anew(world: &World) {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let other = boot.trim().chars().rev().collect::<String>();
+    let state = world.data().join("state");
+    for folder in ["pending_questions/g", "settled/g", "."] {
+        for name in world.state_files(folder) {
+            let path = state.join(folder).join(name);
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            if text.contains(boot.trim()) {
+                fs::write(&path, text.replace(boot.trim(), &other)).unwrap();
+            }
+        }
+    }
+}
+
+/// An answered question whose response nobody has taken, and a daemon that was killed.
+fn answered() -> World {
+    let mut world = World::process();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+    agent.wait("r1");
+    world.all_done("g");
+    world.kill();
+    world
+}
+
+#[test]
+fn a_response_that_is_not_known_to_be_taken_is_written_again() {
+    let mut world = answered();
+    let agent = world.group("g");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    boots_anew(&world);
+    world.start();
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue");
+}
+
+#[test]
+fn after_a_kill_a_response_that_is_gone_was_taken() {
+    let mut world = answered();
+    let agent = world.group("g");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    world.start();
+    agent.ask_framework("r2");
+    world.open_of("r2");
+    assert!(agent.response("r1").is_none());
+}
+
+#[test]
+fn after_a_clean_stop_nothing_is_in_doubt() {
+    let mut world = World::process();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+    agent.wait("r1");
+    assert!(world.terminate().success());
+    assert!(world.state_files(".").contains(&"clean".to_owned()));
+    assert!(world.state_files("promised").is_empty());
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    boots_anew(&world);
+    world.start();
+    assert!(!world.state_files(".").contains(&"clean".to_owned()), "what follows may be lost again");
+    agent.ask_framework("r2");
+    world.open_of("r2");
+    assert!(agent.response("r1").is_none());
+}
+
+#[test]
+fn the_operator_can_say_that_something_was_lost() {
+    let mut world = answered();
+    let agent = world.group("g");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    world.after_loss();
+    world.start();
+    agent.wait("r1");
+}
+
+/// A save that promises nothing is not on stable storage at once. What is torn by a loss of power is replaced by what was
+/// promised last.
+#[test]
+fn a_torn_record_is_replaced_by_the_promised_one() {
+    let mut world = World::process();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    let file = format!("{}.json", ask["id"].as_str().unwrap());
+    let shown = format!("/asks/{}/shown", ask["id"].as_str().unwrap());
+    assert_eq!(world.call("POST", &shown, Some(&json!({}))).0, 204);
+    within(SOON, "a save that promises nothing", || world.state_files("promised").contains(&file).then_some(()));
+    world.kill();
+    let record = world.data().join("state/pending_questions/g").join(&file);
+    let bytes = fs::read(&record).unwrap();
+    fs::write(&record, &bytes[..bytes.len() / 2]).unwrap();
+    boots_anew(&world);
+    world.start();
+    assert!(world.state_files("promised").is_empty());
+    assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+    agent.wait("r1");
+}

@@ -57,6 +57,8 @@ mod slack_round;
 mod slack_world;
 mod small_channel;
 mod stopping;
+#[expect(dead_code, reason = "benches use the rest")]
+mod stored;
 mod strangers;
 mod sweep;
 mod timing;

@@ -18,6 +18,12 @@ impl AskId {
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
+
+    /// Those bits.
+    #[must_use]
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for AskId {

@@ -2,7 +2,7 @@
 //! the index, so this module looks for them in the records. The HTTP API calls it.
 
 use super::Broker;
-use super::pages::{Began, Cursor, Position};
+use super::index::{Began, Cursor, Position};
 use crate::ipc::wire;
 use askd_core::{Ask, Group, Outcome, Person, Time};
 use std::sync::Arc;

@@ -9,18 +9,16 @@
 mod act;
 mod aside;
 mod attempts;
-mod chats;
 mod collect;
 mod index;
 mod lane;
 mod listing;
-mod pages;
 mod promise;
 mod saves;
 mod submit;
 
+pub use index::Cursor;
 pub use listing::Filter;
-pub use pages::Cursor;
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
@@ -131,11 +129,12 @@ impl Broker {
         }
         let mut index = Index::default();
         let set_by = ctx.clock().reading().set_by;
-        for ask in scan.pending.iter().chain(&scan.settled) {
-            index.insert(ask, set_by);
-        }
+        let asks = || scan.pending.iter().chain(&scan.settled);
+        asks().for_each(|ask| index.attempts_mut().begin_loading(&ask.group));
+        asks().for_each(|ask| index.insert(ask, set_by));
+        asks().for_each(|ask| index.attempts_mut().end_loading(&ask.group));
         for (group, allowed) in store.allowed()? {
-            index.attempts_mut().load(&group, allowed);
+            index.attempts_mut().allow(&group, allowed);
         }
         tracing::info!(open = scan.pending.len(), settled = scan.settled.len(), "Stored asks loaded");
         let broker = Self(Arc::new(Inner {
@@ -307,32 +306,32 @@ impl Broker {
 
     /// The open asks that the person with one of these ids may answer on WhatsApp.
     pub fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
-        self.index().chats().asked_of(ids)
+        self.index().asked_of(ids)
     }
 
     /// The ask that a channel's message belongs to.
     pub fn of_message(&self, message: &str) -> Option<AskId> {
-        self.index().chats().of_message(message)
+        self.index().by_message("", message)
     }
 
     /// Asks that were settled then or later, and that the person with one of these ids could answer on WhatsApp.
     pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
-        self.index().chats().ended_since(ids, since)
+        self.index().ended_since(ids, since)
     }
 
     /// Such asks with that code: first those that can still be answered, then the newest.
     pub fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
-        self.index().chats().ended_with(ids, code)
+        self.index().ended_with(ids, code)
     }
 
     /// Whether anybody can answer an open ask in words.
     pub fn asks_in_chats(&self) -> bool {
-        self.index().chats().asks_anybody()
+        self.index().asks_in_chats()
     }
 
     /// The ask that may have been changed by that message of a person.
     pub fn heard(&self, message: &str) -> Option<AskId> {
-        self.index().chats().heard(message)
+        self.index().heard(message)
     }
 
     /// Looks at the clock again: it may have jumped, or the computer may have slept.

@@ -8,38 +8,13 @@
 //!
 //! This module loads nothing and knows no filters. The index calls it.
 
-use askd_core::{Ask, AskId, Time};
-use std::collections::BTreeMap;
+use super::Slot;
+use super::entries::{Entries, Entry};
+use super::tables::Ordered;
+use askd_core::AskId;
+use std::collections::HashMap;
 use std::fmt;
-use std::ops::Bound;
 use std::str::FromStr;
-
-/// What decides an ask's place in the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// When it was settled or, while it is open, when it was asked.
-    pub(super) at: Time,
-    pub(super) settled: bool,
-    /// It is settled, and it can still be answered, is blocked, or has an outcome that no agent has collected.
-    pub(super) wanting: bool,
-}
-
-impl Place {
-    pub(super) fn of(ask: &Ask) -> Self {
-        match ask.settled_at() {
-            None => Self { at: ask.created_at, settled: false, wanting: false },
-            Some(at) => {
-                let wanting = ask.is_late_open() || ask.is_blocked() || ask.is_untaken();
-                Self { at, settled: true, wanting }
-            }
-        }
-    }
-
-    fn position(self, part: Part, id: AskId) -> Position {
-        let at = self.at.as_millis();
-        Position { part, order: if self.settled { -at } else { at }, id }
-    }
-}
 
 /// The parts of the list, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,82 +26,118 @@ enum Part {
 
 /// A position in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
+pub(in crate::host::broker) struct Position {
     part: Part,
     order: i64,
-    pub(super) id: AskId,
+    pub(in crate::host::broker) id: AskId,
 }
 
 /// How far a reader has come. Clients hand it back as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
-    pub(super) began: Began,
-    pub(super) last: Position,
+    pub(in crate::host::broker) began: Began,
+    pub(in crate::host::broker) last: Position,
 }
 
 /// What was true when a reader began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Began {
+pub(in crate::host::broker) struct Began {
     /// The run of the daemon that counted.
     life: u64,
     /// How often any ask had begun to need attention.
     count: u64,
     /// How many asks fitted.
-    pub(super) total: usize,
+    pub(in crate::host::broker) total: usize,
 }
 
 /// Every ask, in the order of the list.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// For an ask that needs attention, the count at which that began; `u64::MAX` for any other.
-    places: BTreeMap<Position, u64>,
+    open: Ordered,
+    wanting: Ordered,
+    settled: Ordered,
+    /// For an ask that needs attention, the count at which that began.
+    since: HashMap<Slot, u64>,
     count: u64,
     life: u64,
+}
+
+/// Where an ask stands in this part of the list.
+fn position(entry: &Entry, part: Part) -> Position {
+    let at = entry.at.as_millis();
+    Position { part, order: if entry.is_settled() { -at } else { at }, id: entry.id() }
+}
+
+/// The same, for the asks of a table.
+fn positions(entries: &Entries, part: Part) -> impl Fn(Slot) -> Position + Copy {
+    move |slot| position(&entries[slot], part)
 }
 
 impl Pages {
     /// An empty list. `life` tells this run of the daemon from others.
     pub(super) fn new(life: u64) -> Self {
-        Self { places: BTreeMap::new(), count: 0, life }
+        let (open, wanting, settled) = Default::default();
+        Self { open, wanting, settled, since: HashMap::new(), count: 0, life }
     }
 
-    /// Moves an ask to its place.
-    pub(super) fn put(&mut self, id: AskId, before: Option<Place>, place: Place) {
-        if before == Some(place) {
-            return;
-        }
-        if let Some(before) = before {
-            self.drop(id, before);
-        }
-        let part = if place.settled { Part::Settled } else { Part::Open };
-        let mut since = u64::MAX;
-        if place.wanting {
+    /// Whether an ask stays where it is with this change.
+    pub(super) fn stays(before: &Entry, after: &Entry) -> bool {
+        let place = |entry: &Entry| (entry.at, entry.is_settled(), entry.is_wanting());
+        place(before) == place(after)
+    }
+
+    /// Whether an ask is in it.
+    pub(super) fn has(&self, slot: Slot, entries: &Entries) -> bool {
+        let (part, asks) =
+            if entries[slot].is_settled() { (Part::Settled, &self.settled) } else { (Part::Open, &self.open) };
+        asks.contains(slot, positions(entries, part))
+    }
+
+    /// Puts an ask in its place.
+    pub(super) fn put(&mut self, slot: Slot, entries: &Entries) {
+        if entries[slot].is_wanting() {
             self.count += 1;
-            since = self.count;
-            self.places.insert(place.position(Part::Wanting, id), since);
+            self.since.insert(slot, self.count);
+            self.wanting.insert(slot, positions(entries, Part::Wanting));
         }
-        self.places.insert(place.position(part, id), since);
+        if entries[slot].is_settled() {
+            self.settled.insert(slot, positions(entries, Part::Settled));
+        } else {
+            self.open.insert(slot, positions(entries, Part::Open));
+        }
     }
 
-    /// Takes an ask out.
-    pub(super) fn drop(&mut self, id: AskId, place: Place) {
-        for part in [Part::Open, Part::Wanting, Part::Settled] {
-            self.places.remove(&place.position(part, id));
-        }
+    /// Takes an ask out, before anything of it changes.
+    pub(super) fn drop(&mut self, slot: Slot, entries: &Entries) {
+        self.since.remove(&slot);
+        self.open.remove(slot, positions(entries, Part::Open));
+        self.wanting.remove(slot, positions(entries, Part::Wanting));
+        self.settled.remove(slot, positions(entries, Part::Settled));
     }
 
     /// What is true for a reader who begins now.
-    pub(super) fn begin(&self, total: usize) -> Began {
+    pub(super) const fn begin(&self, total: usize) -> Began {
         Began { life: self.life, count: self.count, total }
     }
 
-    /// All positions after `last` for a reader who `began` then.
-    pub(super) fn after(&self, began: Began, last: Option<Position>) -> impl Iterator<Item = Position> {
+    /// All positions after `last` for a reader who `began` then, and what is known of the asks there.
+    pub(super) fn after<'a>(
+        &'a self,
+        entries: &'a Entries,
+        began: Began,
+        last: Option<Position>,
+    ) -> impl Iterator<Item = (&'a Entry, Position)> {
         // The count of another run of the daemon means nothing here, so all asks that need attention are repeated.
         let count = if began.life == self.life { began.count } else { 0 };
-        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let ahead = self.places.range((from, Bound::Unbounded));
-        ahead.filter(move |(at, since)| at.part != Part::Settled || **since > count).map(|(at, _)| *at)
+        let from = last.unwrap_or(Position { part: Part::Open, order: i64::MIN, id: AskId::from_bits(0) });
+        let parts = [(&self.open, Part::Open), (&self.wanting, Part::Wanting), (&self.settled, Part::Settled)];
+        let ahead = parts.into_iter().flat_map(move |(asks, part)| {
+            let ahead = asks.from(from, positions(entries, part));
+            ahead.map(move |slot| (slot, position(&entries[slot], part)))
+        });
+        let fresh = move |slot: &Slot| self.since.get(slot).is_none_or(|since| *since > count);
+        let ahead = ahead.filter(move |(slot, at)| Some(*at) != last && (at.part != Part::Settled || fresh(slot)));
+        ahead.map(|(slot, at)| (&entries[slot], at))
     }
 }
 
@@ -169,8 +180,9 @@ impl FromStr for Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use askd_core::Time;
     use proptest::prelude::*;
-    use std::collections::{BTreeSet, HashMap};
+    use std::collections::BTreeSet;
 
     fn id(number: u8) -> AskId {
         AskId::from_bits(u128::from(number))
@@ -196,15 +208,45 @@ mod tests {
         ]
     }
 
+    /// What decides an ask's place in the list.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Place {
+        at: Time,
+        settled: bool,
+        wanting: bool,
+    }
+
     struct World {
         pages: Pages,
+        entries: Entries,
         places: HashMap<AskId, Place>,
         now: i64,
     }
 
     impl World {
+        fn new() -> Self {
+            Self { pages: Pages::new(1), entries: Entries::default(), places: HashMap::new(), now: 0 }
+        }
+
         fn put(&mut self, id: AskId, place: Place) {
-            self.pages.put(id, self.places.insert(id, place), place);
+            let entry = Entry::at(id, place.at, place.settled, place.wanting);
+            self.places.insert(id, place);
+            match self.entries.slot(id) {
+                None => {
+                    let slot = self.entries.add(entry);
+                    self.pages.put(slot, &self.entries);
+                }
+                Some(slot) if Pages::stays(&self.entries[slot], &entry) => {}
+                Some(slot) => {
+                    self.pages.drop(slot, &self.entries);
+                    self.entries.set(slot, entry);
+                    self.pages.put(slot, &self.entries);
+                }
+            }
+        }
+
+        fn after(&self, began: Began, last: Option<Position>) -> impl Iterator<Item = Position> {
+            self.pages.after(&self.entries, began, last).map(|(_, at)| at)
         }
 
         fn happen(&mut self, change: &Change) {
@@ -223,14 +265,16 @@ mod tests {
                     }
                 }
                 Change::Forget(n) => {
-                    if let Some(place) = self.places.remove(&id(n)) {
-                        self.pages.drop(id(n), place);
+                    if self.places.remove(&id(n)).is_some() {
+                        let slot = self.entries.slot(id(n)).unwrap();
+                        self.pages.drop(slot, &self.entries);
+                        self.entries.drop(slot);
                     }
                 }
                 Change::Restart => {
-                    self.pages = Pages::new(self.pages.life + 1);
-                    for (id, place) in &self.places {
-                        self.pages.put(*id, None, *place);
+                    (self.pages, self.entries) = (Pages::new(self.pages.life + 1), Entries::default());
+                    for (id, place) in self.places.clone() {
+                        self.put(id, place);
                     }
                 }
                 Change::New(_) | Change::Settle(..) => {}
@@ -249,7 +293,7 @@ mod tests {
             limit in 1_usize..6,
             settled_only in any::<bool>(),
         ) {
-            let mut world = World { pages: Pages::new(1), places: HashMap::new(), now: 0 };
+            let mut world = World::new();
             for change in &before {
                 world.happen(change);
             }
@@ -261,7 +305,6 @@ mod tests {
             let mut meanwhile = meanwhile.iter();
             loop {
                 let page: Vec<Position> = world
-                    .pages
                     .after(began, last)
                     .filter(|at| !settled_only || at.part != Part::Open)
                     .take(limit)
@@ -285,14 +328,14 @@ mod tests {
         fn pages_of_a_quiet_list_name_each_ask_once(
             before in proptest::collection::vec(change(), 0..120), limit in 1_usize..6,
         ) {
-            let mut world = World { pages: Pages::new(1), places: HashMap::new(), now: 0 };
+            let mut world = World::new();
             for change in &before {
                 world.happen(change);
             }
             let began = world.pages.begin(0);
             let (mut seen, mut last) = (Vec::new(), None);
             loop {
-                let page: Vec<Position> = world.pages.after(began, last).take(limit).collect();
+                let page: Vec<Position> = world.after(began, last).take(limit).collect();
                 let Some(end) = page.last() else { break };
                 last = Some(*end);
                 seen.extend(page.iter().map(|at| at.id));

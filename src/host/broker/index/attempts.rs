@@ -1,0 +1,283 @@
+//! How often each group asked each question without an answer, and which blocks stand. Section 8, "Attempts",
+//! of the specification.
+//!
+//! Counted from the kept asks and built anew at every start, in any order. Only the moments of Allow again
+//! are stored (`store/files/groups.rs`). This module says what is over the limit; the core decides what follows.
+
+use super::Slot;
+use super::entries::{Entries, Entry, answered_at};
+use super::tables::Names;
+use crate::host::store::Allowed;
+use crate::ipc::wire::digest;
+use askd_core::{Ask, AskId, Content, Digest, Group, Person, Question, Time};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+
+/// The most asks that are counted for one question: far more than any limit.
+const MOST: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::host::broker) struct Attempts {
+    /// Asks that count, by the hash of their group and of the [`subject`] of each question.
+    asked: Names,
+    groups: HashMap<Group, Counted>,
+    hash: RandomState,
+}
+
+/// Of one group.
+#[derive(Debug, Default)]
+struct Counted {
+    /// When Allow again was pressed last and by whom, unless an answer came after it. Earlier versions recorded the
+    /// question [`alone`].
+    allowed: HashMap<Digest, (Time, Option<Person>)>,
+    /// Blocks that stand.
+    blocked: BTreeMap<AskId, Block>,
+    /// While the group's asks are loaded, in any order: the last answer to each question. Afterwards an answer simply
+    /// ends the count of all asks before it.
+    answered: Option<HashMap<u64, Time>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// The questions it is about.
+    about: Vec<Digest>,
+    /// It holds for its questions under every title and context.
+    any_context: bool,
+    since: Time,
+}
+
+/// A question with the title and context above it: the same stock wording about something else is another question.
+fn subject(content: &Content, alone: Digest) -> Digest {
+    let alone = alone.to_string();
+    let above = [content.title.as_ref(), content.context.as_ref()].into_iter().flat_map(given);
+    digest([b"subject".as_slice(), alone.as_bytes()].into_iter().chain(above))
+}
+
+/// The subject of blocks and Allow again of an earlier version: the question under every title and context. Questions
+/// that look the same to a person have the same subject, whatever their ids.
+fn alone(question: &Question) -> Digest {
+    let choices = question.choices.iter().flat_map(|choice| [Some(&choice.label), choice.description.as_ref()]);
+    let texts = [Some(&question.text), question.header.as_ref(), question.placeholder.as_ref()];
+    let parts = texts.into_iter().chain(choices).flat_map(given);
+    let flags = [u8::from(question.custom), u8::from(question.required)];
+    digest([question.kind.name().as_bytes(), &flags].into_iter().chain(parts))
+}
+
+/// A missing text differs from an empty one.
+fn given(text: Option<&String>) -> [&[u8]; 2] {
+    match text {
+        Some(text) => [b"1", text.as_bytes()],
+        None => [b"0", b""],
+    }
+}
+
+/// The subjects of an ask, question by question.
+fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
+    content.questions.iter().map(|question| subject(content, alone(question)))
+}
+
+/// The subjects that a block of this ask, or Allow again on it, holds for.
+pub(in crate::host::broker) fn held(ask: &Ask) -> Vec<Digest> {
+    match &ask.block {
+        Some(block) if block.any_context => ask.content.questions.iter().map(alone).collect(),
+        _ => subjects(&ask.content).collect(),
+    }
+}
+
+impl Attempts {
+    fn hash(&self, group: &Group, subject: Digest) -> u64 {
+        self.hash.hash_one((group, subject))
+    }
+
+    /// Takes in what an ask has become. `before` is what was known of it.
+    pub(super) fn note(&mut self, slot: Slot, ask: &Ask, before: Option<&Entry>, entries: &Entries) {
+        let (counted, had_answer) = before.map_or((false, false), |before| (before.counts, before.answered));
+        let (counts, created) = (entries[slot].counts, entries[slot].created);
+        let answered = answered_at(ask).filter(|_| !had_answer);
+        if counts != counted || answered.is_some() {
+            for subject in subjects(&ask.content) {
+                let hash = self.hash(&ask.group, subject);
+                let group = self.groups.entry(ask.group.clone()).or_default();
+                let last = group.answered.as_ref().and_then(|answered| answered.get(&hash));
+                if !counts {
+                    self.asked.remove(hash, slot);
+                } else if last.is_none_or(|last| created > *last) && self.asked.of(hash).take(MOST).count() < MOST {
+                    self.asked.insert(hash, slot);
+                }
+                let Some(at) = answered else { continue };
+                if let Some(answered) = &mut group.answered {
+                    let last = answered.entry(hash).or_insert(at);
+                    *last = at.max(*last);
+                }
+                if let Some((_, by)) = group.allowed.get_mut(&subject).filter(|(allowed, _)| *allowed <= at) {
+                    *by = None;
+                }
+                let over: Vec<Slot> = self.asked.of(hash).filter(|slot| entries[*slot].created <= at).collect();
+                for slot in over {
+                    self.asked.remove(hash, slot);
+                }
+            }
+        }
+        if ask.is_blocked() {
+            let any_context = ask.block.as_ref().is_some_and(|block| block.any_context);
+            let block = Block { about: held(ask), any_context, since: ask.created_at };
+            self.groups.entry(ask.group.clone()).or_default().blocked.insert(ask.id, block);
+        } else if before.is_some_and(|before| before.blocked) {
+            self.end_block(ask);
+        }
+    }
+
+    fn end_block(&mut self, ask: &Ask) {
+        if let Some(group) = self.groups.get_mut(&ask.group) {
+            group.blocked.remove(&ask.id);
+        }
+    }
+
+    /// Drops an ask.
+    pub(super) fn remove(&mut self, slot: Slot, ask: &Ask, entries: &Entries) {
+        self.end_block(ask);
+        if entries[slot].counts {
+            for subject in subjects(&ask.content) {
+                self.asked.remove(self.hash(&ask.group, subject), slot);
+            }
+        }
+    }
+
+    /// The asks of these groups are loaded from now on, in any order.
+    pub(in crate::host::broker) fn begin_loading(&mut self, group: &Group) {
+        self.groups.entry(group.clone()).or_default().answered.get_or_insert_default();
+    }
+
+    /// All asks of a group are loaded.
+    pub(in crate::host::broker) fn end_loading(&mut self, group: &Group) {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.answered = None;
+        }
+    }
+
+    /// Takes in that questions of a group may be asked again.
+    pub(in crate::host::broker) fn allow(&mut self, group: &Group, allowed: Vec<Allowed>) {
+        let group = self.groups.entry(group.clone()).or_default();
+        for Allowed { question, at, by } in allowed {
+            if group.allowed.get(&question).is_none_or(|(last, _)| *last <= at) {
+                group.allowed.insert(question, (at, Some(by)));
+            }
+        }
+    }
+
+    /// How often a question was asked since the last answer, and since any of these was allowed again.
+    fn count(&self, group: &Group, subject: Digest, alone: Option<Digest>, entries: &Entries) -> u32 {
+        let allowed = self.groups.get(group).map(|group| &group.allowed);
+        let since = [Some(subject), alone].into_iter().flatten().filter_map(|one| Some(allowed?.get(&one)?.0)).max();
+        let asked = self.asked.of(self.hash(group, subject));
+        let count = asked.filter(|slot| since.is_none_or(|since| entries[*slot].created > since)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// What of these questions was asked as often as it may be, and how often that was at most.
+    pub(super) fn over(
+        &self,
+        group: &Group,
+        content: &Content,
+        limit: u8,
+        entries: &Entries,
+    ) -> Option<(Vec<usize>, u32)> {
+        let blocked = &self.groups.get(group)?.blocked;
+        let (mut over, mut most) = (Vec::new(), 0);
+        for (at, question) in content.questions.iter().enumerate() {
+            let alone = alone(question);
+            let count = self.count(group, subject(content, alone), Some(alone), entries);
+            let blocked_before = blocked.values().any(|block| block.about.contains(&alone));
+            if count >= u32::from(limit) || blocked_before {
+                over.push(at);
+            }
+            most = most.max(count);
+        }
+        (!over.is_empty()).then_some((over, most))
+    }
+
+    /// The block that stands and is about these questions, in whatever order.
+    pub(in crate::host::broker) fn standing(&self, group: &Group, content: &Content) -> Option<AskId> {
+        let about = |held: &Vec<Digest>| {
+            let held_for = |question| {
+                let alone = alone(question);
+                held.contains(&alone) || held.contains(&subject(content, alone))
+            };
+            held.len() == content.questions.len() && content.questions.iter().all(held_for)
+        };
+        let blocked = &self.groups.get(group)?.blocked;
+        blocked.iter().find(|(_, block)| about(&block.about)).map(|(id, _)| *id)
+    }
+
+    /// Blocks of which no question is over the limit any more, and who allowed that. A block of the first version, which
+    /// counted questions under every title and context, ends by Allow again alone.
+    pub(super) fn ended(&self, group: &Group, limit: u8, entries: &Entries) -> Vec<(AskId, Option<Person>)> {
+        let Some(counted) = self.groups.get(group) else { return Vec::new() };
+        let ended = counted.blocked.iter().filter_map(|(id, block)| {
+            let allowed = |one: &Digest| counted.allowed.get(one).filter(|(at, _)| *at >= block.since);
+            let free = |one: &Digest| {
+                if block.any_context {
+                    return allowed(one).is_some();
+                }
+                self.count(group, *one, None, entries) < u32::from(limit)
+            };
+            let last = || block.about.iter().filter_map(allowed).max_by_key(|(at, _)| *at);
+            block.about.iter().all(free).then(|| (*id, last().and_then(|(_, by)| by.clone())))
+        });
+        ended.collect()
+    }
+
+    /// Every block that stands.
+    pub(in crate::host::broker) fn blocked(&self) -> impl Iterator<Item = AskId> {
+        self.groups.values().flat_map(|counted| counted.blocked.keys().copied())
+    }
+
+    /// The groups with a block.
+    pub(in crate::host::broker) fn groups(&self) -> Vec<Group> {
+        self.groups.iter().filter(|(_, counted)| !counted.blocked.is_empty()).map(|(group, _)| group.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use askd_core::{Choice, Draft, Questions};
+
+    fn question(change: impl FnOnce(&mut Draft)) -> Question {
+        let choice = |label: &str| Choice { label: label.to_owned(), description: None };
+        let mut draft = Draft { text: "q".to_owned(), choices: vec![choice("a"), choice("b")], ..Draft::default() };
+        change(&mut draft);
+        Questions::new("r", vec![draft]).unwrap()[0].clone()
+    }
+
+    #[test]
+    fn a_question_is_the_same_if_a_person_sees_the_same() {
+        let plain = alone(&question(|_| {}));
+        assert_eq!(plain, alone(&question(|draft| draft.id = Some("other".to_owned()))), "its id is not seen");
+        let others = [
+            question(|draft| draft.text = "q?".to_owned()),
+            question(|draft| draft.header = Some("h".to_owned())),
+            question(|draft| draft.placeholder = Some("h".to_owned())),
+            question(|draft| draft.choices[0].description = Some("d".to_owned())),
+            question(|draft| draft.choices[0].description = Some(String::new())),
+            question(|draft| draft.choices.reverse()),
+            question(|draft| drop(draft.choices.pop())),
+            question(|draft| draft.custom = Some(false)),
+            question(|draft| draft.required = Some(false)),
+            question(|draft| draft.multiple = true),
+        ];
+        let mut all: Vec<Digest> = others.iter().map(alone).collect();
+        all.push(plain);
+        let texts = [None, Some(String::new()), Some("t".to_owned())];
+        let pairs = texts.iter().flat_map(|title| texts.iter().map(move |context| (title.clone(), context.clone())));
+        all.extend(pairs.flat_map(|(title, context)| {
+            let questions = Questions::new("r", vec![Draft { text: "q".to_owned(), ..Draft::default() }]).unwrap();
+            subjects(&Content { title, context, questions }).collect::<Vec<_>>()
+        }));
+        let count = all.len();
+        all.sort_by_key(ToString::to_string);
+        all.dedup();
+        assert_eq!(all.len(), count, "each of them differs from every other");
+    }
+}

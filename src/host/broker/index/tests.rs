@@ -1,0 +1,282 @@
+//! The index against a model that keeps whole asks and looks through all of them.
+
+use super::*;
+use crate::ipc::wire::{Message, parse};
+use askd_core::ChannelName;
+use askd_core::{
+    Accepted, Capabilities, Delivery, DeliveryEffect, DeliveryEvent, Effect, Event, Given, Outcome, Posted, Reply,
+    Responders, Route, Rules, SessionRules, Source, Step, TimeoutPolicy, Via, Waiter, WidgetEffect, WidgetEvent,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const START: Time = Time::from_millis(1_790_000_000_000);
+const PEOPLE: [&str; 3] = ["491", "492", "493"];
+
+/// What may happen to one of a few asks.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    New,
+    Answer,
+    Dismiss,
+    Withdraw,
+    TimeOut,
+    Take,
+    Forget,
+    Loaded,
+}
+
+fn change() -> impl Strategy<Value = (u8, What)> {
+    let what = prop_oneof![
+        4 => Just(What::New), 2 => Just(What::Answer), 1 => Just(What::Dismiss), 1 => Just(What::Withdraw),
+        1 => Just(What::TimeOut), 2 => Just(What::Take), 1 => Just(What::Forget), 1 => Just(What::Loaded),
+    ];
+    (0_u8..24, what)
+}
+
+fn group(number: u8) -> Group {
+    format!("g{}", number % 2).parse().unwrap()
+}
+
+fn content(number: u8) -> Content {
+    let text = format!(
+        r#"{{"type":"ask_user:ask","request_id":"r{number}","session_id":"s","questions":[{{"question":"Q{}?"}}]}}"#,
+        number % 5
+    );
+    let Ok(Message::Ask(request)) = parse(text.as_bytes()) else { panic!("not a request") };
+    request.content
+}
+
+fn key(number: u8) -> Digest {
+    Digest::from_bytes([number % 7; 32])
+}
+
+fn code(number: u8) -> ShortId {
+    format!("k{}", number % 11).parse().unwrap()
+}
+
+fn request(number: u8) -> RequestId {
+    format!("r{number}").parse().unwrap()
+}
+
+fn new(number: u8, id: u128, now: Time) -> Step {
+    let channel = if number.is_multiple_of(3) { ChannelName::WHATSAPP } else { ChannelName::SLACK };
+    let route = Route {
+        channel,
+        chat: PEOPLE[usize::from(number / 3) % 3].to_owned(),
+        responders: if number.is_multiple_of(2) {
+            Responders::Anyone
+        } else {
+            Responders::Only(vec![PEOPLE[0].to_owned()])
+        },
+        capabilities: Capabilities::before_they_were_stored(channel),
+    };
+    let waiter = Waiter {
+        request_id: request(number),
+        digest: Digest::from_bytes([number; 32]),
+        op_code: None,
+        on_timeout: TimeoutPolicy::ReturnCancel,
+        process: None,
+        asked_at: now,
+        run: None,
+        late: false,
+        withdrawn: false,
+        response: Delivery::default(),
+    };
+    let rules = Rules {
+        timeout: Duration::from_secs(60 + u64::from(number)),
+        render_timeout: Duration::from_secs(30),
+        max_retries: 3,
+        keep: Duration::from_secs(3600),
+        remind_after: None,
+        escalate_after: None,
+        session: SessionRules::default(),
+        routes: vec![route],
+    };
+    let accepted = Accepted {
+        id: AskId::from_bits(id << 64 | u128::from(number)),
+        short_id: code(number),
+        group: group(number),
+        content: content(number),
+        rules,
+        key: Some(key(number)),
+        session: None,
+        waiter,
+    };
+    Ask::accept(accepted, now)
+}
+
+/// All asks, whole.
+struct World {
+    index: Index,
+    asks: BTreeMap<u8, Ask>,
+    minted: u128,
+    now: Time,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { index: Index::default(), asks: BTreeMap::new(), minted: 0, now: START }
+    }
+
+    /// Does what a step asks for, as a channel and a group's folder would, and notes each change.
+    fn run(&mut self, number: u8, Step { ask, effects }: Step) {
+        self.index.update(&ask);
+        self.asks.insert(number, ask);
+        for effect in effects {
+            let ask = &self.asks[&number];
+            let event = match effect {
+                Effect::Widget { route, effect: WidgetEffect::Queue { .. } } => WidgetEvent::SlotGranted.on(route),
+                Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
+                    WidgetEvent::Posted { attempt, posted: Posted::Shown(format!("m{}", ask.id)) }.on(route)
+                }
+                Effect::Widget { route, effect: WidgetEffect::Close } => WidgetEvent::Closed(ask.remark()).on(route),
+                Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
+                Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
+                _ => continue,
+            };
+            self.happen(number, event);
+        }
+    }
+
+    fn happen(&mut self, number: u8, event: Event) {
+        let Some(ask) = self.asks.get(&number).cloned() else { return };
+        if let Ok(Some(step)) = ask.step(event, self.now) {
+            self.run(number, step);
+        }
+    }
+
+    fn change(&mut self, number: u8, what: What) {
+        self.now = self.now + Duration::from_secs(1);
+        let by = || askd_core::Person::operator(Via::Api);
+        let replied = |reply| Event::Replied { source: Source::Token, person: by(), reply };
+        match what {
+            What::New if !self.asks.contains_key(&number) => {
+                self.minted += 1;
+                let step = new(number, self.minted, self.now);
+                self.index.insert(&step.ask, 0);
+                self.run(number, step);
+            }
+            What::New => {}
+            What::Answer => {
+                let given = Given { picks: Vec::new(), text: Some("yes".to_owned()) };
+                self.happen(number, replied(Reply::Whole(vec![(0, given)])));
+            }
+            What::Dismiss => self.happen(number, replied(Reply::Dismiss)),
+            What::Withdraw => self.happen(number, Event::Cancel),
+            What::TimeOut => {
+                self.now = self.now + Duration::from_secs(100);
+                self.happen(number, Event::Tick);
+            }
+            What::Take => {
+                let since = self.asks.get(&number).and_then(|ask| ask.waiters[0].response.published_at());
+                if let Some(since) = since {
+                    self.happen(number, DeliveryEvent::Taken { since }.of(request(number)));
+                }
+            }
+            What::Forget => {
+                if let Some(ask) = self.asks.remove(&number) {
+                    self.index.remove(&ask);
+                }
+            }
+            What::Loaded => {
+                self.index = Index::default();
+                (0..2).for_each(|number| self.index.attempts_mut().begin_loading(&group(number)));
+                // In no order of time.
+                for ask in self.asks.values().rev() {
+                    self.index.insert(ask, 0);
+                }
+                (0..2).for_each(|number| self.index.attempts_mut().end_loading(&group(number)));
+            }
+        }
+    }
+
+    fn newest(&self, fits: impl Fn(&Ask) -> bool) -> Option<AskId> {
+        self.asks.values().filter(|ask| fits(ask)).max_by_key(|ask| (ask.created_at, ask.id)).map(|ask| ask.id)
+    }
+
+    /// How often a question was asked since the last answer.
+    fn asked(&self, number: u8) -> usize {
+        let text = |content: &Content| content.questions[0].text.clone();
+        let same = |ask: &&Ask| ask.group == group(number) && text(&ask.content) == text(&content(number));
+        let same = || self.asks.values().filter(same);
+        let counts = |ask: &Ask| matches!(ask.outcome(), None | Some(Outcome::TimedOut | Outcome::Dismissed { .. }));
+        let since = same().filter_map(entries::answered_at).max();
+        same().filter(|ask| counts(ask) && since.is_none_or(|since| ask.created_at > since)).count()
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let index = &self.index;
+        let open = |ask: &Ask| ask.outcome().is_none();
+        let kept = |ask: &Ask| ask.is_untaken() || ask.is_late_open();
+        for number in 0..24 {
+            let (group, key, code) = (group(number), key(number), code(number));
+            let of = |ask: &Ask| ask.group == group && ask.waiter(&request(number)).is_some();
+            prop_assert_eq!(index.by_request(&group, &request(number)), self.newest(of));
+            let keyed = |ask: &Ask| ask.group == group && ask.key == Some(key);
+            prop_assert_eq!(index.by_key(&group, key), self.newest(|ask| keyed(ask) && open(ask)));
+            prop_assert_eq!(index.kept_by_key(&group, key), self.newest(|ask| keyed(ask) && kept(ask)));
+            let coded = |ask: &Ask| ask.short_id == code;
+            let last = self.asks.values().filter(|ask| coded(ask)).max_by_key(|ask| (ask.settled_at(), ask.id));
+            let named = self.newest(|ask| coded(ask) && open(ask));
+            let named = named.or_else(|| self.newest(|ask| coded(ask) && ask.is_late_open()));
+            let named = named.or_else(|| last.map(|ask| ask.id));
+            prop_assert_eq!(index.named(code.as_str(), Some(&code)), Vec::from_iter(named));
+            let asked = u8::try_from(self.asked(number)).unwrap();
+            if asked > 0 {
+                prop_assert!(index.over(&group, &content(number), asked).is_some(), "{} times", asked);
+            }
+            prop_assert!(index.over(&group, &content(number), asked + 1).is_none(), "{} times", asked);
+        }
+        for ask in self.asks.values() {
+            prop_assert_eq!(index.group(ask.id), Some(Arc::new(ask.group.clone())));
+            prop_assert_eq!(index.is_settled(ask.id), !open(ask));
+            let chat =
+                if ask.rules.routes[0].channel == ChannelName::WHATSAPP { "" } else { &ask.rules.routes[0].chat };
+            prop_assert_eq!(index.by_message(chat, &format!("m{}", ask.id)), Some(ask.id));
+        }
+        for person in PEOPLE {
+            let means = |ask: &Ask| {
+                let Route { channel, chat, responders, .. } = &ask.rules.routes[0];
+                let listed = matches!(responders, Responders::Only(ids) if ids.iter().any(|id| id == person));
+                *channel == ChannelName::WHATSAPP && (chat == person || listed)
+            };
+            let ids = |fits: &dyn Fn(&Ask) -> bool| {
+                let mut ids: Vec<AskId> =
+                    self.asks.values().filter(|ask| means(ask) && fits(ask)).map(|ask| ask.id).collect();
+                ids.sort_unstable();
+                ids
+            };
+            prop_assert_eq!(index.asked_of(&[person.to_owned()]), ids(&open));
+            prop_assert_eq!(index.ended_since(&[person.to_owned()], START), ids(&|ask| !open(ask)));
+        }
+        let due = self.asks.values().map(Ask::deadline).min().unwrap_or(Time::MAX);
+        prop_assert_eq!(index.next_deadline(), due);
+        let all = index.ahead(&Filter::default(), index.begin(&Filter::default()), None, usize::MAX);
+        prop_assert_eq!(all.len(), self.asks.len());
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever happens to asks, the index says of them what a look at all of them says.
+    #[test]
+    fn it_says_what_the_asks_say(changes in proptest::collection::vec(change(), 1..80)) {
+        let mut world = World::new();
+        for (number, what) in changes {
+            world.change(number, what);
+            world.check()?;
+        }
+        // Nothing is left of asks that are gone.
+        for number in 0..24 {
+            world.change(number, What::Forget);
+        }
+        let index = &world.index;
+        prop_assert_eq!(index.entries.iter().count(), 0);
+        prop_assert!(index.names.iter().all(Names::is_empty));
+        prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying().is_empty());
+        prop_assert!(index.groups.iter().all(|group| group.open == 0));
+    }
+}

@@ -47,6 +47,10 @@ fn content(number: u8) -> Content {
     request.content
 }
 
+fn text(content: &Content) -> String {
+    content.questions[0].text.clone()
+}
+
 fn key(number: u8) -> Digest {
     Digest::from_bytes([number % 7; 32])
 }
@@ -110,13 +114,15 @@ fn new(number: u8, id: u128, now: Time) -> Step {
 struct World {
     index: Index,
     asks: BTreeMap<u8, Ask>,
+    /// The last answer to each question: it holds until a start, also when its ask is forgotten.
+    answers: BTreeMap<(Group, String), Time>,
     minted: u128,
     now: Time,
 }
 
 impl World {
     fn new() -> Self {
-        Self { index: Index::default(), asks: BTreeMap::new(), minted: 0, now: START }
+        Self { index: Index::default(), asks: BTreeMap::new(), answers: BTreeMap::new(), minted: 0, now: START }
     }
 
     /// Does what a step asks for, as a channel and a group's folder would, and notes each change.
@@ -181,6 +187,7 @@ impl World {
             }
             What::Loaded => {
                 self.index = Index::default();
+                self.answers.clear();
                 (0..2).for_each(|number| self.index.attempts_mut().begin_loading(&group(number)));
                 // In no order of time.
                 for ask in self.asks.values().rev() {
@@ -191,18 +198,26 @@ impl World {
         }
     }
 
+    fn note_answers(&mut self) {
+        for ask in self.asks.values() {
+            if let Some(at) = entries::answered_at(ask) {
+                let last = self.answers.entry((ask.group.clone(), text(&ask.content))).or_insert(at);
+                *last = at.max(*last);
+            }
+        }
+    }
+
     fn newest(&self, fits: impl Fn(&Ask) -> bool) -> Option<AskId> {
         self.asks.values().filter(|ask| fits(ask)).max_by_key(|ask| (ask.created_at, ask.id)).map(|ask| ask.id)
     }
 
     /// How often a question was asked since the last answer.
     fn asked(&self, number: u8) -> usize {
-        let text = |content: &Content| content.questions[0].text.clone();
         let same = |ask: &&Ask| ask.group == group(number) && text(&ask.content) == text(&content(number));
         let same = || self.asks.values().filter(same);
         let counts = |ask: &Ask| matches!(ask.outcome(), None | Some(Outcome::TimedOut | Outcome::Dismissed { .. }));
-        let since = same().filter_map(entries::answered_at).max();
-        same().filter(|ask| counts(ask) && since.is_none_or(|since| ask.created_at > since)).count()
+        let since = self.answers.get(&(group(number), text(&content(number))));
+        same().filter(|ask| counts(ask) && since.is_none_or(|since| ask.created_at > *since)).count()
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -267,6 +282,7 @@ proptest! {
         let mut world = World::new();
         for (number, what) in changes {
             world.change(number, what);
+            world.note_answers();
             world.check()?;
         }
         // Nothing is left of asks that are gone.

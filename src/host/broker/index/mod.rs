@@ -146,6 +146,9 @@ impl Index {
 
     /// Takes in an ask. `set_by` is how far the clock had been set when its times were written.
     pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
+        if self.entries.slot(ask.id).is_some() {
+            return self.update(ask);
+        }
         let (group, clock) = (self.group_number(&ask.group), self.clock_number(set_by));
         let entry = Entry::of(ask, group, clock);
         let counts = self.counts(group);

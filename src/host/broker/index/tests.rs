@@ -274,11 +274,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// Whatever happens to asks, the index says of them what a look at all of them says.
     #[test]
-    fn it_says_what_the_asks_say(changes in proptest::collection::vec(change(), 1..80)) {
+    fn it_says_what_the_asks_say(changes in proptest::collection::vec(change(), 1..60)) {
         let mut world = World::new();
         for (number, what) in changes {
             world.change(number, what);

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// The host names that the server accepts. A page of another site that points its name at our address (DNS rebinding)
@@ -85,7 +84,8 @@ pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     // Webhooks limit the time of a body themselves, and health calls have none.
-    let app = guarded(routes.layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT)), hosts).merge(open);
+    let own = routes.layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
+    let app = own.layer(middleware::from_fn_with_state(hosts, own_site_only)).merge(open);
     let places = Places::new(MAX_CONNECTIONS);
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
@@ -225,44 +225,50 @@ impl Drop for ResponseBody {
     }
 }
 
-fn guarded(routes: Router, hosts: Arc<Hosts>) -> Router {
-    let set = |name: HeaderName, value: &'static str| {
-        SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
-    };
-    routes
-        .layer(middleware::from_fn_with_state(hosts, own_site_only))
-        .layer(set(header::CONTENT_SECURITY_POLICY, POLICY))
-        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(set(header::X_FRAME_OPTIONS, "DENY"))
-        .layer(set(header::REFERRER_POLICY, "same-origin"))
-        .layer(set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
-        .layer(set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
-        .layer(set(header::CACHE_CONTROL, "no-store"))
-}
+/// The headers of every response to a page or a call, unless the response has its own.
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
 
 /// Nothing from other sites and nothing inline: foreign text in the page can do nothing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: axum::extract::Request, next: Next) -> Response {
+    let mut response = match refusal(&hosts, &request) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn refusal(hosts: &Hosts, request: &axum::extract::Request) -> Option<Problem> {
     let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or_else(|| request.uri().authority().map(axum::http::uri::Authority::as_str));
-    let refused = |title, detail: &str| Problem::new(StatusCode::FORBIDDEN, title, detail).into_response();
+    let forbidden = |title, detail: &str| Some(Problem::new(StatusCode::FORBIDDEN, title, detail));
     // A proxy in front of askd might judge by the other one.
     let single = [header::HOST, header::ORIGIN, HeaderName::from_static("sec-fetch-site")];
     if let Some(twice) = single.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         let detail = format!("The header {twice} occurs more than once.");
-        return Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail).into_response();
+        return Some(Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail));
     }
     if !host.is_some_and(|host| hosts.allow(host)) {
-        let detail = "Add this host name to [http] allowed_hosts, or set public_url.";
-        return refused("Host not allowed", detail);
+        return forbidden("Host not allowed", "Add this host name to [http] allowed_hosts, or set public_url.");
     }
-    if request.uri().path().starts_with("/api/") && !same_site(headers, &hosts) {
-        return refused("Other site", "The API takes no calls from pages of other sites.");
+    if request.uri().path().starts_with("/api/") && !same_site(headers, hosts) {
+        return forbidden("Other site", "The API takes no calls from pages of other sites.");
     }
-    next.run(request).await
+    None
 }
 
 /// Whether a call comes from askd's own page, or from no page at all.

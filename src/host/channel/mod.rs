@@ -6,12 +6,15 @@ pub(super) mod slack;
 pub mod web;
 pub(super) mod whatsapp;
 
-use crate::host::broker::Broker;
+use crate::host::broker::{Broker, Failure};
 use crate::host::ctx::Ctx;
 use crate::host::port::Channel;
 use crate::host::settings::Settings;
+use askd_core::{Ask, AskId, Event, Refusal};
 use async_trait::async_trait;
 use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use signed::Webhooks;
 use std::io;
 use std::sync::Arc;
@@ -33,4 +36,37 @@ pub trait Adapter: Channel {
 
     /// Goes on in the background until the daemon stops.
     fn start(&self, _broker: &Broker) {}
+}
+
+/// Something could not be stored or read, so it must not be acknowledged: the platform sends it again, or the person tries
+/// again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NotStored;
+
+impl IntoResponse for NotStored {
+    fn into_response(self) -> Response {
+        StatusCode::SERVICE_UNAVAILABLE.into_response()
+    }
+}
+
+/// The ask as it is stored, if there is one.
+async fn load(broker: &Broker, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
+    broker.get(id).await.map_err(|error| {
+        tracing::error!(ask = %id, %error, "an ask could not be read");
+        NotStored
+    })
+}
+
+/// Applies an event. Returns the ask as it is now, and why the event was refused if it was; `None`: there is no such ask.
+/// What came of it is on stable storage then.
+async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Ask, Option<Refusal>)>, NotStored> {
+    match broker.apply(id, event).await {
+        Ok(ask) => Ok(Some((*ask, None))),
+        Err(Failure::Refused(refusal, ask)) => Ok(Some((*ask, Some(*refusal)))),
+        Err(Failure::Unknown | Failure::Broken) => Ok(None),
+        Err(Failure::NotStored | Failure::InDoubt) => {
+            tracing::error!(ask = %id, "what a chat told of this ask could not be stored; its sender was told to try again");
+            Err(NotStored)
+        }
+    }
 }

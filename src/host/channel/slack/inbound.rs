@@ -3,7 +3,8 @@
 
 use super::payload::{Action, Message, MessageEvent, Payload};
 use super::{Slack, text};
-use crate::host::broker::{Broker, Failure};
+use crate::host::broker::Broker;
+use crate::host::channel::{NotStored, apply, load};
 use askd_core::{
     Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
     WidgetEvent, wording,
@@ -18,10 +19,6 @@ use std::time::Duration;
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(2_500);
 /// How many interactions and events are remembered.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
-
-/// It could not be stored, so it must not be acknowledged: the person may try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotStored;
 
 /// Takes in what people do. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -85,7 +82,7 @@ impl Inbound {
         }
         let Some((id, action)) = interaction.action() else { return Ok(()) };
         let of_another_card = interaction.message.as_ref().and_then(Message::ask).is_some_and(|ask| ask != id);
-        let ask = if of_another_card { None } else { self.ask(id).await? };
+        let ask = if of_another_card { None } else { load(&self.broker, id).await? };
         let Some(ask) = ask else {
             self.unknown_question(&actor, id);
             return Ok(());
@@ -125,7 +122,7 @@ impl Inbound {
         if !self.is_our_team(team_id.or(team).as_ref()).await? {
             return Ok(());
         }
-        let Some(ask) = self.ask(id).await? else { return Ok(()) };
+        let Some(ask) = load(&self.broker, id).await? else { return Ok(()) };
         let Some(route) = route(&ask, &channel) else { return Ok(()) };
         let may_answer =
             (ask.outcome().is_none() || ask.is_late_open()) && ask.rules.routes[route].responders.includes(&user);
@@ -169,20 +166,16 @@ impl Inbound {
             Action::Reply(reply) => Event::Replied { source, person, reply },
             Action::Allow => Event::Allow { source, person },
         };
-        match self.broker.apply(ask.id, event).await {
-            Ok(_) => self.remember(key),
-            Err(Failure::Refused(refusal, _)) => {
-                let late = matches!(*refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
+        match apply(&self.broker, ask.id, event).await? {
+            Some((_, None)) => self.remember(key),
+            Some((_, Some(refusal))) => {
+                let late = matches!(refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
                 // A second copy of a reply that was taken is not late.
                 if !(late && self.was_seen(key)) {
                     self.tell(&actor, &wording::refusal(&refusal));
                 }
             }
-            Err(Failure::Unknown | Failure::Broken) => self.unknown_question(&actor, ask.id),
-            Err(Failure::NotStored | Failure::InDoubt) => {
-                tracing::error!(ask = %ask.id, "a reply in Slack could not be stored; its sender was told to try again");
-                return Err(NotStored);
-            }
+            None => self.unknown_question(&actor, ask.id),
         }
         Ok(())
     }
@@ -208,13 +201,6 @@ impl Inbound {
     /// Tells a person something in private.
     fn tell(&self, actor: &Actor, sentence: &str) {
         self.slack.post_ephemeral(&actor.channel, &actor.person.id, actor.thread_ts.as_deref(), sentence);
-    }
-
-    async fn ask(&self, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
-        self.broker.get(id).await.map_err(|error| {
-            tracing::error!(ask = %id, %error, "an ask could not be read; the sender of a reply was told to try again");
-            NotStored
-        })
     }
 
     /// Whether the people of this team are listened to. Fails while Slack has not said which team the bot belongs to.

@@ -1,7 +1,8 @@
 //! The two addresses that Slack posts to, and how it signs what it posts: over the time and the raw bytes.
 
-use super::inbound::{Inbound, NotStored};
+use super::inbound::Inbound;
 use super::payload::Payload;
+use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
 use axum::extract::State;
@@ -62,29 +63,27 @@ fn is_recent(timestamp: &str, now_millis: i64) -> bool {
     timestamp.parse::<i64>().is_ok_and(|sent| sent.abs_diff(now_millis.div_euclid(1000)) <= MAX_AGE)
 }
 
-async fn interactions(State(state): State<Arc<WebhookState>>, signed: Signed) -> Response {
+async fn interactions(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<Response, NotStored> {
     let payload = url::form_urlencoded::parse(&signed.body).find(|(name, _)| name == "payload");
     acknowledge(&state, payload.and_then(|(_, payload)| serde_json::from_str(&payload).ok())).await
 }
 
-async fn events(State(state): State<Arc<WebhookState>>, signed: Signed) -> Response {
+async fn events(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<Response, NotStored> {
     acknowledge(&state, serde_json::from_slice(&signed.body).ok()).await
 }
 
-async fn acknowledge(state: &WebhookState, payload: Option<Payload>) -> Response {
+/// Slack sends what is not stored again if it is an event, and else warns the person who clicked.
+async fn acknowledge(state: &WebhookState, payload: Option<Payload>) -> Result<Response, NotStored> {
     let Some(mut payload) = payload else {
         // An error status would only show the person a warning, and the person cannot mend this.
         tracing::debug!("ignored a webhook of Slack that askd does not understand");
-        return StatusCode::OK.into_response();
+        return Ok(StatusCode::OK.into_response());
     };
     if let Some(challenge) = payload.challenge.take().filter(|_| payload.kind == "url_verification") {
-        return challenge.into_response();
+        return Ok(challenge.into_response());
     }
-    match state.inbound.take_in(payload).await {
-        Ok(()) => StatusCode::OK.into_response(),
-        // Slack warns the person who clicked, and sends an event again.
-        Err(NotStored) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-    }
+    state.inbound.take_in(payload).await?;
+    Ok(StatusCode::OK.into_response())
 }
 
 #[cfg(test)]

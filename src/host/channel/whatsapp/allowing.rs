@@ -4,7 +4,8 @@
 use super::inbound::Incoming;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
-use super::{NotStored, apply, text};
+use super::text;
+use crate::host::channel::{NotStored, apply};
 use askd_core::{Ask, Event, Source, wording};
 
 /// What a text allows to be asked again.

@@ -5,8 +5,9 @@ use super::inbound::Incoming;
 use super::payload::Body;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
+use super::text;
 use super::words::{self, Meaning};
-use super::{NotStored, apply, text};
+use crate::host::channel::{NotStored, apply};
 use askd_core::wording::{self, Unfit};
 use askd_core::{Ask, Event, Heard, Names, Outcome, Refusal, Reply, Source, Time};
 

@@ -1,6 +1,7 @@
 //! Says how an ask ended in the chats where it was asked. What was sent cannot be changed, so this is another message. If
 //! it fails after it was accepted, it is sent again, once, or when the person writes.
 
+use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
 use super::errors::Verdict;
@@ -8,8 +9,8 @@ use super::outbox::Sent;
 use super::payload::Status;
 use super::posting::LISTEN;
 use super::text::{self, Audience};
-use super::{NotStored, Whatsapp, load};
 use crate::host::backoff::Backoff;
+use crate::host::channel::{NotStored, load};
 use crate::host::port::Updated;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, ChannelName, Late, Time, Via, WidgetState, wording};

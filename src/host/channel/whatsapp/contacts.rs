@@ -2,9 +2,9 @@
 //! and which messages were dealt with. Kept in `state/channels/whatsapp.json` for 30 days. It decides nothing about
 //! asks.
 
-use super::NotStored;
 use super::state_file::StateFile;
 use crate::clock::Clock;
+use crate::host::channel::NotStored;
 use crate::sabotage::on;
 use askd_core::{AskId, Left, Time};
 use parking_lot::Mutex;

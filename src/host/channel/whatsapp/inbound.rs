@@ -6,8 +6,9 @@
 
 use super::payload::{Body, ChangedIds, Message, Notification};
 use super::reader::{Asked, Reader};
-use super::{NotStored, Whatsapp, apply, contacts, load, words};
+use super::{Whatsapp, contacts, words};
 use crate::host::broker::{Broker, Named};
+use crate::host::channel::{NotStored, apply, load};
 use crate::sabotage::{crash_point, on};
 use askd_core::{Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, ShortId, Source, Time, Via};
 use std::sync::Arc;

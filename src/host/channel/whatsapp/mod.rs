@@ -29,14 +29,14 @@ mod words;
 #[cfg(test)]
 mod text_tests;
 
-use crate::host::broker::{Broker, Failure, WeakBroker};
+use crate::host::broker::{Broker, WeakBroker};
 use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::settings as host;
 use crate::host::settings::WhatsappSettings as Settings;
-use askd_core::{Ask, AskId, Event, Refusal, Time};
+use askd_core::{AskId, Time};
 use axum::Router;
 use callback_data::CallbackData;
 use contacts::Contacts;
@@ -72,10 +72,6 @@ struct Inner {
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
 }
-
-/// Something could not be stored, so the webhook has to come again.
-#[derive(Debug)]
-struct NotStored;
 
 /// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered; connects to nothing yet.
 pub(in crate::host) fn open(all: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
@@ -120,23 +116,5 @@ impl Whatsapp {
         if let (Some(wa_id), Some(user_id)) = (&ids.wa_id, &ids.user_id) {
             self.0.contacts.learn(wa_id, user_id);
         }
-    }
-}
-
-/// The ask as it is stored, if there is one.
-async fn load(broker: &Broker, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
-    broker.get(id).await.map_err(|error| {
-        tracing::error!(ask = %id, %error, "cannot read an ask");
-        NotStored
-    })
-}
-
-/// Applies an event. Returns the ask as it is now, and why the event was refused if it was; `None`: there is no such ask.
-async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Ask, Option<Refusal>)>, NotStored> {
-    match broker.apply(id, event).await {
-        Ok(ask) => Ok(Some((*ask, None))),
-        Err(Failure::Refused(refusal, ask)) => Ok(Some((*ask, Some(*refusal)))),
-        Err(Failure::Unknown | Failure::Broken) => Ok(None),
-        Err(Failure::NotStored | Failure::InDoubt) => Err(NotStored),
     }
 }

@@ -1,11 +1,12 @@
 //! What became of our messages: whether they were displayed or failed, and to whom they went.
 
+use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::errors::{WINDOW_CLOSED, trouble};
 use super::inbound::is_known;
 use super::payload::{Progress, Status};
-use super::{NotStored, Whatsapp, apply, load};
 use crate::host::broker::Broker;
+use crate::host::channel::{NotStored, apply, load};
 use askd_core::{MessageStatus, Posted, Trouble, WidgetEvent};
 use std::time::Duration;
 

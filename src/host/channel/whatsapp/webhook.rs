@@ -1,6 +1,7 @@
 //! The webhook: Meta's handshake, and what Meta tells.
 
-use super::{NotStored, Whatsapp, payload};
+use super::{Whatsapp, payload};
+use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use axum::Router;
 use axum::extract::{Query, State};
@@ -71,18 +72,15 @@ fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
-async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> StatusCode {
+async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<StatusCode, NotStored> {
     let Some(told) = payload::read(&signed.body, &state.channel.0.settings.phone_number_id) else {
         state.webhooks.warn("a WhatsApp webhook of another shape was ignored");
-        return StatusCode::OK;
+        return Ok(StatusCode::OK);
     };
     // A task of its own: if the sender hangs up, what an answer sets off must not stop half-way.
     let channel = state.channel.clone();
     let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });
-    match taken.await {
-        Ok(Ok(())) => StatusCode::OK,
-        Ok(Err(NotStored)) | Err(_) => StatusCode::SERVICE_UNAVAILABLE,
-    }
+    taken.await.unwrap_or(Err(NotStored)).map(|()| StatusCode::OK)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::host::channel::web::Problem;
 use crate::host::ctx::{Ctx, IN_HAND};
 use crate::host::settings::{Http, url_host};
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -150,39 +150,39 @@ async fn answer(
     request: Request<Incoming>,
     place: Arc<Place>,
 ) -> Result<Response, Infallible> {
-    let track = |body: Incoming| {
-        let body = RequestBody { body, place: Arc::clone(&place) };
-        body.begin_at_end();
-        Body::new(body)
-    };
-    let response = app.call(request.map(track)).await?;
-    Ok(response.map(|body| Body::new(ResponseBody { body, place })))
+    if request.body().is_end_stream() {
+        place.begin();
+    }
+    let request = request.map(|body| Body::new(Tracked { body, end: End::OfRequest, place: Arc::clone(&place) }));
+    let response = app.call(request).await?;
+    Ok(response.map(|body| Body::new(Tracked { body, end: End::OfResponse, place })))
 }
 
-/// The body of a request. At its end the request is in work.
-struct RequestBody {
-    body: Incoming,
+/// A body whose end says where its connection is.
+struct Tracked<B> {
+    body: B,
+    end: End,
     place: Arc<Place>,
 }
 
-impl RequestBody {
-    fn begin_at_end(&self) {
-        if self.body.is_end_stream() {
-            self.place.begin();
-        }
-    }
+/// What the end of a body means.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// From here on the request is in work.
+    OfRequest,
+    /// When the body is dropped, it is no longer in work.
+    OfResponse,
 }
 
-impl HttpBody for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl<B: HttpBody + Unpin> HttpBody for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        match &polled {
-            Poll::Ready(None) => self.place.begin(),
-            Poll::Ready(Some(_)) => self.begin_at_end(),
-            Poll::Pending => {}
+        let is_over = matches!(polled, Poll::Ready(None)) || polled.is_ready() && self.body.is_end_stream();
+        if is_over && self.end == End::OfRequest {
+            self.place.begin();
         }
         polled
     }
@@ -196,32 +196,11 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// The body of a response. When it is dropped, the request is no longer in work.
-struct ResponseBody {
-    body: Body,
-    place: Arc<Place>,
-}
-
-impl HttpBody for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for ResponseBody {
+impl<B> Drop for Tracked<B> {
     fn drop(&mut self) {
-        self.place.end();
+        if self.end == End::OfResponse {
+            self.place.end();
+        }
     }
 }
 

@@ -304,7 +304,7 @@ impl Broker {
         WeakBroker(Arc::downgrade(&self.0))
     }
 
-    /// The open asks that the person with one of these ids may answer on WhatsApp.
+    /// The open asks that the person with one of these ids may answer in words.
     pub fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
         self.index().asked_of(ids)
     }
@@ -314,7 +314,7 @@ impl Broker {
         self.index().by_message("", message)
     }
 
-    /// Asks that were settled then or later, and that the person with one of these ids could answer on WhatsApp.
+    /// Asks that were settled then or later, and that the person with one of these ids could answer in words.
     pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
         self.index().ended_since(ids, since)
     }

@@ -121,11 +121,9 @@ impl GroupSettings {
         }
         // A group without routes needs no session.
         if self.on_timeout == TimeoutPolicy::AbortTask && self.session.stop.is_none() && !self.routes.is_empty() {
-            return Err(wrong(
-                format!("{at}.on_timeout"),
-                "abort_task needs a way to stop the session; add it to the group: \
-                 session = { stop = { docker = \"<container>\" } }",
-            ));
+            let why = "abort_task needs a way to stop the session; add it to the group: \
+                       session = { stop = { docker = \"<container>\" } }";
+            return Err(wrong(format!("{at}.on_timeout"), why));
         }
         Ok(())
     }

@@ -222,11 +222,9 @@ impl Shape {
     fn check(self) -> Result<Settings, SettingsError> {
         self.http.check()?;
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
-            return Err(wrong(
-                "asks.on_timeout",
-                "abort_task needs a session that can be stopped, and folders that are not configured have none: \
-                 set it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"",
-            ));
+            let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \
+                       it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"";
+            return Err(wrong("asks.on_timeout", why));
         }
         let keep_audit = self.asks.keep_audit;
         let (mut groups, mut defaults) = (self.groups, self.defaults.unwrap_or(self.asks));

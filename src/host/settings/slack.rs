@@ -64,11 +64,9 @@ impl SlackShape {
             (Some(token), _) => SlackTransport::Socket(token),
             (None, Some(secret)) => SlackTransport::Webhooks(secret),
             (None, None) => {
-                return Err(wrong(
-                    "slack.signing_secret",
-                    "without it (Basic Information of the app) no click can be verified; or set slack.app_token for \
-                     Socket Mode",
-                ));
+                let why = "without it (Basic Information of the app) no click can be verified; or set slack.app_token \
+                           for Socket Mode";
+                return Err(wrong("slack.signing_secret", why));
             }
         };
         Ok(Some(SlackSettings { bot_token, transport, team_ids, api_url, pace }))

@@ -82,11 +82,9 @@ pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settin
         }
     }
     if settings.whatsapp.is_none() {
-        return Err(wrong(
-            at,
-            "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
-             (docs/whatsapp.md says where they come from)",
-        ));
+        let why = "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
+                   (docs/whatsapp.md says where they come from)";
+        return Err(wrong(at, why));
     }
     Ok(())
 }

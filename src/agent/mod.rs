@@ -18,7 +18,7 @@ pub use process::Process;
 pub use waiter::{Look, Taken, Waiter};
 
 use crate::ipc::files::{Access, Dir, Stamp};
-use crate::ipc::wire::{Draft, RequestFile};
+use crate::ipc::wire::RequestFile;
 use crate::ipc::{ALIVE, HOST_GROUP, MAX_REQUEST_BYTES, RESPONSES, TASKS, default_data_dir};
 use crate::random;
 use askd_core::wording;
@@ -38,12 +38,8 @@ const SHARED: Access = Access { dir_mode: 0o777, gid: None };
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no folder.
-    #[error("no folder to ask through: {source}")]
-    NoFolder {
-        /// Why not.
-        #[from]
-        source: crate::ipc::NoDataDir,
-    },
+    #[error("no folder to ask through: {0}")]
+    NoFolder(#[from] crate::ipc::NoDataDir),
     /// The folder cannot be used.
     #[error("{path}: {source}. {mend}")]
     Folder {
@@ -70,12 +66,8 @@ pub enum AgentError {
     #[error("the request has {0} bytes; at most {MAX_REQUEST_BYTES} are possible")]
     TooLarge(usize),
     /// The request cannot be written as JSON.
-    #[error("the request cannot be written as JSON: {source}")]
-    NotJson {
-        /// Why not.
-        #[from]
-        source: serde_json::Error,
-    },
+    #[error("the request cannot be written as JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
 }
 
 /// What is wrong with the file or folder at `path`.
@@ -167,9 +159,4 @@ impl Folder {
         let placed = self.tasks.place(&temporary, name, &bytes, SHARED);
         placed.map_err(|error| trouble(&self.path.join(TASKS), "The folder has to be writable for this user", error))
     }
-}
-
-/// One question as `askd ask` has it.
-pub fn question(text: &str) -> Draft {
-    Draft { question: text.to_owned(), ..Draft::default() }
 }

@@ -28,11 +28,12 @@ const EAGER_FOR: Duration = Duration::from_secs(60);
 const RENEW_AFTER: Duration = Duration::from_millis(3500);
 
 /// A process that waits for answers.
-#[derive(Debug)]
 pub struct Process {
     clock: Clock,
     id: RequestId,
-    wake: Arc<Notify>,
+    /// Told when a response may be new.
+    wake: Arc<dyn Fn() + Send + Sync>,
+    woken: Arc<Notify>,
     awaited: Arc<Mutex<HashSet<String>>>,
     watching: Mutex<Watching>,
     life: Mutex<Liveness>,
@@ -56,12 +57,25 @@ struct Liveness {
 }
 
 impl Process {
-    /// A process with a random id. The first request starts the watch.
+    /// A process with a random id, whose one call awaits [`Process::woken`]. The first request starts the watch.
+    #[must_use]
     pub fn new(clock: &Clock) -> Arc<Self> {
+        let woken = Arc::<Notify>::default();
+        let wake = Arc::clone(&woken);
+        Self::with(clock, woken, move || wake.notify_one())
+    }
+
+    /// The same for a process that looks after many calls by itself: `wake` is called from the watch's thread.
+    pub(super) fn waking(clock: &Clock, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Self::with(clock, Arc::default(), wake)
+    }
+
+    fn with(clock: &Clock, woken: Arc<Notify>, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             clock: clock.clone(),
             id: random::request_id(),
-            wake: Arc::default(),
+            wake: Arc::new(wake),
+            woken,
             awaited: Arc::default(),
             watching: Mutex::default(),
             life: Mutex::default(),
@@ -73,9 +87,9 @@ impl Process {
         self.id.as_str()
     }
 
-    /// Waits until a response or a status may be new.
+    /// Waits until a response may be new.
     pub async fn woken(&self) {
-        self.wake.notified().await;
+        self.woken.notified().await;
     }
 
     /// How often to look without being woken.
@@ -156,7 +170,7 @@ impl Process {
                         .is_some_and(|name| awaited.lock().contains(name)),
                 };
                 if ours {
-                    wake.notify_one();
+                    wake();
                 }
             })
         });

@@ -59,7 +59,6 @@ impl Taken {
 }
 
 /// One waiting call.
-#[derive(Debug)]
 pub struct Waiter {
     folder: Mutex<Arc<Folder>>,
     process: Arc<Process>,

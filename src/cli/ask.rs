@@ -2,7 +2,7 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-use crate::agent::{Process, Taken, Waiter, find, question};
+use crate::agent::{Process, Taken, Waiter, find};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
@@ -115,7 +115,8 @@ impl AskCommand {
             kind: kind.map(|kind| kind.name().to_owned()),
             options: (!options.is_empty()).then_some(options),
             custom: self.only_options.then_some(false),
-            ..question(&self.question)
+            question: self.question.clone(),
+            ..Draft::default()
         };
         let policy = std::env::var("ASK_USER_TIMEOUT_POLICY").ok().filter(|policy| !policy.is_empty());
         if let Some(policy) = &policy

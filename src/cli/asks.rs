@@ -1,10 +1,10 @@
-//! `askd list`, `show`, `dismiss`, `cancel`, `reset`: the inbox for a terminal. `answer` has a file of its own.
+//! `askd list`, `show`, `dismiss`, `cancel`, `reset`, `healthz`: the inbox for a terminal. `answer` has a file of its own.
 
 use super::answer::Answer;
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
-use crate::host::client::{Client, ClientError};
+use crate::host::client::{Client, ClientError, healthy};
 use crate::ipc::wire::time_from;
 use askd_core::{Time, printable, wording};
 use clap::{Args, Subcommand};
@@ -272,6 +272,11 @@ pub(super) enum Asks {
     /// The same as Allow again on the card of a question that was asked too often.
     #[command(after_help = "Example:\n  askd reset 3f2a")]
     Reset(One),
+    /// Ask the daemon whether it is well: exit code 0 if it is.
+    ///
+    /// The health check of an image that has nothing but askd in it.
+    #[command(hide = true, after_help = "Example:\n  askd healthz")]
+    Healthz(Where),
 }
 
 impl Asks {
@@ -286,6 +291,7 @@ impl Asks {
                 ask.post("reset", json!({}))?;
                 Ok(say(wording::RESET)?)
             }
+            Self::Healthz(at) => Ok(super::small_runtime()?.block_on(healthy(&at.config, at.url))?),
         }
     }
 }

@@ -9,8 +9,6 @@ mod asks;
 mod briefing;
 #[cfg(feature = "demo")]
 mod demo;
-#[cfg(feature = "host")]
-mod healthz;
 mod json;
 mod mcp;
 #[cfg(feature = "host")]
@@ -54,10 +52,6 @@ enum Command {
     #[cfg(feature = "host")]
     #[command(flatten)]
     Asks(asks::Asks),
-    /// Ask the daemon whether it is well: for health checks of containers.
-    #[cfg(feature = "host")]
-    #[command(hide = true)]
-    Healthz(healthz::Healthz),
     /// Run a stand-in of a chat platform alone, for checks.
     #[cfg(feature = "demo")]
     #[command(hide = true, subcommand)]
@@ -82,8 +76,6 @@ pub fn main() -> ExitCode {
         Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
-        #[cfg(feature = "host")]
-        Command::Healthz(healthz) => healthz.run(),
         #[cfg(feature = "demo")]
         Command::Sim(sim) => sim.run(),
     };

@@ -11,10 +11,9 @@ use crate::agent::Process;
 use crate::clock::Clock;
 use rmcp::ErrorData;
 use std::io;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 /// How long the end of the process waits for the folder.
@@ -26,17 +25,17 @@ type Job = Box<dyn FnOnce(&mut Questions) + Send>;
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
-    jobs: UnboundedSender<Job>,
+    jobs: Sender<Job>,
 }
 
 impl Calls {
-    /// Starts the thread. It ends when the last handle is dropped.
+    /// Starts the thread. It ends with the process.
     pub(super) fn start(settings: Settings, clock: Clock) -> io::Result<Self> {
-        let named = settings.ipc.clone();
-        let (jobs, received) = unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let work = move || runtime.block_on(work(clock, named, received));
-        thread::Builder::new().name("files".to_owned()).spawn(work)?;
+        let (jobs, received) = channel::<Job>();
+        let wake = jobs.clone();
+        let process = Process::waking(&clock, move || drop(wake.send(Box::new(Questions::look_at_all))));
+        let questions = Questions::new(clock, process, settings.ipc.clone());
+        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, &received))?;
         Ok(Self { settings, jobs })
     }
 
@@ -62,7 +61,7 @@ impl Calls {
 
     /// The last job of the process. `read`: the client has read all that was written.
     pub(super) fn end(&self, read: bool) {
-        let (done, ended) = std::sync::mpsc::channel();
+        let (done, ended) = channel();
         self.queue(move |questions| {
             questions.end(read);
             let _process_ends = done.send(());
@@ -73,25 +72,22 @@ impl Calls {
     }
 }
 
-async fn work(clock: Clock, named: Option<std::path::PathBuf>, mut jobs: UnboundedReceiver<Job>) {
-    let process = Process::new(&clock);
-    let mut questions = Questions::new(clock.clone(), Arc::clone(&process), named);
+fn work(mut questions: Questions, jobs: &Receiver<Job>) {
+    let mut just_looked = false;
     loop {
-        let next_look = questions.next_look();
-        let due = async {
-            match next_look {
-                Some(moment) => clock.sleep_to(moment).await,
-                None => std::future::pending().await,
-            }
+        let left = questions.next_look();
+        // A look that is due goes before queued jobs, because it gives the sign of life; but looks at a slow folder do not
+        // follow each other while jobs wait.
+        let job = match left {
+            Some(Duration::ZERO) if !just_looked => Err(RecvTimeoutError::Timeout),
+            Some(left) => jobs.recv_timeout(left),
+            None => jobs.recv().map_err(RecvTimeoutError::from),
         };
-        // Chance decides which goes first, so that looks at a slow folder and jobs do not hold up each other for long.
-        tokio::select! {
-            () = process.woken() => questions.look_at_all(),
-            () = due => questions.look_at_all(),
-            job = jobs.recv() => match job {
-                Some(job) => job(&mut questions),
-                None => return,
-            },
+        just_looked = job.is_err();
+        match job {
+            Ok(job) => job(&mut questions),
+            Err(RecvTimeoutError::Timeout) => questions.look_at_all(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }

@@ -24,7 +24,6 @@ const DELIVERED_AFTER: Duration = Duration::from_secs(10);
 const REMEMBERED: usize = 64;
 
 /// All questions of this process.
-#[derive(Debug)]
 pub(super) struct Questions {
     clock: Clock,
     process: Arc<Process>,
@@ -44,7 +43,6 @@ pub(super) struct Questions {
     next_look: Option<Moment>,
 }
 
-#[derive(Debug)]
 struct Question {
     waiter: Waiter,
     key: Digest,
@@ -248,9 +246,9 @@ impl Questions {
         self.last = None;
     }
 
-    /// When [`Self::look_at_all`] is due; `None` if there is nothing to look at.
-    pub(super) fn next_look(&self) -> Option<Moment> {
-        self.next_look
+    /// How long until [`Self::look_at_all`] is due; `None` if there is nothing to look at.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        self.next_look.map(|next| next.since(self.clock.monotonic()))
     }
 
     /// Looks at all of them after so long, unless that is due before.

@@ -22,17 +22,6 @@ pub struct BadSetting {
     why: String,
 }
 
-/// How long calls wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MaxWait {
-    /// What the client is known to allow.
-    Auto,
-    /// To the end.
-    Whole,
-    /// So long.
-    Slice(Duration),
-}
-
 /// What the environment says.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -44,7 +33,8 @@ pub struct Settings {
     pub(super) policy: Option<String>,
     /// The least time a person is given.
     pub(super) min_timeout: Duration,
-    max_wait: MaxWait,
+    /// How long calls wait: zero is to the end, `None` what the client is known to allow.
+    max_wait: Option<Duration>,
 }
 
 impl Settings {
@@ -61,30 +51,19 @@ impl Settings {
             let why = "it is neither return_cancel nor abort_task".to_owned();
             return Err(BadSetting { name: "ASK_USER_TIMEOUT_POLICY", value, why });
         }
-        let max_wait = match set("ASKD_MAX_WAIT") {
-            None => MaxWait::Auto,
-            Some(value) if value.trim() == "auto" => MaxWait::Auto,
-            Some(value) => match duration("ASKD_MAX_WAIT", value)? {
-                Duration::ZERO => MaxWait::Whole,
-                slice => MaxWait::Slice(slice),
-            },
-        };
-        let min_timeout = match set("ASKD_MIN_TIMEOUT") {
-            None => MIN_TIMEOUT,
-            Some(value) => duration("ASKD_MIN_TIMEOUT", value)?,
-        };
+        let max_wait = set("ASKD_MAX_WAIT").filter(|value| value.trim() != "auto");
+        let max_wait = max_wait.map(|value| duration("ASKD_MAX_WAIT", value)).transpose()?;
+        let min_timeout = set("ASKD_MIN_TIMEOUT").map(|value| duration("ASKD_MIN_TIMEOUT", value)).transpose()?;
+        let min_timeout = min_timeout.unwrap_or(MIN_TIMEOUT);
         Ok(Self { ipc, session, policy, min_timeout, max_wait })
     }
 
     /// How long a call may wait that says nothing itself; `None` is to the end.
     pub(super) fn max_wait(&self, client: impl FnOnce() -> Option<String>) -> Option<Duration> {
+        let patient = || client().is_some_and(|name| PATIENT_CLIENTS.contains(&name.to_lowercase().as_str()));
         match self.max_wait {
-            MaxWait::Whole => None,
-            MaxWait::Slice(slice) => Some(slice),
-            MaxWait::Auto => match client() {
-                Some(name) if PATIENT_CLIENTS.contains(&name.to_lowercase().as_str()) => None,
-                _ => Some(CAREFUL_WAIT),
-            },
+            Some(wait) => Some(wait).filter(|wait| !wait.is_zero()),
+            None => (!patient()).then_some(CAREFUL_WAIT),
         }
     }
 }

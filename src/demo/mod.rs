@@ -3,12 +3,12 @@
 
 mod phone;
 
-use crate::agent::{Folder, Process, Taken, Waiter, question};
+use crate::agent::{Folder, Process, Taken, Waiter};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::client::Client;
 use crate::host::settings::{Settings, SettingsError};
-use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, RequestFile};
+use crate::ipc::wire::{AnswerValue, RequestFile};
 use crate::random;
 use anyhow::{Context as _, ensure};
 use askd_sim::slack::{self, Slack};
@@ -26,9 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two looks at a list.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where the demo's agents ask: the first in the inbox, the second in Slack.
+/// Where the demo's agents ask: in the inbox, in Slack, on the phone.
 const INBOX_GROUP: &str = "research";
 const SLACK_GROUP: &str = "deploy";
+const PHONE_GROUP: &str = "whatsapp";
 /// The channel of the stand-in that the second one asks in, and a person who is there.
 const CHANNEL: &str = "C0AGENTS";
 const PERSON: &str = "U0ALICE";
@@ -44,13 +45,10 @@ impl Drop for Temporary {
     }
 }
 
-/// The group whose agent asks on the phone.
-const ON_THE_PHONE: &str = "whatsapp";
-
 /// Runs the demo: by hand until `stop`, or by itself. `say` writes a line for people.
 pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> anyhow::Result<()> {
     let folder = Temporary(std::env::temp_dir().join(format!("askd-demo-{}", random::unique())));
-    let phone = phone::phone().await.context("the stand-in of WhatsApp")?;
+    let phone = Phone::start().await.context("the stand-in of WhatsApp")?;
     let slack = Slack::start(slack::Config::default()).await.context("the stand-in of Slack")?;
     let daemon = Daemon::open(settings(&folder.0, &slack, &phone)?, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
@@ -59,39 +57,34 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     say("");
     say(&format!("  Open the inbox:             {url}/#token={}", daemon.token().expose_secret()));
     say(&format!("  Open the pretended Slack:   {}/?user={PERSON}&channel={CHANNEL}", slack.url()));
-    say(&format!("  Open the pretended phone:   {}", phone.page));
+    say(&format!("  Open the pretended phone:   {}", phone.page()));
     say("");
-    let ipc = |group: &str| folder.0.join("ipc").join(group);
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
     let running = tokio::spawn(daemon.run(stop.clone()));
-    let script = async {
-        let made = || [INBOX_GROUP, SLACK_GROUP].iter().all(|group| ipc(group).join("responses").is_dir());
-        wait_for(made).await.context("the daemon has not made the agents' folders")?;
+    let on_the_phone = async {
+        phone.connect(&format!("{url}/whatsapp/webhook"));
+        play(&folder.0, phone_scene(), auto.then_some(Person::Phone(&phone)), &say).await
+    };
+    let elsewhere = async {
         wait_for(|| slack.sockets() > 0).await.context("the daemon has not connected to the pretended Slack")?;
         for scene in scenes() {
             let person = if scene.group == SLACK_GROUP { Person::Slack(&slack) } else { Person::Inbox(&client) };
-            play(&ipc(scene.group), scene, auto.then_some(person), &say).await?;
+            play(&folder.0, scene, auto.then_some(person), &say).await?;
         }
         anyhow::Ok(())
     };
-    let script = async { tokio::try_join!(script, on_the_phone(&folder.0, &phone, &url, auto, &say)) };
     let script = async {
-        let whole = async {
-            Box::pin(script).await?;
-            if !auto && !stop.is_cancelled() {
-                say_what_is_next(&say, ipc);
-                stop.cancelled().await;
-            }
-            anyhow::Ok(())
-        };
-        tokio::select! {
-            played = whole => played,
-            () = say_private_notes(&slack, &say) => Ok(()),
+        Box::pin(async { tokio::try_join!(elsewhere, on_the_phone) }).await?;
+        if !auto && !stop.is_cancelled() {
+            say_what_is_next(&say, &folder.0);
+            stop.cancelled().await;
         }
+        anyhow::Ok(())
     };
     let played = tokio::select! {
         played = script => played,
+        () = say_private_notes(&slack, &say) => Ok(()),
         () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
     stop.cancel();
@@ -103,12 +96,12 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     Ok(())
 }
 
-fn say_what_is_next(say: &impl Fn(&str), ipc: impl Fn(&str) -> PathBuf) {
+fn say_what_is_next(say: &impl Fn(&str), data: &Path) {
     say("That was the whole loop. Ctrl-C ends the demo; until then ask more from another terminal:");
     for group in [INBOX_GROUP, SLACK_GROUP] {
         say(&format!(
             "  askd ask --ipc {} \"Deploy now?\" --option yes --option \"no=not today\" --only-options",
-            ipc(group).display()
+            data.join("ipc").join(group).display()
         ));
     }
 }
@@ -129,7 +122,6 @@ async fn say_private_notes(slack: &Slack, say: &impl Fn(&str)) {
     }
 }
 
-/// How the stand-in is reached.
 /// The daemon's settings: a free port, and a group for each of the three places where its agents ask.
 fn settings(data_dir: &Path, slack: &Slack, phone: &Phone) -> Result<Settings, SettingsError> {
     Settings::from_toml(&format!(
@@ -138,14 +130,14 @@ fn settings(data_dir: &Path, slack: &Slack, phone: &Phone) -> Result<Settings, S
          [groups.{INBOX_GROUP}]\n\
          [groups.{SLACK_GROUP}]\nroutes = [{{ channel = \"slack\", chat = {CHANNEL:?}, responders = \"anyone\" }}, \
          {{ channel = \"web\" }}]\n\
-         [groups.{ON_THE_PHONE}]\nroutes = [{{ channel = \"whatsapp\", chat = {chat:?} }}]\n\
+         [groups.{PHONE_GROUP}]\nroutes = [{{ channel = \"whatsapp\", chat = {chat:?} }}]\n\
          [slack]\nbot_token = {bot:?}\napp_token = {app:?}\napi_url = {api:?}\n{whatsapp}",
         data_dir = data_dir.display(),
-        chat = phone.chat,
+        chat = phone::ADA,
         bot = slack::BOT_TOKEN,
         app = slack::APP_TOKEN,
         api = slack.api_url(),
-        whatsapp = phone.settings,
+        whatsapp = phone.settings(),
     ))
 }
 
@@ -153,128 +145,77 @@ fn settings(data_dir: &Path, slack: &Slack, phone: &Phone) -> Result<Settings, S
 enum Person<'a> {
     Inbox(&'a Client),
     Slack(&'a Slack),
+    Phone(&'a Phone),
 }
 
 /// A question of the script, and what the demo answers if nobody else does.
 struct Scene {
     group: &'static str,
-    file: RequestFile,
-    answer: Vec<&'static str>,
+    /// Where the agent asks.
+    place: &'static str,
+    /// As in a request file.
+    file: Value,
+    answer: &'static [&'static str],
 }
 
 fn scenes() -> Vec<Scene> {
-    let label = |text: &str| DraftChoice::Label(text.to_owned());
-    let described = |label: &str, description: &str| DraftChoice::Described {
-        label: label.to_owned(),
-        description: Some(description.to_owned()),
-    };
-    let first = Draft {
-        options: Some(vec![
-            described("Blue-green", "two environments, switch at once"),
-            described("Canary", "5 % of the users first"),
-            label("Not today"),
-        ]),
-        ..question("How shall I roll out version 2.4?")
-    };
-    let second = vec![
-        Draft {
-            kind: Some("multi-select".to_owned()),
-            options: Some(vec![label("staging"), label("production EU"), label("production US")]),
-            ..question("Which targets?")
-        },
-        Draft { kind: Some("confirm".to_owned()), ..question("Tell the customers by mail?") },
-        Draft {
-            required: Some(false),
-            placeholder: Some("for the release notes".to_owned()),
-            ..question("Anything to add?")
-        },
-    ];
+    let roll_out = json!({
+        "title": "Release 2.4", "context": "All 812 tests pass. The database needs no migration.",
+        "questions": [{"question": "How shall I roll out version 2.4?", "options": [
+            {"label": "Blue-green", "description": "two environments, switch at once"},
+            {"label": "Canary", "description": "5 % of the users first"},
+            "Not today",
+        ]}],
+    });
+    let details = json!({"questions": [
+        {"question": "Which targets?", "type": "multi-select", "options": ["staging", "production EU", "production US"]},
+        {"question": "Tell the customers by mail?", "type": "confirm"},
+        {"question": "Anything to add?", "required": false, "placeholder": "for the release notes"},
+    ]});
+    let go_on = json!({
+        "title": "Release 2.4", "context": "`canary` has served *5 %* for an hour without an error.",
+        "questions": [{"question": "Shall I go on with the roll-out?", "options": ["Go on", "Wait an hour", "Roll back"]}],
+    });
     vec![
-        Scene {
-            group: INBOX_GROUP,
-            file: RequestFile {
-                title: Some("Release 2.4".to_owned()),
-                context: Some("All 812 tests pass. The database needs no migration.".to_owned()),
-                questions: vec![first],
-                ..RequestFile::default()
-            },
-            answer: vec!["Canary"],
-        },
-        Scene {
-            group: INBOX_GROUP,
-            file: RequestFile { questions: second, ..RequestFile::default() },
-            answer: vec!["staging", "Yes", "Thanks to everybody"],
-        },
-        Scene {
-            group: SLACK_GROUP,
-            file: RequestFile {
-                title: Some("Release 2.4".to_owned()),
-                context: Some("`canary` has served *5 %* for an hour without an error.".to_owned()),
-                questions: vec![Draft {
-                    options: Some(vec![label("Go on"), label("Wait an hour"), label("Roll back")]),
-                    ..question("Shall I go on with the roll-out?")
-                }],
-                ..RequestFile::default()
-            },
-            answer: vec!["Go on"],
-        },
+        Scene { group: INBOX_GROUP, place: "", file: roll_out, answer: &["Canary"] },
+        Scene { group: INBOX_GROUP, place: "", file: details, answer: &["staging", "Yes", "Thanks to everybody"] },
+        Scene { group: SLACK_GROUP, place: " in the pretended Slack", file: go_on, answer: &["Go on"] },
     ]
 }
 
-async fn play(ipc: &Path, scene: Scene, auto: Option<Person<'_>>, say: &impl Fn(&str)) -> anyhow::Result<()> {
-    let asked: Vec<String> = scene.file.questions.iter().map(|draft| draft.question.clone()).collect();
-    let place = if scene.group == SLACK_GROUP { " in the pretended Slack" } else { "" };
-    say(&format!("The agent asks{place}: {}", asked.join(" / ")));
+/// What the agent asks on the phone, one question after the other.
+fn phone_scene() -> Scene {
+    let file = json!({"questions": [
+        {"question": "Which auth strategy?", "options": ["JWT tokens", "Session cookies", "OAuth 2.0"]},
+        {"question": "Shall I open a pull request?", "type": "confirm"},
+    ]});
+    Scene { group: PHONE_GROUP, place: " on the phone", file, answer: &["2", "yes"] }
+}
+
+/// Asks as an agent would, while `person` does what a person would.
+async fn play(data: &Path, scene: Scene, person: Option<Person<'_>>, say: &impl Fn(&str)) -> anyhow::Result<()> {
+    let ipc = data.join("ipc").join(scene.group);
+    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the agents' folders")?;
+    // Their id and kind are the agent's side to fill in.
+    let mut file = scene.file;
+    (file["type"], file["request_id"]) = ("".into(), "".into());
+    let file: RequestFile = serde_json::from_value(file)?;
+    let asked: Vec<String> = file.questions.iter().map(|draft| draft.question.clone()).collect();
+    say(&format!("The agent asks{}: {}", scene.place, asked.join(" / ")));
     let answering = async {
-        match auto {
-            Some(Person::Inbox(client)) => answer(client, &asked, &scene.answer).await,
-            Some(Person::Slack(slack)) => click(slack, &scene.answer).await,
+        match person {
+            Some(Person::Inbox(client)) => answer(client, &asked, scene.answer).await,
+            Some(Person::Slack(slack)) => click(slack, scene.answer).await,
+            Some(Person::Phone(phone)) => phone.reply(&asked, scene.answer).await,
             None => Ok(()),
         }
     };
-    ask(ipc, scene.file, answering, say).await
-}
-
-/// The same on the phone, one question after the other.
-async fn on_the_phone(data: &Path, phone: &Phone, url: &str, auto: bool, say: &impl Fn(&str)) -> anyhow::Result<()> {
-    let ipc = data.join("ipc").join(ON_THE_PHONE);
-    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the phone's folders")?;
-    (phone.connect)(&format!("{url}/whatsapp/webhook"));
-    let label = |text: &str| DraftChoice::Label(text.to_owned());
-    let questions = vec![
-        Draft {
-            options: Some(vec![label("JWT tokens"), label("Session cookies"), label("OAuth 2.0")]),
-            ..question("Which auth strategy?")
-        },
-        Draft { kind: Some("confirm".to_owned()), ..question("Shall I open a pull request?") },
-    ];
-    let asked: Vec<String> = questions.iter().map(|draft| draft.question.clone()).collect();
-    say(&format!("The agent asks on the phone: {}", asked.join(" / ")));
-    let file = RequestFile { questions, ..RequestFile::default() };
-    let answering = async {
-        if auto {
-            for (question, reply) in asked.iter().zip(["2", "yes"]) {
-                (phone.reply)(question, reply).await?;
-            }
-        }
-        anyhow::Ok(())
-    };
-    ask(&ipc, file, answering, say).await
-}
-
-/// Asks as an agent would, while `answering` does what a person would.
-async fn ask(
-    ipc: &Path,
-    file: RequestFile,
-    answering: impl Future<Output = anyhow::Result<()>>,
-    say: &impl Fn(&str),
-) -> anyhow::Result<()> {
     let clock = Clock::system();
     let process = Process::new(&clock);
-    let waiter = Waiter::ask(Arc::new(Folder::open(ipc)?), file, clock, &process)?;
-    let (answered, end) = tokio::join!(answering, waiter.wait());
+    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), file, clock, &process)?;
+    let (answered, taken) = tokio::join!(answering, waiter.wait());
     answered?;
-    tell(end?, say)
+    tell(taken?, say)
 }
 
 fn tell(taken: Taken, say: &impl Fn(&str)) -> anyhow::Result<()> {

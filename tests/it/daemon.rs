@@ -91,7 +91,12 @@ pub(crate) fn free_port() -> u16 {
 
 /// The binary under test, without anything from this machine's environment.
 pub(crate) fn askd() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_askd"));
+    without_environment(env!("CARGO_BIN_EXE_askd").as_ref())
+}
+
+/// The same for any binary of askd.
+pub(crate) fn without_environment(binary: &std::path::Path) -> Command {
+    let mut command = Command::new(binary);
     for (name, _) in std::env::vars() {
         if name.starts_with("ASKD") || name.starts_with("ASK_USER") || name == "RUST_LOG" {
             command.env_remove(name);

@@ -3,7 +3,7 @@
 //! this process, on a clock that the story moves, unless the story asks for the real binary.
 
 use crate::daemon::Daemon;
-pub(crate) use crate::daemon::{SHORTEST, SOON, askd};
+pub(crate) use crate::daemon::{SHORTEST, SOON, askd, without_environment};
 use askd::testing::Settings;
 use serde_json::{Value, json};
 use std::fs;
@@ -27,6 +27,7 @@ pub(crate) struct World {
     docker_host: Option<String>,
     process: bool,
     after_loss: bool,
+    binary: PathBuf,
     address: Option<SocketAddr>,
 }
 
@@ -60,6 +61,7 @@ impl World {
             docker_host: None,
             process: false,
             after_loss: false,
+            binary: PathBuf::from(ASKD),
             address: None,
         }
     }
@@ -68,6 +70,12 @@ impl World {
     pub(crate) fn with_binary(mut self) -> Self {
         self.process = true;
         self
+    }
+
+    /// Its daemon is this binary.
+    pub(crate) fn with_daemon(mut self, binary: &Path) -> Self {
+        binary.clone_into(&mut self.binary);
+        self.with_binary()
     }
 
     /// With these settings (TOML).
@@ -124,7 +132,7 @@ impl World {
 
     /// The command that starts the daemon.
     pub(crate) fn serve(&self) -> Command {
-        let mut command = askd();
+        let mut command = without_environment(&self.binary);
         command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
         if !self.config.is_empty() {
             command.arg("--config").arg(self.settings_file());

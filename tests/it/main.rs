@@ -39,6 +39,7 @@ mod mcp;
 mod mcp_lines;
 mod mcp_troubles;
 mod mcp_world;
+mod other_versions;
 mod saves;
 mod sessions;
 mod sessions_chat;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,11 @@ impl Client {
 
     /// The same for a client that calls itself so.
     pub(crate) fn named(name: &str, ipc: &Path, env: &[(&str, &str)]) -> Self {
-        let mut command = askd();
+        Self::of(askd(), name, ipc, env)
+    }
+
+    /// The same with this binary.
+    pub(crate) fn of(mut command: Command, name: &str, ipc: &Path, env: &[(&str, &str)]) -> Self {
         command.arg("mcp").arg("--ipc").arg(ipc).env("ASKD_MIN_TIMEOUT", "10s").envs(env.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (sender, lines) = channel();

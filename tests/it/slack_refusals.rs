@@ -1,6 +1,6 @@
 //! What is refused changes nothing, and whoever can be told is told why, privately.
 
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client};
+use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client, write};
 use askd_sim::slack::{Raw, RawAnswer, Slack};
 use serde_json::{Value, json};
 
@@ -55,6 +55,29 @@ async fn what_is_not_signed_by_slack_now_gets_nowhere() {
     let got = client().get(&url).send().await.unwrap().status();
     assert_eq!(got.as_u16(), 405);
     assert_eq!(send(&world.slack, honest).await, RawAnswer { status: Some(200), body: String::new() });
+    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+}
+
+/// While a slow disk stores the first click, the others wait on connections of their own.
+#[tokio::test]
+async fn a_burst_of_clicks_on_many_connections_is_turned_away_nowhere() {
+    let mut world = Make::new(Mode::Http).prepare().await;
+    let slow = world.folder.path().join("slow");
+    world.env("ASKD_SLOW_CALL", slow.to_str().unwrap());
+    world.serve().await;
+    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    settled_down(&world, &card.ts).await;
+    write(&slow, b"fsync@file:500");
+    let url = format!("{}/slack/interactions", world.url);
+    let clicks = (0..256).map(|n| {
+        let mut payload = click(&world, &card.ts, ALICE);
+        payload["trigger_id"] = json!(format!("click {n}"));
+        world.slack.send_raw(Raw::interaction(&world.slack, &url, &payload))
+    });
+    for answer in futures_util::future::join_all(clicks).await {
+        assert_eq!(answer, RawAnswer { status: Some(200), body: String::new() }, "{}", world.log());
+    }
     assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
 }
 

@@ -93,7 +93,7 @@ fn check_inbox(route: &mut RouteSettings, at: &str, _settings: &Settings) -> Res
     if route.chat.is_empty() && route.responders.is_none() {
         return Ok(());
     }
-    Err(wrong(at, "the inbox has no chat and no responders: whoever has its token is the operator"))
+    Err(wrong(at, "the inbox has no chat and no responders: the holder of its token is the operator"))
 }
 
 impl GroupSettings {

@@ -37,7 +37,7 @@ pub const SYSTEM_FILE: &str = "/etc/askd/askd.toml";
 pub enum SettingsError {
     /// The file or the environment does not have the right shape.
     #[error("settings: {0}")]
-    Shape(ConfigError),
+    Shape(#[source] ConfigError),
     /// A value does not fit.
     #[error("settings: {key}: {why}")]
     Value {

@@ -112,7 +112,7 @@ pub(super) fn responders<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Re
         TextOrList::Text(word) if word == "anyone" => Ok(Some(Responders::Anyone)),
         TextOrList::Text(word) => Err(D::Error::custom(format!("{word:?} is neither \"anyone\" nor a list of ids"))),
         TextOrList::List(ids) if ids.is_empty() => {
-            Err(D::Error::custom("the list is empty, so nobody could answer; name somebody"))
+            Err(D::Error::custom("the list is empty, so no one could answer; name at least one person"))
         }
         TextOrList::List(ids) => Ok(Some(Responders::Only(ids))),
     }

@@ -11,9 +11,11 @@ use crate::agent::Process;
 use crate::clock::Clock;
 use rmcp::ErrorData;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 /// How long the end of the process waits for the folder.
@@ -25,17 +27,17 @@ type Job = Box<dyn FnOnce(&mut Questions) + Send>;
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
-    jobs: Sender<Job>,
+    jobs: UnboundedSender<Job>,
 }
 
 impl Calls {
     /// Starts the thread. It ends with the process.
     pub(super) fn start(settings: Settings, clock: Clock) -> io::Result<Self> {
-        let (jobs, received) = channel::<Job>();
+        let (jobs, received) = unbounded_channel::<Job>();
         let wake = jobs.clone();
         let process = Process::waking(&clock, move || drop(wake.send(Box::new(Questions::look_at_all))));
         let questions = Questions::new(clock, process, settings.ipc.clone());
-        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, &received))?;
+        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received))?;
         Ok(Self { settings, jobs })
     }
 
@@ -61,7 +63,7 @@ impl Calls {
 
     /// The last job of the process. `read`: the client has read all that was written.
     pub(super) fn end(&self, read: bool) {
-        let (done, ended) = channel();
+        let (done, ended) = std::sync::mpsc::channel();
         self.queue(move |questions| {
             questions.end(read);
             let _process_ends = done.send(());
@@ -72,22 +74,34 @@ impl Calls {
     }
 }
 
-fn work(mut questions: Questions, jobs: &Receiver<Job>) {
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Parks itself: the runtime's timer would wake it twice for each look, and the standard library's channel spins.
+fn work(mut questions: Questions, mut jobs: UnboundedReceiver<Job>) {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut just_looked = false;
     loop {
         let left = questions.next_look();
         // A look that is due goes before queued jobs, because it gives the sign of life; but looks at a slow folder do not
         // follow each other while jobs wait.
-        let job = match left {
-            Some(Duration::ZERO) if !just_looked => Err(RecvTimeoutError::Timeout),
-            Some(left) => jobs.recv_timeout(left),
-            None => jobs.recv().map_err(RecvTimeoutError::from),
-        };
-        just_looked = job.is_err();
-        match job {
-            Ok(job) => job(&mut questions),
-            Err(RecvTimeoutError::Timeout) => questions.look_at_all(),
-            Err(RecvTimeoutError::Disconnected) => return,
+        if left == Some(Duration::ZERO) && !just_looked {
+            questions.look_at_all();
+            just_looked = true;
+            continue;
+        }
+        just_looked = false;
+        match (jobs.poll_recv(&mut Context::from_waker(&waker)), left) {
+            (Poll::Ready(Some(job)), _) => job(&mut questions),
+            (Poll::Ready(None), _) => return,
+            (Poll::Pending, Some(left)) => thread::park_timeout(left),
+            (Poll::Pending, None) => thread::park(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::calls::Calls;
 use super::questions::Questions;
 use parking_lot::Mutex;
-use rmcp::model::{ClientNotification, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
@@ -82,11 +82,16 @@ fn message(value: Value) -> Result<Option<Received>, Wrong> {
     let id: Option<RequestId> = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     let method = value.get("method").and_then(Value::as_str);
     let is_notification = method.is_some() && value.get("id").is_none();
-    if method == Some("tools/call") && id.is_some() && value.get("params").is_none() {
-        let error = ErrorData::invalid_params("tools/call needs params with the name of a tool", None);
-        return Err((error, id));
-    }
-    match serde_json::from_value(value) {
+    let message = match &id {
+        Some(_) if method == Some("tools/call") && value.get("params").is_none() => {
+            return Err((ErrorData::invalid_params("tools/call needs params with the name of a tool", None), id));
+        }
+        // By its own type: rmcp would try all the others before.
+        Some(id) if method == Some("tools/call") => serde_json::from_value(value)
+            .map(|call| JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id.clone())),
+        _ => serde_json::from_value(value),
+    };
+    match message {
         Ok(message) => Ok(Some(message)),
         Err(_) if is_notification => Ok(None),
         Err(_) => Err(invalid("not a message of MCP", id)),

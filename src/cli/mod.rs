@@ -13,8 +13,6 @@ mod json;
 mod mcp;
 #[cfg(feature = "host")]
 mod serve;
-#[cfg(feature = "demo")]
-mod sim;
 
 use crate::agent::AgentError;
 use anyhow::Context as _;
@@ -45,17 +43,14 @@ enum Command {
     #[cfg(feature = "host")]
     Serve(serve::Serve),
     #[cfg(feature = "demo")]
-    Demo(demo::Demo),
+    #[command(flatten)]
+    Demos(demo::Demos),
     Ask(ask::AskCommand),
     Mcp(mcp::Mcp),
     Briefing(briefing::BriefingCommand),
     #[cfg(feature = "host")]
     #[command(flatten)]
     Asks(asks::Asks),
-    /// Run a stand-in of a chat platform alone, for checks.
-    #[cfg(feature = "demo")]
-    #[command(hide = true, subcommand)]
-    Sim(sim::Sim),
 }
 
 /// Anything that went wrong and has no exit code of its own.
@@ -70,14 +65,12 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "host")]
         Command::Serve(serve) => serve.run(),
         #[cfg(feature = "demo")]
-        Command::Demo(demo) => demo.run(),
+        Command::Demos(demos) => demos.run(),
         Command::Ask(ask) => ask.run(),
         Command::Mcp(mcp) => mcp.run(),
         Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
-        #[cfg(feature = "demo")]
-        Command::Sim(sim) => sim.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

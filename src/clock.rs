@@ -5,19 +5,23 @@
 //! monotonic clock only goes on, even while the computer sleeps (`CLOCK_BOOTTIME`); it measures how long something
 //! took and how long is left. If the two drift apart by more than [`JUMP`], the time of day was set: a deadline that
 //! was counted by it has to move along, and [`Clock::reading`] says by how much.
+//!
+//! Tokio's timers stand still while the computer sleeps. [`Clock::reading`] notices that it slept, and then everything
+//! that waits looks at the clock again. So nothing has to wake up to look: the daemon reads the clock at each of its looks.
 
 use askd_core::Time;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::{Add, Sub};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// A time of day that has moved by no more than this against the monotonic clock was not set.
 pub const JUMP: Duration = Duration::from_secs(5);
-/// Tokio's timers stand still while the computer sleeps: a longer wait looks at the clock this often.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Both clocks are read at one moment if reading them took no longer.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
@@ -64,12 +68,17 @@ pub struct Reading {
 
 /// Tells the time and waits for it. Clones share what they have noticed.
 #[derive(Debug, Clone)]
-pub struct Clock {
+pub struct Clock(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     source: Source,
-    noticed: Arc<Mutex<Noticed>>,
+    noticed: Mutex<Noticed>,
+    /// Time has passed without Tokio's timers.
+    jumped: Notify,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Source {
     System,
     Hand(Dial),
@@ -83,72 +92,45 @@ struct Noticed {
     /// The time of day less the monotonic clock, in milliseconds, when it was last set.
     apart: i64,
     set_by: i64,
+    /// How long the computer has slept.
+    slept: Duration,
 }
 
 /// What a hand moves.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Dial {
-    face: watch::Receiver<Face>,
+    face: Mutex<Face>,
     /// When the clock was made, if time passes on it by itself, too.
     runs_since: Option<Moment>,
 }
 
 impl Dial {
-    fn face(&self) -> Face {
-        let (face, passed) = (*self.face.borrow(), passed(self.runs_since));
-        Face { now: face.now + passed, moment: face.moment + passed }
+    /// How much time has passed by itself.
+    fn passed(&self) -> Duration {
+        self.runs_since.map_or(Duration::ZERO, |since| boottime().since(since))
     }
-
-    /// Waits until that moment has come, whether time passes or the hand is moved.
-    #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
-    async fn sleep_to(&self, moment: Moment) {
-        let mut hand = self.face.clone();
-        loop {
-            let left = moment.since(self.face().moment);
-            if left.is_zero() {
-                return;
-            }
-            let passes = async {
-                match self.runs_since {
-                    Some(_) => tokio::time::sleep(left).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let jumps = async {
-                // Without its hand, the clock never jumps again.
-                if hand.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
-            tokio::select! {
-                () = passes => {}
-                () = jumps => {}
-            }
-        }
-    }
-}
-
-/// How much time has passed by itself on a clock that runs since then.
-fn passed(runs_since: Option<Moment>) -> Duration {
-    runs_since.map_or(Duration::ZERO, |since| boottime().since(since))
 }
 
 /// Moves a clock by hand.
 #[derive(Debug)]
-pub struct Hand {
-    face: watch::Sender<Face>,
-    runs_since: Option<Moment>,
-}
+pub struct Hand(Clock);
 
 impl Hand {
     /// Lets time pass at once.
     pub fn advance(&self, by: Duration) {
-        self.face.send_modify(|face| *face = Face { now: face.now + by, moment: face.moment + by });
+        self.turn(|face, _| *face = Face { now: face.now + by, moment: face.moment + by });
     }
 
     /// Sets the time of day, forward or back, as people and networks do. No time passes.
     pub fn set(&self, now: Time) {
-        self.face.send_modify(|face| face.now = now - passed(self.runs_since));
+        self.turn(|face, dial| face.now = now - dial.passed());
+    }
+
+    fn turn(&self, turn: impl FnOnce(&mut Face, &Dial)) {
+        if let Source::Hand(dial) = &self.0.0.source {
+            turn(&mut dial.face.lock(), dial);
+            self.0.0.jumped.notify_waiters();
+        }
     }
 }
 
@@ -172,16 +154,35 @@ impl Face {
     }
 }
 
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 fn boottime() -> Moment {
-    let time = clock_gettime(ClockId::Boottime);
+    moment_of(ClockId::Boottime)
+}
+
+/// How long the computer has slept since it was started. A pause between the two readings makes it less, never more.
+fn slept() -> Duration {
+    let boottime = boottime();
+    boottime.since(moment_of(ClockId::Monotonic))
+}
+
+fn moment_of(clock: ClockId) -> Moment {
+    let time = clock_gettime(clock);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
     Moment(Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanos))
 }
 
 impl Clock {
     fn of(source: Source) -> Self {
-        let apart = source.face().apart();
-        Self { source, noticed: Arc::new(Mutex::new(Noticed { apart, set_by: 0 })) }
+        let noticed = Mutex::new(Noticed { apart: source.face().apart(), set_by: 0, slept: slept() });
+        Self(Arc::new(Shared { source, noticed, jumped: Notify::new() }))
     }
 
     /// The computer's clocks.
@@ -201,8 +202,9 @@ impl Clock {
 
     fn with_hand(start: Time, runs_since: Option<Moment>) -> (Self, Hand) {
         // The computer has been on for a day, so that there are moments before the start.
-        let (sender, face) = watch::channel(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
-        (Self::of(Source::Hand(Dial { face, runs_since })), Hand { face: sender, runs_since })
+        let face = Mutex::new(Face { now: start, moment: Moment(Duration::from_secs(86_400)) });
+        let clock = Self::of(Source::Hand(Dial { face, runs_since }));
+        (clock.clone(), Hand(clock))
     }
 
     /// Tokio's clock: in a test that pauses it, waiting takes no time.
@@ -219,34 +221,62 @@ impl Clock {
 
     /// The time of day, and how far it was set until now.
     pub fn reading(&self) -> Reading {
-        let mut noticed = self.noticed.lock();
-        let face = self.source.face();
+        let mut noticed = self.0.noticed.lock();
+        let face = self.0.source.face();
         let by = face.apart().saturating_sub(noticed.apart);
         if Duration::from_millis(by.unsigned_abs()) > JUMP {
             noticed.apart = face.apart();
             noticed.set_by = noticed.set_by.saturating_add(by);
             tracing::warn!(seconds = by / 1000, "the clock was set; what is left of each deadline stays as it was");
         }
+        let slept = slept();
+        if slept > noticed.slept + AT_ONCE {
+            noticed.slept = slept;
+            self.0.jumped.notify_waiters();
+        }
         Reading { now: face.now, set_by: noticed.set_by }
     }
 
     /// The monotonic clock.
     pub fn monotonic(&self) -> Moment {
-        if let Source::System = self.source { boottime() } else { self.source.face().moment }
+        if let Source::System = self.0.source { boottime() } else { self.0.source.face().moment }
     }
 
     /// Waits until that moment has come.
     #[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
     pub async fn sleep_to(&self, moment: Moment) {
-        if let Source::Hand(dial) = &self.source {
-            return dial.sleep_to(moment).await;
-        }
         loop {
+            let jumps = self.0.jumped.notified();
             let left = moment.since(self.monotonic());
             if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left.min(LOOK_EVERY)).await;
+            let runs = !matches!(self.0.source, Source::Hand(Dial { runs_since: None, .. }));
+            tokio::select! {
+                () = tokio::time::sleep(left), if runs => {}
+                () = jumps => {}
+            }
+        }
+    }
+
+    /// Blocks this thread until `event`, or until that moment has come: `None` then. The thread wakes up once for it, where
+    /// Tokio's wheel of timers wakes up several times.
+    pub fn wait<T>(&self, moment: Moment, event: impl Future<Output = T>) -> Option<T> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut event = pin!(event);
+        loop {
+            let mut jumps = pin!(self.0.jumped.notified());
+            if let Poll::Ready(done) = event.as_mut().poll(&mut context) {
+                return Some(done);
+            }
+            let left = moment.since(self.monotonic());
+            if left.is_zero() {
+                return None;
+            }
+            if jumps.as_mut().poll(&mut context).is_pending() {
+                std::thread::park_timeout(left);
+            }
         }
     }
 
@@ -274,7 +304,10 @@ impl Source {
     fn face(&self) -> Face {
         match self {
             Self::System => Face::of_the_system(),
-            Self::Hand(dial) => dial.face(),
+            Self::Hand(dial) => {
+                let (face, passed) = (*dial.face.lock(), dial.passed());
+                Face { now: face.now + passed, moment: face.moment + passed }
+            }
             #[cfg(all(test, feature = "host"))]
             Self::Tokio(origin) => {
                 let passed = origin.elapsed();

@@ -139,14 +139,12 @@ impl Process {
         }
     }
 
-    /// Touches both places. Earlier daemons know only the file in `tasks/`, and `.alive` may belong to a user who keeps
-    /// this one out of it: either sign alone keeps the process alive.
+    /// `.alive` may belong to a user who keeps this one out of it: only then the sign is beside it in `tasks/`, where each
+    /// touch wakes the daemon's watch.
     fn touch(&self, folder: &Folder) -> io::Result<()> {
-        let inside = folder.alive().map(|alive| alive.touch(self.id(), SHARED));
-        let beside = folder.tasks.touch(&alive_name(self.id()), SHARED);
-        match inside {
+        match folder.alive().map(|alive| alive.touch(self.id(), SHARED)) {
             Some(Ok(())) => Ok(()),
-            _ => beside,
+            _ => folder.tasks.touch(&alive_name(self.id()), SHARED),
         }
     }
 
@@ -174,6 +172,6 @@ impl Process {
                 }
             })
         });
-        *on = now.filter(|_| watch.add(&folder.path.join(RESPONSES)));
+        *on = now.filter(|_| watch.add_anew(&folder.path.join(RESPONSES)));
     }
 }

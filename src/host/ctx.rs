@@ -7,6 +7,7 @@
 use crate::clock::{Clock, Moment};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,14 +28,17 @@ pub struct Ctx {
     /// The tasks that people or platforms wait for.
     in_hand: TaskTracker,
     tasks: TaskTracker,
+    /// Where all of them run, whichever thread spawns them.
+    runtime: Handle,
     told: Arc<OnceLock<Moment>>,
 }
 
 impl Ctx {
-    /// The context of a daemon that runs by this clock.
+    /// The context of a daemon that runs by this clock, on the runtime of its caller.
     pub fn new(clock: Clock) -> Self {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
-        Self { clock, stopping, cut, in_hand: TaskTracker::new(), tasks: TaskTracker::new(), told: Arc::default() }
+        let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
+        Self { clock, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default() }
     }
 
     /// The clock that the whole daemon runs by.
@@ -45,23 +49,23 @@ impl Ctx {
     /// Spawns work that a stop may cut off anywhere: the next start takes it up.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
-        self.tasks.spawn(async move { cut.run_until_cancelled(work).await });
+        self.tasks.spawn_on(async move { cut.run_until_cancelled(work).await }, &self.runtime);
     }
 
     /// Spawns work that a stop waits for, up to its time limit: a write, or a call whose result has to be recorded.
     /// Such work has to pause with [`Self::pause`] or [`Self::unless_cut`], so that a stop ends its pauses.
     pub fn finish<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.tasks.spawn(work)
+        self.tasks.spawn_on(work, &self.runtime)
     }
 
     /// The same as [`Self::finish`] for work that blocks on the disk.
     pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
-        self.tasks.spawn_blocking(work);
+        self.tasks.spawn_blocking_on(work, &self.runtime);
     }
 
     /// Spawns work that a person or a platform has begun: a stop waits for it before it cuts anything off.
     pub fn serve<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.in_hand.spawn(work)
+        self.in_hand.spawn_on(work, &self.runtime)
     }
 
     /// Waits for `work`; `None` if a stop cuts it off first.

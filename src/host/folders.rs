@@ -1,19 +1,31 @@
 //! The groups' folders: finding them, making them, and saying what is wrong with them.
 //!
-//! A group is the folder it comes from. Folders are opened anew each time, below the root and never
-//! through links, so that one that was replaced is noticed. Reads no requests, writes no responses.
+//! A group is the folder it comes from. Folders are opened below the root and never through links. Those used last are
+//! held open; a stat before each use notices one that was replaced. A folder that is mounted is not held, because that
+//! would keep it from being unmounted. Reads no requests, writes no responses.
 
-use crate::ipc::files::{Access, Dir};
+use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use askd_core::Group;
+use lru::LruCache;
+use parking_lot::Mutex;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The folders below `ipc/`.
+/// Folders that are held open, each with its stamp, by their paths.
+type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
+
+/// How many they are.
+const MOST_HELD: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+
+/// The folders below `ipc/`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Folders {
     root: PathBuf,
     access: Access,
+    held: Arc<Mutex<Held>>,
 }
 
 /// What keeps a group's folder from working, and how to mend it.
@@ -29,7 +41,7 @@ impl Folders {
     /// Makes the root if need be.
     pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        Ok(Self { root, access })
+        Ok(Self { root, access, held: Arc::new(Mutex::new(LruCache::new(MOST_HELD))) })
     }
 
     /// Where they are.
@@ -57,19 +69,60 @@ impl Folders {
         Ok(names)
     }
 
+    /// How the folder of the groups' folders was left.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        Stamp::at(&self.root)
+    }
+
+    /// How one of a group's folders was left, or what is in its place. Opens nothing.
+    pub fn stamp_of(&self, group: &Group, name: &str) -> io::Result<Stamp> {
+        let path = self.root.join(group.as_str()).join(name);
+        Stamp::of_place(&path)
+    }
+
+    /// Whether another file system is mounted at a group's folder. Does not look into it: it may hang.
+    #[must_use]
+    pub fn is_mounted(&self, group: &Group) -> bool {
+        Dir::pinned(&self.root).is_ok_and(|root| root.leads_elsewhere(&format!("{group}/{TASKS}")))
+    }
+
     /// Whether a group has a folder.
     pub fn exists(&self, group: &Group) -> bool {
-        Dir::open(&self.root).and_then(|root| root.sub(group.as_str())).is_ok()
+        Dir::pinned(&self.root).and_then(|root| root.pin(group.as_str())).is_ok()
+    }
+
+    /// One of a group's folders, only to look at files in it by name: no watch reports that.
+    pub fn pin(&self, group: &Group, name: &str) -> io::Result<Dir> {
+        Dir::pinned(&self.root)?.pin(&format!("{group}/{name}"))
     }
 
     /// One of a group's folders.
-    pub fn get(&self, group: &Group, name: &str) -> io::Result<Dir> {
-        Dir::open(&self.root)?.sub(group.as_str())?.sub(name)
+    pub fn get(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
+        let path = self.root.join(group.as_str()).join(name);
+        let held = self.held.lock().get(&path).cloned();
+        if let Some((stamp, dir)) = held
+            && Stamp::of_place(&path).is_ok_and(|now| now.same_file(&stamp))
+        {
+            return Ok(dir);
+        }
+        let root = Dir::pinned(&self.root)?;
+        let dir = Arc::new(root.sub(&format!("{group}/{name}"))?);
+        let stamp = dir.stamp()?;
+        if stamp.device() == root.stamp()?.device() {
+            self.held.lock().put(path, (stamp, Arc::clone(&dir)));
+        }
+        Ok(dir)
     }
 
     /// One of a group's folders, made if need be.
-    pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Dir> {
-        Dir::open(&self.root)?.ensure(group.as_str(), self.access)?.ensure(name, self.access)
+    pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
+        match self.get(group, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Dir::open(&self.root)?.ensure(group.as_str(), self.access)?.ensure(name, self.access)?;
+                self.get(group, name)
+            }
+            found => found,
+        }
     }
 
     /// Makes all of a group's folders.

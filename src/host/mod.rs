@@ -200,7 +200,8 @@ impl Daemon {
         for channel in &self.channels {
             channel.start(&self.broker);
         }
-        ctx.finish(self.intake.run());
+        let intake = self.intake;
+        ctx.finish_blocking(move || intake.run());
         let told = ctx.clone();
         ctx.spawn(async move {
             stop.cancelled().await;

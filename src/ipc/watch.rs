@@ -4,7 +4,7 @@
 //! too, only says "look again". The callers look every few seconds in any case, so a missing or silent watch (NFS,
 //! virtual machines) costs time and nothing else. The daemon's intake and a waiting agent use it.
 
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::Path;
 
@@ -52,30 +52,25 @@ impl Watch {
         }
     }
 
-    /// Watches this folder too; `false` if no events can be expected from it.
-    pub fn add(&mut self, folder: &Path) -> bool {
+    /// Watches this folder, and not the one that was at its place before; `false` if no events can be expected from it.
+    pub fn add_anew(&mut self, folder: &Path) -> bool {
         let Some(watcher) = &mut self.0 else { return false };
+        // It may never have been watched, or have gone with its folder.
+        let _gone = watcher.unwatch(folder);
         if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
             tracing::warn!(folder = %folder.display(), %error, "cannot watch a folder (see fs.inotify.max_user_watches); looking every few seconds instead");
             return false;
         }
         true
     }
-
-    /// Does not watch this folder any more.
-    pub fn remove(&mut self, folder: &Path) {
-        if let Some(watcher) = &mut self.0 {
-            // It may have gone with its folder.
-            let _gone = watcher.unwatch(folder);
-        }
-    }
 }
 
-/// Reading and listing raise events too; answering those with another look would never end.
+/// Reading and listing raise events too; answering those with another look would never end. A rename is told three times:
+/// what it is called now is enough.
 fn worth_a_look(kind: EventKind) -> bool {
     match kind {
         EventKind::Create(_)
-        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Modify(ModifyKind::Name(RenameMode::To))
         | EventKind::Access(AccessKind::Close(AccessMode::Write))
         | EventKind::Any
         | EventKind::Other => true,

@@ -6,6 +6,7 @@ use crate::daemon::Daemon;
 pub(crate) use crate::daemon::{SHORTEST, SOON, askd, without_environment};
 use askd::testing::Settings;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -209,6 +210,19 @@ impl World {
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         let ticks = |field: usize| fields[field].parse::<u64>().unwrap();
         Duration::from_secs(ticks(11) + ticks(12)) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap()
+    }
+
+    /// How often each thread of the daemon has gone to sleep so far: once for each time it was woken.
+    pub(crate) fn wake_ups(&self) -> HashMap<PathBuf, u64> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.daemon().pid())).unwrap();
+        let counts = threads.filter_map(|thread| {
+            let path = thread.unwrap().path();
+            // It may end meanwhile.
+            let status = fs::read_to_string(path.join("status")).ok()?;
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            Some((path, count.trim().parse().unwrap()))
+        });
+        counts.collect()
     }
 
     /// The memory that the daemon has taken at most since it started, in MiB.

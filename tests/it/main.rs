@@ -33,6 +33,7 @@ mod harness;
 mod house;
 mod http;
 mod hung;
+mod idle;
 mod listing;
 mod liveness;
 mod mcp;

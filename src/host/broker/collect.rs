@@ -5,7 +5,6 @@
 use super::{Broker, Failure, RETRY};
 use crate::host::broker::submit::{Lies, lies_in};
 use crate::host::delivery;
-use crate::host::folders::Folders;
 use crate::host::session::Liveness;
 use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
@@ -25,7 +24,7 @@ const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
 /// What is published of an ask in its group's folders and was not taken yet.
 #[derive(Debug, Clone)]
-pub(super) struct Lying {
+pub(in crate::host) struct Lying {
     outcomes: Vec<LyingOutcome>,
     /// Something other than a sign of life can tell whether its session lives.
     probe: bool,
@@ -59,72 +58,65 @@ impl Lying {
     }
 }
 
-/// What was found of an ask's responses and briefing.
-struct Looked {
-    id: AskId,
-    probe: bool,
-    /// `None`: askd could not look.
-    outcomes: Vec<(LyingOutcome, Option<Lies>)>,
-}
-
-impl Looked {
-    fn at(folders: &Folders, group: &Group, id: AskId, lying: Lying) -> Self {
-        let (responses, briefings) = (folders.get(group, RESPONSES).ok(), folders.get(group, BRIEFINGS).ok());
-        let look = |outcome: &LyingOutcome| match &outcome.to {
-            Taker::Waiter(request_id) => lies_in(responses.as_ref()?, request_id).ok(),
-            Taker::Briefing => lies_in(briefings.as_ref()?, &id).ok(),
-        };
-        let outcomes = lying.outcomes.into_iter().map(|outcome| {
-            let lies = look(&outcome);
-            (outcome, lies)
-        });
-        Self { id, probe: lying.probe, outcomes: outcomes.collect() }
-    }
-}
+/// What lies in one group's folders.
+pub(in crate::host) type Outcomes = Vec<(AskId, Lying)>;
 
 impl Broker {
-    /// Checks, group by group, what agents have collected. Skips a group that another task is checking.
-    pub fn look_after(&self) {
-        if on("nocollect") {
-            return;
-        }
-        let mut groups: HashMap<Arc<Group>, Vec<(AskId, Lying)>> = HashMap::new();
+    /// What lies in the folders of each group that has anything there.
+    pub(in crate::host) fn outcomes(&self) -> HashMap<Arc<Group>, Outcomes> {
+        let mut groups: HashMap<Arc<Group>, Outcomes> = HashMap::new();
         for (group, id, lying) in self.index().lying() {
             groups.entry(group).or_default().push((id, lying));
         }
-        for (group, asks) in groups {
-            // A group with slow folders must not keep the others waiting.
-            let Some(alone) = self.0.looking.try_lock((*group).clone()) else { continue };
-            let looking = self.clone();
-            self.0.ctx.spawn(async move {
-                looking.look_after_group(&group, asks).await;
-                drop(alone);
-            });
-        }
+        groups
     }
 
-    async fn look_after_group(&self, group: &Group, asks: Vec<(AskId, Lying)>) {
-        let (folders, of) = (self.0.folders.clone(), group.clone());
+    /// Looks what agents have collected, and whether those that have not are gone. Blocks on the disk.
+    pub(in crate::host) fn look_after(&self, group: &Group, outcomes: Outcomes) {
+        if outcomes.is_empty() || on("nocollect") {
+            return;
+        }
+        let folders = &self.0.folders;
+        let (responses, briefings) = (folders.pin(group, RESPONSES).ok(), folders.pin(group, BRIEFINGS).ok());
         // Each file is looked up by its name: a container could make a listing endless, and a listing can miss a file
-        // that is renamed meanwhile.
-        let look = move || asks.into_iter().map(|(id, lying)| Looked::at(&folders, &of, id, lying)).collect::<Vec<_>>();
-        let Ok(looked) = tokio::task::spawn_blocking(look).await else { return };
-        for Looked { id, probe, outcomes } in looked {
-            for (LyingOutcome { to, since, process, judged }, lies) in outcomes {
-                match (lies, to) {
-                    (Some(Lies::Gone), to) => self.apply_later(id, DeliveryEvent::Taken { since }.to(to)),
-                    (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
-                        if judged
-                            && self.may_be_dead(group, process.as_deref(), probe)
-                            && self.is_dead(id, &request_id).await == Some(true) =>
-                    {
-                        self.apply_later(id, WaiterEvent::Died.of(request_id));
+        // that is renamed meanwhile. A file that askd could not look at proves nothing.
+        let lies = |id: AskId, to: &Taker| match to {
+            Taker::Waiter(request_id) => lies_in(responses.as_ref()?, request_id).ok(),
+            Taker::Briefing => lies_in(briefings.as_ref()?, &id).ok(),
+        };
+        let mut judged = Vec::new();
+        for (id, Lying { outcomes, probe }) in outcomes {
+            for outcome in outcomes {
+                match (lies(id, &outcome.to), outcome.to) {
+                    (Some(Lies::Gone), to) => {
+                        self.apply_later(id, DeliveryEvent::Taken { since: outcome.since }.to(to));
                     }
-                    // A file that askd could not look at proves nothing.
+                    (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
+                        if outcome.judged && self.may_be_dead(group, outcome.process.as_deref(), probe) =>
+                    {
+                        judged.push((id, request_id));
+                    }
                     _ => {}
                 }
             }
         }
+        if !judged.is_empty() {
+            self.judge(group, judged);
+        }
+    }
+
+    /// Asks more closely, which may take long: only once at a time in a group.
+    fn judge(&self, group: &Group, judged: Vec<(AskId, RequestId)>) {
+        let Some(alone) = self.0.looking.try_lock(group.clone()) else { return };
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            for (id, request_id) in judged {
+                if broker.is_dead(id, &request_id).await == Some(true) {
+                    broker.apply_later(id, WaiterEvent::Died.of(request_id));
+                }
+            }
+            drop(alone);
+        });
     }
 
     /// Whether it is worth asking more closely.
@@ -401,5 +393,6 @@ fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
 /// Whether an agent reads briefings now: it holds the folder, and one that has died holds it no more. Not every file
 /// system can tell.
 fn is_being_read(briefings: &Dir) -> bool {
-    !briefings.claim().unwrap_or(true)
+    // Opened anew, because the lock belongs to what was opened, and `briefings` may be held for long.
+    !briefings.sub(".").and_then(|own| own.claim()).unwrap_or(true)
 }

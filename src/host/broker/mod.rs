@@ -17,6 +17,7 @@ mod promise;
 mod saves;
 mod submit;
 
+pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::Filter;
 pub use submit::Submitted;
@@ -72,7 +73,7 @@ struct Inner {
     ctx: Ctx,
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
-    /// The groups whose folders a task is checking now.
+    /// The groups whose waiting processes a task judges now.
     looking: KeyedLock<Group>,
     /// Something is moved in the folders for these asks.
     moving: KeyedLock<AskId>,
@@ -210,10 +211,14 @@ impl Broker {
             return;
         }
         let effects = ask.resume();
+        let now = self.clock().now();
+        for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
+            // From now on each look looks for its sign of life.
+            self.heartbeats().of(&ask.group, process, now);
+        }
         if !redone && ask.was_interrupted() {
             self.apply_later(ask.id, Event::Interrupted);
         }
-        let now = self.clock().now();
         self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
         for effect in &effects {
             if let Effect::Note(fact) = effect {

@@ -111,7 +111,7 @@ impl Broker {
     /// Whether a response lies where its waiter looks for it.
     async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
         let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        let look = move || lies_in(&folders.ensure(&group, RESPONSES)?, &request_id);
+        let look = move || lies_in(&*folders.ensure(&group, RESPONSES)?, &request_id);
         tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 

@@ -1,9 +1,10 @@
 //! One group's requests: claiming them, handing them to the broker, and only then deleting them. Sections 3 and 4
 //! of the specification. [`super::survey`] finds the files to claim.
 
-use super::hints::{Hints, Wanted};
+use super::glance::Glance;
+use super::groups::Wanted;
 use super::known::Known;
-use super::survey::Survey;
+use super::survey::{Survey, is_said_elsewhere};
 use super::watching::Watching;
 use crate::clock::Moment;
 use crate::host::broker::{Broker, Submitted};
@@ -14,11 +15,12 @@ use crate::host::warnings::Warnings;
 use crate::ipc::wire::{self, Kinds, Message, Peek};
 use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
-use crate::sabotage::crash_point;
+use crate::sabotage::{crash_point, on};
 use askd_core::{Group, Rejection, RequestId, wording};
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -36,10 +38,11 @@ pub(super) struct Shared {
     pub(super) folders: Folders,
     pub(super) ctx: Ctx,
     pub(super) warnings: Warnings,
-    pub(super) hints: Arc<Hints>,
     pub(super) watching: Watching,
-    /// How many folders are worked on at a time. One that hangs keeps its place.
-    pub(super) disks: Arc<Semaphore>,
+    /// How many folders are worked on at a time: those on the disk of their root, and those that are mounted there. One
+    /// that hangs keeps its place and its thread.
+    pub(super) home: Arc<Semaphore>,
+    pub(super) mounted: Arc<Semaphore>,
 }
 
 /// One group's requests.
@@ -51,8 +54,11 @@ pub(super) struct GroupScanner {
     alone: tokio::sync::Mutex<()>,
     wanted: Mutex<Wanted>,
     survey: Mutex<Survey>,
-    /// Since when it waits for the disk of its folder.
-    since: Mutex<Option<Moment>>,
+    pub(super) glance: Mutex<Glance>,
+    /// Another file system is mounted there: it may hang by itself.
+    pub(super) is_mounted: AtomicBool,
+    /// How much waits for the disk of its folder, and since when nothing has come back from there.
+    waits: Mutex<(usize, Option<Moment>)>,
 }
 
 impl std::ops::Deref for GroupScanner {
@@ -92,13 +98,16 @@ enum Claimed {
 impl GroupScanner {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
         let survey = Survey::new(Known::new(shared.ctx.clock().monotonic()));
+        let is_mounted = AtomicBool::new(shared.folders.is_mounted(&group));
         Self {
             group,
             shared,
+            is_mounted,
             alone: tokio::sync::Mutex::default(),
             wanted: Mutex::default(),
             survey: Mutex::new(survey),
-            since: Mutex::default(),
+            glance: Mutex::default(),
+            waits: Mutex::default(),
         }
     }
 
@@ -108,23 +117,23 @@ impl GroupScanner {
 
     /// Whether the disk of its folder does not answer.
     pub(super) fn hangs(&self, now: Moment) -> bool {
-        self.since.lock().is_some_and(|since| now.since(since) >= HANGS)
+        self.waits.lock().1.is_some_and(|since| now.since(since) >= HANGS)
     }
 
     /// Looks where it is told to; if a look is already running, that one does it.
-    pub(super) async fn look(self: Arc<Self>, wanted: Wanted) {
+    pub(super) fn look(self: &Arc<Self>, wanted: Wanted) {
         self.wanted.lock().add(wanted);
-        loop {
-            {
-                let Ok(_alone) = self.alone.try_lock() else { return };
-                while self.is_wanted() {
-                    self.round().await;
+        let scanner = Arc::clone(self);
+        self.ctx.finish(async move {
+            while scanner.is_wanted() {
+                let Ok(_alone) = scanner.alone.try_lock() else { return };
+                // The sabotage has one desk for all groups.
+                let _desk = if on("onedesk") { scanner.mounted.acquire().await.ok() } else { None };
+                while scanner.is_wanted() {
+                    scanner.round().await;
                 }
             }
-            if !self.is_wanted() {
-                return;
-            }
-        }
+        });
     }
 
     fn is_wanted(&self) -> bool {
@@ -136,15 +145,13 @@ impl GroupScanner {
         let wanted = std::mem::take(&mut *self.wanted.lock());
         if !wanted.is_empty() {
             match self.on_disk(move |scanner| scanner.survey(&wanted)).await {
-                Ok(()) => {}
-                // The check of the folders has already logged this and how to fix it.
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
-                Err(error) => {
+                Err(error) if !is_said_elsewhere(&error) => {
                     let what = "cannot read a tasks folder";
                     if self.warnings.is_first(Some(&self.group), what) {
                         tracing::error!(group = %self.group, %error, "{what}");
                     }
                 }
+                Ok(()) | Err(_) => {}
             }
         }
         for _ in 0..IN_A_ROW {
@@ -167,31 +174,40 @@ impl GroupScanner {
     }
 
     /// Lets a request wait, and has it looked at again.
-    fn hold(&self, name: &str) {
+    fn hold(self: &Arc<Self>, name: &str) {
         let pause = self.lock().known.hold(name, self.ctx.clock().monotonic());
-        let (hints, clock, group, again) =
-            (Arc::clone(&self.hints), self.ctx.clock().clone(), self.group.clone(), Wanted::name(name));
+        let (scanner, again) = (Arc::clone(self), Wanted::name(name));
         self.ctx.spawn(async move {
-            clock.sleep(pause).await;
-            hints.add(group, again);
+            scanner.ctx.clock().sleep(pause).await;
+            scanner.look(again);
         });
     }
 
     /// Does something on the disk of the group's folder, where it may hang.
-    async fn on_disk<T: Send + 'static>(
+    pub(super) async fn on_disk<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&Arc<Self>) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let place = Arc::clone(&self.disks).acquire_owned().await.map_err(io::Error::other)?;
-        let scanner = Arc::clone(self);
+        let disk = if self.is_mounted.load(Ordering::Relaxed) { &self.mounted } else { &self.home };
+        self.count_waiting(|waiting| waiting + 1);
+        let (scanner, place) = (Arc::clone(self), Arc::clone(disk).acquire_owned().await);
         let worked = tokio::task::spawn_blocking(move || {
-            *scanner.since.lock() = Some(scanner.ctx.clock().monotonic());
             let done = work(&scanner);
-            *scanner.since.lock() = None;
             drop(place);
             done
         });
-        worked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        let done = worked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        self.count_waiting(|waiting| waiting - 1);
+        done
+    }
+
+    fn count_waiting(&self, count: impl FnOnce(usize) -> usize) {
+        let mut waits = self.waits.lock();
+        let (before, after) = (waits.0, count(waits.0));
+        // What comes back shows that the disk answers.
+        let since = if after > before { waits.1 } else { None };
+        let now = self.ctx.clock().monotonic();
+        *waits = (after, (after > 0).then(|| since.unwrap_or(now)));
     }
 
     /// Claims a request, hands it on and deletes it.
@@ -227,7 +243,7 @@ impl GroupScanner {
             }
         };
         let name = name.to_owned();
-        let finish = move |scanner: &Self| {
+        let finish = move |scanner: &Arc<Self>| {
             let tasks = scanner.folders.get(&scanner.group, TASKS)?;
             if taken == Taken::Done {
                 // One that stays is read as a request again, and its outcome told once more.
@@ -277,7 +293,8 @@ impl GroupScanner {
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         if let Some(process) = &request.process {
-            self.broker.heartbeats().expect(&self.group, process, self.ctx.clock().now());
+            // From now on each look looks for its sign of life.
+            self.broker.heartbeats().of(&self.group, process, self.ctx.clock().now());
         }
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
@@ -306,7 +323,7 @@ impl GroupScanner {
             tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
         }
         let bytes = keep.map(|(_, bytes)| bytes);
-        let tell = move |scanner: &Self| -> io::Result<()> {
+        let tell = move |scanner: &Arc<Self>| -> io::Result<()> {
             // First what may fail and be tried again, so that one mistake is kept once.
             if let Some(request_id) = &request_id {
                 let response = wire::refused(request_id, op_code, &rejection);

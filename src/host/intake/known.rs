@@ -104,6 +104,11 @@ impl Known {
         self.begun as u16
     }
 
+    /// Whether listing the folder again can show more, although nothing is new in it.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.listing.is_some() || self.cut_off == self.begun || !self.unmatched.is_empty()
+    }
+
     fn key(&self, name: &str, stamp: &Stamp) -> u64 {
         self.hash.hash_one((name, stamp))
     }

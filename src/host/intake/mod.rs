@@ -1,12 +1,12 @@
 //! Finding requests: an event is a hint, the directory is the truth.
 //!
-//! A watch event, a lost event, a new folder and the timer ([`LOOK_EVERY`]) all do the same thing: they wake the
-//! intake, which only tells the groups' scanners that there may be something to look at. Each scanner works on the disk
-//! of its group's folder by itself, so that a slow, flooded or hung folder keeps no other group waiting. The
-//! broker decides what becomes of a request.
+//! One thread looks at all groups' folders every few seconds, by stat alone ([`glance`]). A watch event names a place, a
+//! stamp that changed names a folder; the group's scanner then looks there by itself, so that a slow, flooded or hung
+//! folder keeps no other group waiting. The broker decides what becomes of a request.
 
+mod glance;
 mod group_scanner;
-mod hints;
+mod groups;
 mod known;
 mod survey;
 mod watching;
@@ -18,25 +18,31 @@ use crate::host::folders::Folders;
 use crate::host::settings::Settings;
 use crate::host::warnings::Warnings;
 use crate::ipc::HOST_GROUP;
-use crate::ipc::watch::{Hint, Watch};
+use crate::ipc::files::Stamp;
+use crate::ipc::watch::Watch;
 use crate::sabotage::on;
 use askd_core::Group;
+use glance::Glance;
 use group_scanner::{GroupScanner, Shared};
-use hints::{Hints, Wanted};
+use groups::{Groups, Wanted};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use watching::{Change, Watching};
+use watching::{NewFolders, Watching};
 
 /// How often every folder is looked at, whatever the events say.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The same for more than [`MANY`] groups. The shortest time within which a card has to be shown is 10 s.
+const LOOK_EVERY_MANY: Duration = Duration::from_secs(8);
+const MANY: usize = 2_000;
 /// How soon everything is looked at again after events were lost: a flood of events loses many.
 const AT_LEAST: Duration = Duration::from_millis(200);
-/// Folders that are worked on at a time. A hung one keeps its place, and its thread.
-const DISKS: usize = 256;
+/// Folders that are worked on at a time on the disk of their root, and on disks that are mounted there.
+const HOME: usize = 8;
+const MOUNTED: usize = 12;
 
 /// How the round of looks is going, for the health calls. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,12 +66,15 @@ impl LookRound {
     }
 }
 
-/// Tells the groups' scanners where to look.
+/// Looks at the groups' folders.
 #[derive(Debug)]
 pub struct Intake {
     shared: Shared,
-    /// In the order of names, so that a look-round goes the same way every time.
-    scanners: BTreeMap<Group, Arc<GroupScanner>>,
+    groups: Arc<Groups>,
+    /// How the folder of the groups' folders was left.
+    root: Glance,
+    /// By how far the time of day was set when it was last looked at.
+    set_by: i64,
     /// The groups whose folder was said to hang.
     hung: HashSet<Group>,
     ignored: HashSet<String>,
@@ -75,17 +84,21 @@ pub struct Intake {
 impl Intake {
     /// Starts watching; looking begins with [`Self::run`].
     pub fn new(broker: Broker, folders: Folders, ctx: Ctx, warnings: Warnings) -> io::Result<Self> {
-        let hints = Arc::new(Hints::default());
-        let (root, told) = (folders.root().to_owned(), Arc::clone(&hints));
-        let watch = Watch::new(move |hint| match hint {
-            Hint::Everywhere => told.everywhere(),
-            Hint::At(path) => told.look_at(&root, path),
+        let groups = Arc::new(Groups::default());
+        let (root, told) = (folders.root().to_owned(), Arc::downgrade(&groups));
+        let watch = Watch::new(move |hint| {
+            if let Some(groups) = told.upgrade() {
+                groups.take(hint, &root);
+            }
         });
-        let watching = Watching::start(watch, Arc::clone(&hints))?;
-        let round = LookRound(Arc::new(Mutex::new(Round { came_by: ctx.clock().monotonic(), hung: 0 })));
-        let disks = Arc::new(Semaphore::new(DISKS));
-        let shared = Shared { broker, folders, ctx, warnings, hints, watching, disks };
-        let intake = Self { shared, scanners: BTreeMap::new(), hung: HashSet::new(), ignored: HashSet::new(), round };
+        let watching = Watching::start(watch)?;
+        let (now, set_by) = (ctx.clock().monotonic(), ctx.clock().reading().set_by);
+        let round = LookRound(Arc::new(Mutex::new(Round { came_by: now, hung: 0 })));
+        let mounted = Arc::new(Semaphore::new(if on("onedesk") { 1 } else { MOUNTED }));
+        let home = Arc::new(Semaphore::new(HOME));
+        let shared = Shared { broker, folders, ctx, warnings, watching, home, mounted };
+        let (hung, ignored) = (HashSet::new(), HashSet::new());
+        let intake = Self { shared, groups, root: Glance::default(), set_by, hung, ignored, round };
         intake.watch_root();
         Ok(intake)
     }
@@ -95,67 +108,67 @@ impl Intake {
         self.round.clone()
     }
 
-    /// Looks until the daemon stops. A request claimed by then is finished now or found by the next start.
-    pub async fn run(mut self) {
+    /// Looks until the daemon stops. Blocks: it has a thread of its own, so that a look wakes nothing else. A request that is
+    /// claimed by then is finished now or found by the next start.
+    pub fn run(mut self) {
+        let (ctx, groups) = (self.shared.ctx.clone(), Arc::clone(&self.groups));
+        let clock = ctx.clock();
         let mut prepared = None;
-        let clock = self.shared.ctx.clock().clone();
-        let mut next_look = clock.monotonic();
-        let mut not_before = next_look;
+        let mut told = true;
         loop {
             let settings = self.shared.broker.settings();
             if !prepared.as_ref().is_some_and(|known| Arc::ptr_eq(known, &settings)) {
                 self.prepare(&settings);
                 prepared = Some(settings);
             }
-            let now = clock.monotonic();
-            let places = self.shared.hints.take();
-            // The sabotage trusts events alone, once the groups of the start are found.
-            let trusting = on("noscan") && !self.scanners.is_empty();
-            if places.everywhere {
-                next_look = next_look.min(not_before.max(now));
+            // The sabotage trusts events alone.
+            if told || !on("noscan") {
+                self.look_everywhere();
             }
-            if now >= next_look && (places.everywhere || !trusting) {
-                self.look_round_all().await;
-                next_look = clock.monotonic() + LOOK_EVERY;
-                not_before = clock.monotonic() + AT_LEAST;
-            } else if now >= next_look {
-                next_look = now + LOOK_EVERY;
+            let looked = clock.monotonic();
+            let every = if groups.lock().len() > MANY { LOOK_EVERY_MANY } else { LOOK_EVERY };
+            let event = async {
+                tokio::select! {
+                    () = groups.everywhere.notified() => {}
+                    () = ctx.stopping() => {}
+                }
+            };
+            told = clock.wait(looked + every, event).is_some();
+            if told {
+                clock.wait(looked + AT_LEAST, ctx.stopping());
             }
-            for (group, wanted) in places.groups {
-                self.look(&group, wanted).await;
-            }
-            tokio::select! {
-                () = self.shared.hints.new.notified() => {}
-                () = clock.sleep_to(next_look) => {}
-                () = self.shared.ctx.stopping() => return,
+            if ctx.is_stopping() {
+                return;
             }
         }
     }
 
-    /// Has every group looked at, and sees how they are.
-    async fn look_round_all(&mut self) {
-        let folders = self.shared.folders.clone();
-        let names = tokio::task::spawn_blocking(move || folders.names()).await;
-        match names.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-            Ok(names) => self.find_groups(names),
+    /// Looks at every group, and sees how they are.
+    fn look_everywhere(&mut self) {
+        let (broker, clock) = (self.shared.broker.clone(), self.shared.ctx.clock().clone());
+        let reading = clock.reading();
+        if std::mem::replace(&mut self.set_by, reading.set_by) != reading.set_by {
+            broker.nudge();
+        }
+        match self.shared.folders.stamp() {
+            Ok(root) => self.look_below(root),
             Err(error) => self.make_root(&error),
         }
-        for group in self.scanners.keys().cloned().collect::<Vec<_>>() {
-            self.look(&group, Wanted::folder()).await;
-        }
-        self.shared.broker.nudge();
-        self.shared.broker.look_after();
         self.shared.warnings.tell();
-        self.say_hung();
+        self.say_hung(clock.monotonic());
     }
 
-    async fn look(&self, group: &Group, wanted: Wanted) {
-        let Some(scanner) = self.scanners.get(group) else { return };
-        let looking = Arc::clone(scanner).look(wanted);
-        if on("onedesk") {
-            looking.await;
-        } else {
-            self.shared.ctx.finish(looking);
+    fn look_below(&mut self, root: Stamp) {
+        if self.root.has_news([Some(root), None], self.shared.ctx.clock().monotonic()) {
+            match self.shared.folders.names() {
+                Ok(names) => self.find_groups(names),
+                Err(error) => self.make_root(&error),
+            }
+        }
+        let mut outcomes = self.shared.broker.outcomes();
+        for scanner in self.groups.all() {
+            let outcomes = outcomes.remove(&scanner.group).unwrap_or_default();
+            scanner.glance(root, outcomes);
         }
     }
 
@@ -164,8 +177,7 @@ impl Intake {
         let host = HOST_GROUP.parse::<Group>().ok();
         for group in settings.configured().chain(host) {
             if settings.group(&group).is_some() {
-                self.scanner(&group);
-                self.shared.hints.add(group, Wanted { make: true, ..Wanted::folder() });
+                self.scanner(&group).look(Wanted { make: true, ..Wanted::folder() });
             }
         }
     }
@@ -173,7 +185,7 @@ impl Intake {
     fn find_groups(&mut self, names: Vec<String>) {
         for name in names {
             match name.parse::<Group>() {
-                Ok(group) => self.scanner(&group),
+                Ok(group) => drop(self.scanner(&group)),
                 Err(rule) => {
                     if self.ignored.insert(name.clone()) {
                         tracing::warn!(name, %rule, "ignored: not a group's name");
@@ -183,10 +195,9 @@ impl Intake {
         }
     }
 
-    fn scanner(&mut self, group: &Group) {
-        if !self.scanners.contains_key(group) {
-            self.scanners.insert(group.clone(), Arc::new(GroupScanner::new(group.clone(), self.shared.clone())));
-        }
+    fn scanner(&self, group: &Group) -> Arc<GroupScanner> {
+        let new = || Arc::new(GroupScanner::new(group.clone(), self.shared.clone()));
+        Arc::clone(self.groups.lock().entry(group.clone()).or_insert_with(new))
     }
 
     fn make_root(&mut self, error: &io::Error) {
@@ -195,7 +206,7 @@ impl Intake {
         match std::fs::create_dir_all(folder) {
             Ok(()) => {
                 self.watch_root();
-                self.scanners.clear();
+                self.groups.lock().clear();
                 self.prepare(&self.shared.broker.settings());
             }
             Err(error) => {
@@ -205,16 +216,16 @@ impl Intake {
     }
 
     fn watch_root(&self) {
-        let add = vec![self.shared.folders.root().to_owned()];
+        let folders = vec![self.shared.folders.root().to_owned()];
         // A folder without a watch is looked at every few seconds anyway.
-        let _full = self.shared.watching.change(Change { group: None, remove: Vec::new(), add });
+        let _full = self.shared.watching.watch(NewFolders { folders, scanner: None });
     }
 
     /// Logs once for each group that its folder hangs, and once that it answers again.
-    fn say_hung(&mut self) {
-        let now = self.shared.ctx.clock().monotonic();
-        let hung: HashSet<Group> =
-            self.scanners.iter().filter(|(_, scanner)| scanner.hangs(now)).map(|(group, _)| group.clone()).collect();
+    fn say_hung(&mut self, now: Moment) {
+        let scanners = self.groups.all();
+        let hung = scanners.iter().filter(|scanner| scanner.hangs(now)).map(|scanner| scanner.group.clone());
+        let hung: HashSet<Group> = hung.collect();
         for group in hung.difference(&self.hung) {
             let folder = self.shared.folders.root().join(group.as_str());
             tracing::error!(

@@ -1,18 +1,21 @@
 //! One look at a group's folder, on its disk: making, checking and watching it, listing `tasks/` in parts, telling
-//! requests from other people's files, and noting signs of life. Everything here blocks, and may hang for as long as
-//! that disk does. Claims nothing; the scanner does.
+//! requests from other people's files. Everything here blocks, and may hang for as long as that disk does. Claims nothing;
+//! the scanner does.
 
 use super::group_scanner::{CLAIMED, Candidate, GroupScanner};
-use super::hints::Wanted;
+use super::groups::Wanted;
 use super::known::{Known, Verdict};
-use super::watching::Change;
+use super::watching::NewFolders;
+use crate::clock::Moment;
 use crate::ipc::files::{Dir, ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds};
-use crate::ipc::{ALIVE, MAX_REQUEST_BYTES, TASKS, alive_name, is_json_file};
+use crate::ipc::{ALIVE, MAX_REQUEST_BYTES, TASKS, is_json_file};
 use crate::sabotage::on;
 use askd_core::RequestId;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A file that ends early is read again until it has not changed for this long.
@@ -21,8 +24,12 @@ const HALF_WRITTEN: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(5);
 /// Names that one look takes.
 const LOOK: usize = 20_000;
-/// How many signs of life that no caller asked about are looked at in one group.
-const MOST_HEARTBEATS: usize = 1_000;
+/// How often signs of life that processes left behind are removed, and how old they have to be.
+const TIDY_AFTER: Duration = Duration::from_secs(3600);
+/// How many of them are looked at then.
+const MOST_SIGNS: usize = 1_000;
+/// The first and the longest pause before folders that cannot be used are tried again, if their stamps do not change.
+const PROBE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
 
 /// What is known of a group's folder.
 #[derive(Debug)]
@@ -34,6 +41,12 @@ pub(super) struct Survey {
     watched: Option<Stamp>,
     /// What is wrong with the folders, as last said: said again when it changes.
     trouble: Option<String>,
+    /// How long the next pause before folders with a trouble are tried again is.
+    pause: Duration,
+    /// A file could not be read; the next look tries again.
+    unread: bool,
+    /// When old signs of life were last removed.
+    tidied: Moment,
     /// The log has said that askd does not serve this group.
     unserved: bool,
     /// The log has said that there is more than one look takes.
@@ -42,8 +55,34 @@ pub(super) struct Survey {
 
 impl Survey {
     pub(super) fn new(known: Known) -> Self {
-        Self { known, queue: BTreeMap::new(), watched: None, trouble: None, unserved: false, crowded: false }
+        Self {
+            known,
+            queue: BTreeMap::new(),
+            watched: None,
+            trouble: None,
+            pause: PROBE.0,
+            unread: false,
+            tidied: Moment::default(),
+            unserved: false,
+            crowded: false,
+        }
     }
+
+    /// Whether another look can show more, although nothing is new.
+    fn is_unsettled(&self) -> bool {
+        self.unread || self.queue.len() >= LOOK || self.known.is_unsettled()
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PROBE.1);
+        pause
+    }
+}
+
+/// Whether the check of the folders has logged this already, and how to mend it.
+pub(super) fn is_said_elsewhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// How long a file must stay unchanged before it is judged for good.
@@ -55,13 +94,26 @@ fn patience(verdict: Verdict) -> Duration {
 }
 
 impl GroupScanner {
-    /// Looks, and queues what can be taken.
-    pub(super) fn survey(&self, wanted: &Wanted) -> io::Result<()> {
+    /// Looks, queues what can be taken, and says when to look again although nothing seems to be new.
+    pub(super) fn survey(self: &Arc<Self>, wanted: &Wanted) -> io::Result<()> {
         if on("hang") && self.group.as_str() == "hung" {
             crate::sabotage::hang();
         }
         let mut survey = self.lock();
-        let survey = &mut *survey;
+        let looked = self.look_into(&mut survey, wanted);
+        if wanted.folder {
+            let now = self.ctx.clock().monotonic();
+            let failed = |error: &io::Error| !is_said_elsewhere(error);
+            let soon = survey.is_unsettled() || looked.as_ref().is_err_and(failed);
+            let later = survey.trouble.is_some().then(|| now + survey.next_pause());
+            let mut glance = self.glance.lock();
+            glance.again = if soon { Some(now) } else { later };
+            glance.in_trouble = survey.trouble.is_some();
+        }
+        looked
+    }
+
+    fn look_into(self: &Arc<Self>, survey: &mut Survey, wanted: &Wanted) -> io::Result<()> {
         if wanted.folder || wanted.make {
             self.take_up(survey, wanted.make);
         }
@@ -72,14 +124,16 @@ impl GroupScanner {
             self.judge(&tasks, name, survey)?;
         }
         if wanted.folder {
-            let met = if survey.queue.len() < LOOK { self.list(&tasks, survey)? } else { Vec::new() };
-            self.note_heartbeats(&tasks, met)?;
+            survey.unread = false;
+            if survey.queue.len() < LOOK {
+                self.list(&tasks, survey)?;
+            }
         }
         Ok(())
     }
 
-    /// Lists the next part of the folder. Returns the processes whose signs of life it met.
-    fn list(&self, tasks: &Dir, survey: &mut Survey) -> io::Result<Vec<String>> {
+    /// Lists the next part of the folder.
+    fn list(&self, tasks: &Dir, survey: &mut Survey) -> io::Result<()> {
         let of = tasks.stamp()?;
         let goes_on = survey.known.listing.take().filter(|listing| listing.is_of(&of));
         let whole = goes_on.is_none();
@@ -89,12 +143,12 @@ impl GroupScanner {
             survey.known.begin_pass();
             tasks.list()?
         };
-        let mut met = Vec::new();
+        let now = self.ctx.clock().monotonic();
+        let tidies = now.since(survey.tidied) >= TIDY_AFTER;
+        let mut signs = Vec::new();
         let ended = listing.part(LOOK, |name| {
-            if let Some(process) = name.strip_prefix(ALIVE).and_then(|name| name.strip_prefix('-')) {
-                if met.len() < MOST_HEARTBEATS {
-                    met.push(process.to_owned());
-                }
+            if tidies && name.starts_with(ALIVE) && signs.len() < MOST_SIGNS {
+                signs.push(name.to_owned());
             } else if name.starts_with(CLAIMED) || is_json_file(name) {
                 // No scanner works here at this moment, so a claimed file was left by a daemon that crashed.
                 self.judge(tasks, name, survey)?;
@@ -114,7 +168,30 @@ impl GroupScanner {
                 );
             }
         }
-        Ok(met)
+        if tidies {
+            survey.tidied = now;
+            self.tidy(tasks, &signs)?;
+            if let Ok(alive) = tasks.sub(ALIVE) {
+                signs.clear();
+                alive.list()?.part(MOST_SIGNS, |name| {
+                    signs.push(name.to_owned());
+                    Ok(())
+                })?;
+                self.tidy(&alive, &signs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the signs of life that no process has renewed for long.
+    fn tidy(&self, folder: &Dir, signs: &[String]) -> io::Result<()> {
+        let long_ago = (self.ctx.clock().now() - TIDY_AFTER).as_millis() / 1000;
+        for name in signs {
+            if folder.stat(name)?.is_some_and(|stamp| stamp.is_plain() && stamp.modified().0 < long_ago) {
+                folder.remove(name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Queues a file if it is a request of ours that can be taken now.
@@ -149,6 +226,7 @@ impl GroupScanner {
                 if self.warnings.is_first(Some(&self.group), what) {
                     tracing::warn!(group = %self.group, file = name, why = %error, "{what}");
                 }
+                survey.unread = true;
                 return Ok(());
             }
             Err(error) => {
@@ -197,51 +275,8 @@ impl GroupScanner {
         }
     }
 
-    /// Hands on the signs of life, and removes those that are long past. Looks up the
-    /// processes that are asked about by name, because a partial listing may miss files that are there.
-    fn note_heartbeats(&self, tasks: &Dir, met: Vec<String>) -> io::Result<()> {
-        let (folder, mut blind) = match tasks.sub(ALIVE) {
-            Ok(folder) => (Some(folder), false),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                (None, false)
-            }
-            Err(error) => {
-                let what = "tasks/.alive cannot be read, so that askd takes no waiting process of this group for dead";
-                if self.warnings.is_first(Some(&self.group), what) {
-                    tracing::warn!(group = %self.group, why = %error, "{what}");
-                }
-                (None, true)
-            }
-        };
-        let mut processes: HashSet<String> = self.broker.heartbeats().expected(&self.group).into_iter().collect();
-        processes.extend(met);
-        if let Some(folder) = &folder {
-            folder.list()?.part(MOST_HEARTBEATS, |process| {
-                processes.insert(process.to_owned());
-                Ok(())
-            })?;
-        }
-        let mut signs = Vec::new();
-        // A name that no request can have says nothing, and others can make up any number of them.
-        for process in processes.into_iter().filter(|process| process.parse::<RequestId>().is_ok()) {
-            let inside = folder.as_ref().map(|folder| folder.stat(&process)).transpose();
-            blind |= inside.is_err();
-            let seen = [inside.ok().flatten().flatten(), tasks.stat(&alive_name(&process))?];
-            if seen != [None; 2] {
-                signs.push((process, seen));
-            }
-        }
-        self.broker.heartbeats().set_blind(&self.group, blind);
-        for process in self.broker.heartbeats().note(&self.group, signs, self.ctx.clock().now()) {
-            // It may be a folder of that name, which does no harm.
-            let _untidy = tasks.remove(&alive_name(&process));
-            let _untidy = folder.as_ref().map(|folder| folder.remove(&process));
-        }
-        Ok(())
-    }
-
     /// Makes, checks and watches the folders if anything about them is new.
-    fn take_up(&self, survey: &mut Survey, make: bool) {
+    fn take_up(self: &Arc<Self>, survey: &mut Survey, make: bool) {
         let now = self.folders.get(&self.group, TASKS).and_then(|tasks| tasks.stamp()).ok();
         let is_watched = |now: &Stamp| survey.watched.is_some_and(|watched| watched.same_file(now));
         if !make && survey.trouble.is_none() && now.as_ref().is_some_and(is_watched) {
@@ -253,7 +288,7 @@ impl GroupScanner {
             let prepared = self.folders.prepare(&self.group).map_err(|error| error.to_string());
             // The check says more than the error from making them.
             let trouble = self.folders.check(&self.group).map_err(|trouble| trouble.to_string()).and(prepared).err();
-            self.say(&mut survey.trouble, trouble);
+            self.say(survey, trouble);
         } else if !served && !std::mem::replace(&mut survey.unserved, true) {
             tracing::warn!(
                 group = %self.group,
@@ -265,22 +300,22 @@ impl GroupScanner {
             return;
         }
         let tasks = self.folders.tasks_path(&self.group);
-        let new = survey.watched.is_none();
-        let (remove, parent) = if new { (None, tasks.parent()) } else { (Some(tasks.clone()), None) };
-        let add = parent.map(std::path::Path::to_owned).into_iter().chain([tasks.clone()]).collect();
-        let change = Change { group: Some(self.group.clone()), remove: remove.into_iter().collect(), add };
-        if self.watching.change(change) {
+        let folders = tasks.ancestors().take(2).map(Path::to_owned).collect();
+        if self.watching.watch(NewFolders { folders, scanner: Some(Arc::downgrade(self)) }) {
             survey.watched = Some(now);
             tracing::info!(group = %self.group, tasks = %tasks.display(), "Group found");
         }
     }
 
-    fn say(&self, said: &mut Option<String>, trouble: Option<String>) {
-        match &trouble {
-            Some(trouble) if said.as_ref() != Some(trouble) => tracing::error!(group = %self.group, "{trouble}"),
-            None if said.is_some() => tracing::info!(group = %self.group, "its folders are in order again"),
-            _ => {}
+    fn say(&self, survey: &mut Survey, trouble: Option<String>) {
+        if survey.trouble == trouble {
+            return;
         }
-        *said = trouble;
+        if let Some(trouble) = &trouble {
+            tracing::error!(group = %self.group, "{trouble}");
+        } else {
+            tracing::info!(group = %self.group, "its folders are in order again");
+        }
+        (survey.trouble, survey.pause) = (trouble, PROBE.0);
     }
 }

@@ -2,22 +2,22 @@
 //! ones `tasks/.alive-<process>`) every 5 s. Section 7 of the specification.
 //!
 //! Only a change counts, and only when this daemon saw it by its own clock, because a container can set the times of
-//! its files. No process counts as dead before there was time to see a change: not right after a start, and not after a
-//! pause in which the daemon did not look (the computer may have slept). The scanner of each group notes what it finds
-//! at every look. This module decides nothing about asks.
+//! its files. No process counts as dead before there was time to see a change: not right after it was first asked about,
+//! and not after a pause in which the daemon did not look (the computer may have slept). Each look at a group notes the
+//! signs of the processes that are waited for, and of no other. This module decides nothing about asks.
 
 use crate::ipc::files::Stamp;
 use askd_core::{Group, Time};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// A process without a change for this long is dead. A daemon that has not looked for this long knows nothing.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(15);
-/// A sign of life that has not changed for this long is removed.
-const TIDY_AFTER: Duration = Duration::from_secs(3600);
-
-/// More processes than ever wait in one group. Beyond that number, processes that no ask names are forgotten sooner.
+/// A process that has not changed its sign for this long is forgotten until an ask names it again.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
+/// The same in a crowd: more processes than ever wait in one group.
+const FORGET_IN_A_CROWD: Duration = Duration::from_secs(30);
 const CROWD: usize = 5_000;
 
 /// How the two signs of a process were last seen: in `tasks/.alive/`, and in `tasks/` itself.
@@ -41,9 +41,7 @@ pub(crate) struct Heartbeats(Mutex<HashMap<Group, Signs>>);
 /// The signs of life of one group.
 #[derive(Debug)]
 struct Signs {
-    /// Since when askd has looked at its folder without a long pause.
-    since: Time,
-    /// When askd last looked at it.
+    /// When askd last looked at them.
     looked: Time,
     /// `tasks/.alive` cannot be read, so that a process without a sign may live all the same.
     blind: bool,
@@ -52,106 +50,62 @@ struct Signs {
 
 #[derive(Debug)]
 struct Sign {
-    /// Both places as they were last seen; without any, askd has looked for it and never found it.
-    seen: Seen,
-    /// When that was last different from before.
+    /// As they were last seen; `None` before the first look.
+    seen: Option<Seen>,
+    /// When that was last different from before, or since when askd looks without a pause.
     changed: Time,
-    /// A caller asked about this process, or an ask names it: each look looks it up by name.
-    expected: bool,
+    /// That was a change, and not only the first look.
+    lives: bool,
 }
 
 impl Sign {
-    fn missing(now: Time, expected: bool) -> Self {
-        Self { seen: [None; 2], changed: now, expected }
-    }
-}
-
-impl Signs {
     fn new(now: Time) -> Self {
-        Self { since: now, looked: now, blind: false, processes: HashMap::new() }
-    }
-
-    fn expect(&mut self, process: &str, now: Time) -> &mut Sign {
-        let sign = self.processes.entry(process.to_owned()).or_insert(Sign::missing(now, true));
-        // Looks at a part of a crowded folder may have missed its file. From now on each look looks it up by name.
-        if !std::mem::replace(&mut sign.expected, true) {
-            sign.changed = now;
-        }
-        sign
+        Self { seen: None, changed: now, lives: false }
     }
 }
 
 impl Heartbeats {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Group, Signs>> {
-        self.0.lock()
-    }
-
-    /// Records all signs of life that a look found in a group's folder. Returns the processes whose files can be
-    /// removed.
-    pub(crate) fn note(&self, group: &Group, found: Vec<(String, Seen)>, now: Time) -> Vec<String> {
-        let mut groups = self.lock();
-        let signs = groups.entry(group.clone()).or_insert_with(|| Signs::new(now));
+    /// Records the signs of life that a look found of the processes it was to look for; `blind`: it could not see all.
+    pub(crate) fn note(&self, group: &Group, found: Vec<(String, Seen)>, blind: bool, now: Time) {
+        let mut groups = self.0.lock();
+        let Some(signs) = groups.get_mut(group) else { return };
         // A pause, or a clock that was set: a change in the meantime may have been missed.
         if now.since(signs.looked) > DEAD_AFTER || now < signs.looked {
-            signs.since = now;
-            signs.processes.values_mut().for_each(|sign| sign.changed = now);
+            signs.processes.values_mut().for_each(|sign| *sign = Sign::new(now));
         }
-        signs.looked = now;
-        let mut old = Vec::new();
+        (signs.looked, signs.blind) = (now, blind);
         for (process, seen) in found {
-            let sign = signs.processes.entry(process.clone()).or_insert(Sign::missing(now, false));
-            if sign.seen != seen {
-                *sign = Sign { seen, changed: now, ..*sign };
-            } else if now.since(sign.changed) > TIDY_AFTER {
-                old.push(process);
+            let Some(sign) = signs.processes.get_mut(&process) else { continue };
+            let before = sign.seen.replace(seen);
+            // A sign that was taken away is none.
+            if before.is_some_and(|before| before != seen) && seen != [None; 2] {
+                (sign.changed, sign.lives) = (now, true);
             }
         }
-        for process in &old {
-            signs.processes.remove(process);
-        }
-        // Processes without a file are not kept for ever. In a crowd, those that no ask names are forgotten sooner.
-        let crowd = signs.processes.len() > CROWD;
-        signs.processes.retain(|_, sign| {
-            let keep = if crowd && !sign.expected { 2 * DEAD_AFTER } else { TIDY_AFTER };
-            now.since(sign.changed) <= keep
-        });
-        old
-    }
-
-    /// A process waits. From now on every look looks up its sign of life by name.
-    pub(crate) fn expect(&self, group: &Group, process: &str, now: Time) {
-        self.lock().entry(group.clone()).or_insert_with(|| Signs::new(now)).expect(process, now);
-    }
-
-    /// Whether the look that is noted next could not read all the signs of this group.
-    pub(crate) fn set_blind(&self, group: &Group, blind: bool) {
-        if let Some(signs) = self.lock().get_mut(group) {
-            signs.blind = blind;
+        let forget = if signs.processes.len() > CROWD { FORGET_IN_A_CROWD } else { FORGET_AFTER };
+        signs.processes.retain(|_, sign| now.since(sign.changed) <= forget);
+        if signs.processes.is_empty() {
+            groups.remove(group);
         }
     }
 
-    /// The processes whose signs of life have to be looked up by name.
+    /// The processes whose signs of life a look looks for.
     pub(crate) fn expected(&self, group: &Group) -> Vec<String> {
-        let groups = self.lock();
-        let processes = groups.get(group).into_iter().flat_map(|signs| &signs.processes);
-        processes.filter(|(_, sign)| sign.expected).map(|(process, _)| process.clone()).collect()
+        self.0.lock().get(group).map(|signs| signs.processes.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether a process lives.
+    /// Whether a process lives. From the first time on that this is asked, each look looks for its sign of life.
     pub(crate) fn of(&self, group: &Group, process: &str, now: Time) -> Liveness {
-        let mut groups = self.lock();
-        let Some(signs) = groups.get_mut(group) else { return Liveness::TooEarly };
-        let (looked, since, blind) = (signs.looked, signs.since, signs.blind);
-        let sign = signs.expect(process, now);
-        let stale = now.since(looked) > DEAD_AFTER || now < looked;
-        if stale || now.since(since) < DEAD_AFTER {
-            Liveness::TooEarly
-        } else if now.since(sign.changed) < DEAD_AFTER {
-            if sign.seen == [None; 2] { Liveness::TooEarly } else { Liveness::Alive }
-        } else if blind {
-            Liveness::TooEarly
-        } else {
-            Liveness::Dead
+        let mut groups = self.0.lock();
+        let new = || Signs { looked: now, blind: false, processes: HashMap::new() };
+        let signs = groups.entry(group.clone()).or_insert_with(new);
+        let sign = signs.processes.entry(process.to_owned()).or_insert(Sign::new(now));
+        let stale = now.since(signs.looked) > DEAD_AFTER || now < signs.looked;
+        match (now.since(sign.changed) < DEAD_AFTER, sign.lives) {
+            _ if stale => Liveness::TooEarly,
+            (true, true) => Liveness::Alive,
+            (false, _) if !signs.blind => Liveness::Dead,
+            _ => Liveness::TooEarly,
         }
     }
 }
@@ -181,44 +135,21 @@ mod tests {
         assert_eq!(life(0), Liveness::TooEarly, "nobody has looked");
         let first = stamp(folder.path(), "1");
         for seconds in [0, 5, 10] {
-            lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
+            lives.note(&group, vec![("p".to_owned(), first)], false, at(seconds));
         }
         assert_eq!(life(10), Liveness::TooEarly, "just started");
         let second = stamp(folder.path(), "22");
-        lives.note(&group, vec![("p".to_owned(), second)], at(15));
+        lives.note(&group, vec![("p".to_owned(), second)], false, at(15));
         assert_eq!(life(16), Liveness::Alive);
         for seconds in [20, 25] {
-            lives.note(&group, vec![("p".to_owned(), second)], at(seconds));
+            lives.note(&group, vec![("p".to_owned(), second)], false, at(seconds));
         }
         assert_eq!(life(29), Liveness::Alive);
-        lives.note(&group, vec![("p".to_owned(), second)], at(30));
+        lives.note(&group, vec![("p".to_owned(), second)], false, at(30));
         assert_eq!(life(30), Liveness::Dead);
-        lives.note(&group, Vec::new(), at(35));
+        lives.note(&group, vec![("p".to_owned(), [None; 2])], false, at(35));
         assert_eq!(life(35), Liveness::Dead, "a sign that was taken away is none");
         assert_eq!(lives.of(&group, "never seen", at(35)), Liveness::TooEarly);
-    }
-
-    #[test]
-    fn looks_that_may_have_passed_over_a_process_do_not_count_against_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
-        let first = stamp(folder.path(), "1");
-        for seconds in [0, 5, 10, 15] {
-            lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
-        }
-        for seconds in [20, 25, 30, 35] {
-            lives.note(&group, Vec::new(), at(seconds));
-        }
-        assert_eq!(
-            lives.of(&group, "p", at(36)),
-            Liveness::Alive,
-            "it was last seen, and nobody has looked for it since"
-        );
-        for seconds in [40, 45, 50] {
-            lives.note(&group, vec![("p".to_owned(), first)], at(seconds));
-        }
-        assert_eq!(lives.of(&group, "p", at(50)), Liveness::Alive);
-        assert_eq!(lives.of(&group, "p", at(51)), Liveness::Dead, "15 s of looks for it by name, and no change");
     }
 
     #[test]
@@ -226,19 +157,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let sign = vec![("p".to_owned(), stamp(folder.path(), "1"))];
-        lives.expect(&group, "p", at(0));
+        lives.of(&group, "p", at(0));
         for seconds in [0, 5, 10, 15] {
-            lives.note(&group, sign.clone(), at(seconds));
+            lives.note(&group, sign.clone(), false, at(seconds));
         }
         assert_eq!(lives.of(&group, "p", at(15)), Liveness::Dead);
         assert_eq!(lives.of(&group, "p", at(200)), Liveness::TooEarly, "it slept, and has not looked since");
-        lives.note(&group, sign.clone(), at(200));
+        lives.note(&group, sign.clone(), false, at(200));
         assert_eq!(lives.of(&group, "p", at(201)), Liveness::TooEarly);
         for seconds in [205, 210, 215] {
-            lives.note(&group, sign.clone(), at(seconds));
+            lives.note(&group, sign.clone(), false, at(seconds));
         }
         assert_eq!(lives.of(&group, "p", at(215)), Liveness::Dead);
-        lives.note(&group, sign.clone(), at(100));
+        lives.note(&group, sign.clone(), false, at(100));
         assert_eq!(lives.of(&group, "p", at(100)), Liveness::TooEarly, "the clock was set back");
     }
 
@@ -247,47 +178,36 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
         let old = stamp(folder.path(), "1")[0];
+        lives.of(&group, "p", at(0));
         for seconds in [0, 5, 10, 15, 20] {
             // The one in `.alive` stays as it is; the process can touch only the other one.
             let beside = stamp(folder.path(), &"2".repeat(usize::try_from(seconds).unwrap() + 2))[0];
-            lives.note(&group, vec![("p".to_owned(), [old, beside])], at(seconds));
+            lives.note(&group, vec![("p".to_owned(), [old, beside])], false, at(seconds));
         }
         assert_eq!(lives.of(&group, "p", at(20)), Liveness::Alive);
         assert_eq!(lives.of(&group, "hidden", at(20)), Liveness::TooEarly);
         for seconds in [25, 30, 35, 40] {
-            lives.set_blind(&group, true);
-            lives.note(&group, Vec::new(), at(seconds));
+            lives.note(&group, Vec::new(), true, at(seconds));
         }
         assert_eq!(lives.of(&group, "hidden", at(40)), Liveness::TooEarly);
-        lives.set_blind(&group, false);
+        lives.note(&group, Vec::new(), false, at(40));
         assert_eq!(lives.of(&group, "hidden", at(40)), Liveness::Dead);
     }
 
     #[test]
-    fn who_is_asked_about_is_kept_in_a_crowd() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_crowd_is_forgotten_sooner() {
         let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
-        let sign = stamp(folder.path(), "1");
-        lives.expect(&group, "waits", at(0));
-        let crowd = |wave: usize| (0..2_000).map(|number| (format!("{wave}-{number}"), sign)).collect::<Vec<_>>();
-        for (wave, seconds) in (0..60).step_by(5).enumerate() {
-            lives.note(&group, crowd(wave), at(u64::try_from(seconds).unwrap()));
+        for wave in 0..12 {
+            for number in 0..2_000 {
+                lives.of(&group, &format!("{wave}-{number}"), at(wave * 5));
+            }
+            lives.note(&group, Vec::new(), false, at(wave * 5));
         }
-        assert_eq!(lives.expected(&group), ["waits"]);
-        assert_eq!(lives.of(&group, "waits", at(56)), Liveness::Dead);
-        let kept = lives.lock()[&group].processes.len();
+        let kept = lives.expected(&group).len();
         assert!(kept < 16_000, "{kept}");
-    }
-
-    #[test]
-    fn what_nobody_changes_for_an_hour_is_tidied_away() {
-        let folder = tempfile::tempdir().unwrap();
-        let (lives, group): (Heartbeats, Group) = (Heartbeats::default(), "g".parse().unwrap());
-        let sign = vec![("p".to_owned(), stamp(folder.path(), "1"))];
-        let mut tidied = Vec::new();
-        for seconds in (0..3_700).step_by(5) {
-            tidied.extend(lives.note(&group, sign.clone(), at(seconds)));
-        }
-        assert_eq!(tidied.first().map(String::as_str), Some("p"));
+        lives.note(&group, Vec::new(), false, at(4_000));
+        assert_eq!(lives.expected(&group).len(), kept, "nobody has looked for long");
+        lives.note(&group, Vec::new(), false, at(4_031));
+        assert!(lives.0.lock().is_empty());
     }
 }

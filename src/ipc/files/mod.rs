@@ -121,9 +121,30 @@ impl Dir {
         open(&self.0, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::empty()).map(Self)
     }
 
+    /// Opens a folder of our own only to go on from there, or to look at files in it by name. No watch reports that.
+    pub fn pinned(path: &Path) -> io::Result<Self> {
+        let fd = sys::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self(fd))
+    }
+
+    /// The same of the folder at `path` below this one; no step of it may be a link.
+    pub fn pin(&self, path: &str) -> io::Result<Self> {
+        open(&self.0, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::empty()).map(Self)
+    }
+
+    /// Whether the way to `path` below this folder leads into another file system. Nothing of that one is looked at.
+    pub fn leads_elsewhere(&self, path: &str) -> bool {
+        let found = open(&self.0, path, OFlags::PATH, Mode::empty(), ResolveFlags::NO_XDEV);
+        found.is_err_and(|error| error.raw_os_error() == Some(Errno::XDEV.raw_os_error()))
+    }
+
     /// Opens a folder right below this one, made with `access` if it was not there.
     pub fn ensure(&self, name: &str, access: Access) -> io::Result<Self> {
-        match calls::mkdirat(&self.0, plain(name)?, Mode::from_raw_mode(0o700)) {
+        match self.sub(plain(name)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match calls::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {
                 let made = self.finish(name, access);
                 if made.is_err() {
@@ -351,8 +372,7 @@ impl Dir {
         self.remove(name).or_else(|_| self.remove(name)).or_else(|_| self.remove(name))
     }
 
-    /// Locks the folder for this process until it is dropped, against others that lock it; `false` if another process has
-    /// the lock.
+    /// Locks the folder until this is dropped, against all others that lock it; `false` if another has the lock.
     pub fn claim(&self) -> io::Result<bool> {
         match sys::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),

@@ -36,6 +36,11 @@ impl Stamp {
         Ok(Self::of(&sys::stat(path)?))
     }
 
+    /// The same of what is at that path itself, a link too.
+    pub fn of_place(path: &Path) -> io::Result<Self> {
+        Ok(Self::of(&sys::lstat(path)?))
+    }
+
     /// Whether it is a plain file: no folder, link, FIFO or device.
     pub fn is_plain(&self) -> bool {
         self.plain

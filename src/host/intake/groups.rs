@@ -1,11 +1,13 @@
-//! Places to look at. Events, time and the scanners themselves only add places; the intake takes them. Every part has a
-//! limit: beyond it, the hint becomes "look at the whole folder".
+//! The groups and their scanners. Events name places to look at; a scanner that is told of one looks there by itself.
 
+use super::group_scanner::GroupScanner;
+use crate::ipc::watch::Hint;
 use crate::ipc::{TASKS, is_json_file};
 use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// How many files are named one by one; beyond that, the whole folder is looked at.
@@ -46,50 +48,40 @@ impl Wanted {
     }
 }
 
-/// Where to look.
+/// The scanners of all groups.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    pub(super) everywhere: bool,
-    pub(super) groups: BTreeMap<Group, Wanted>,
+pub(super) struct Groups {
+    /// In the order of names, so that a look goes the same way every time.
+    scanners: Mutex<BTreeMap<Group, Arc<GroupScanner>>>,
+    /// Look everywhere: events were lost, or a group may be new.
+    pub(super) everywhere: Notify,
 }
 
-/// Places to look at, gathered until the intake takes them.
-#[derive(Debug, Default)]
-pub(super) struct Hints {
-    places: Mutex<Places>,
-    pub(super) new: Notify,
-}
-
-impl Hints {
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock()
+impl Groups {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<Group, Arc<GroupScanner>>> {
+        self.scanners.lock()
     }
 
-    pub(super) fn everywhere(&self) {
-        self.lock().everywhere = true;
-        self.new.notify_one();
+    pub(super) fn all(&self) -> Vec<Arc<GroupScanner>> {
+        self.lock().values().cloned().collect()
     }
 
-    pub(super) fn add(&self, group: Group, wanted: Wanted) {
-        self.lock().groups.entry(group).or_default().add(wanted);
-        self.new.notify_one();
-    }
-
-    pub(super) fn take(&self) -> Places {
-        std::mem::take(&mut self.lock())
-    }
-
-    /// Turns a path into a place to look at; names that cannot be requests say nothing.
-    pub(super) fn look_at(&self, root: &Path, path: &Path) {
+    /// Has a scanner look at the place that an event names; names that cannot be requests say nothing.
+    pub(super) fn take(&self, hint: Hint<'_>, root: &Path) {
+        let Hint::At(path) = hint else { return self.everywhere.notify_one() };
         let Ok(inner) = path.strip_prefix(root) else { return };
         let parts: Vec<&str> = inner.iter().filter_map(|part| part.to_str()).collect();
-        let Some(Ok(group)) = parts.first().map(|group| group.parse::<Group>()) else { return self.everywhere() };
-        match parts.as_slice() {
-            [_] => self.everywhere(),
+        let wanted = match parts.as_slice() {
+            [] | [_] => return self.everywhere.notify_one(),
             // One of its folders is new.
-            [_, _] => self.add(group, Wanted::folder()),
-            [_, folder, name] if *folder == TASKS && is_json_file(name) => self.add(group, Wanted::name(name)),
-            _ => {}
+            [_, _] => Wanted::folder(),
+            [_, folder, name] if *folder == TASKS && is_json_file(name) => Wanted::name(name),
+            _ => return,
+        };
+        let group = parts.first().and_then(|group| group.parse::<Group>().ok());
+        let scanner = group.and_then(|group| self.lock().get(&group).cloned());
+        if let Some(scanner) = scanner {
+            scanner.look(wanted);
         }
     }
 }

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use secrecy::ExposeSecret as _;
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
 const HELD: u8 = 75;
+/// How many threads serve connections at most. Others wait for the disk.
+const MOST_WORKERS: usize = 4;
 /// How long the disk may take for what is under way when everything else has stopped.
 const DISK: Duration = Duration::from_secs(1);
 
@@ -41,7 +44,10 @@ impl Serve {
         let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.enable_all().worker_threads(cores.clamp(2, MOST_WORKERS)).build();
+        let runtime = runtime.context("cannot start")?;
         let ended = runtime.block_on(self.serve(settings));
         // A disk that hangs keeps nothing from stopping: what it still writes is found by the next start.
         runtime.shutdown_timeout(DISK);

@@ -3,7 +3,6 @@
 
 use super::glance::Glance;
 use super::groups::Wanted;
-use super::known::Known;
 use super::survey::{Survey, is_said_elsewhere};
 use super::watching::Watching;
 use crate::clock::Moment;
@@ -97,15 +96,13 @@ enum Claimed {
 
 impl GroupScanner {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
-        let survey = Survey::new(Known::new(shared.ctx.clock().monotonic()));
-        let is_mounted = AtomicBool::new(shared.folders.is_mounted(&group));
         Self {
+            is_mounted: AtomicBool::new(shared.folders.is_mounted(&group)),
             group,
             shared,
-            is_mounted,
             alone: tokio::sync::Mutex::default(),
             wanted: Mutex::default(),
-            survey: Mutex::new(survey),
+            survey: Mutex::default(),
             glance: Mutex::default(),
             waits: Mutex::default(),
         }

@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 /// A file that has not changed since it was read, and that is left alone.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// Seconds after the first look.
+    /// Since when, in seconds.
     since: u32,
     /// The last pass that met it.
     pass: u16,
@@ -55,9 +55,8 @@ struct Unmatched {
 }
 
 /// What is known of one `tasks/`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Known {
-    first: Moment,
     /// Where the last look stopped, if that was not the end.
     pub(super) listing: Option<Listing>,
     begun: u64,
@@ -71,20 +70,6 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn new(now: Moment) -> Self {
-        Self {
-            first: now,
-            listing: None,
-            begun: 0,
-            ended: 0,
-            cut_off: 0,
-            hash: RandomState::new(),
-            files: HashMap::new(),
-            held: HashMap::new(),
-            unmatched: HashMap::new(),
-        }
-    }
-
     pub(super) fn begin_pass(&mut self) {
         self.begun += 1;
     }
@@ -121,7 +106,7 @@ impl Known {
         if seen.verdict != Verdict::NotOurs {
             self.cut_off = self.begun;
         }
-        let since = self.first + Duration::from_secs(seen.since.into());
+        let since = Moment::default() + Duration::from_secs(seen.since.into());
         Some((seen.verdict, now.since(since)))
     }
 
@@ -131,7 +116,7 @@ impl Known {
         if verdict != Verdict::NotOurs {
             self.cut_off = self.begun;
         }
-        let since = u32::try_from(now.since(self.first).as_secs()).unwrap_or(u32::MAX);
+        let since = u32::try_from(now.since(Moment::default()).as_secs()).unwrap_or(u32::MAX);
         if self.files.len() < MOST_FILES || self.files.contains_key(&key) {
             self.files.entry(key).or_insert(Seen { since, pass, verdict }).verdict = verdict;
         }
@@ -205,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_cancel_is_in_vain_only_after_a_whole_pass_that_began_after_it() {
-        let mut known = Known::new(start());
+        let mut known = Known::default();
         let id: RequestId = "r1".parse().unwrap();
         known.begin_pass();
         assert!(!known.is_nowhere("c.json", &id), "met in the middle of a pass");
@@ -226,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_file_is_known_as_long_as_it_stays_as_it_is() {
-        let mut known = Known::new(start());
+        let mut known = Known::default();
         let (old, new) = (stamp("1"), stamp("2"));
         known.begin_pass();
         known.remember("a.json", &old, Verdict::Untyped, start());
@@ -244,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_request_that_has_to_wait_is_tried_ever_more_rarely() {
-        let mut known = Known::new(start());
+        let mut known = Known::default();
         let pauses: Vec<u128> = (0..5).map(|_| known.hold("r.json", start()).as_millis()).collect();
         assert_eq!(pauses, [300, 600, 1000, 1000, 1000]);
         let soon = start() + Duration::from_millis(999);

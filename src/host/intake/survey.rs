@@ -32,7 +32,7 @@ const MOST_SIGNS: usize = 1_000;
 const PROBE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
 
 /// What is known of a group's folder.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) known: Known,
     /// Requests that can be taken, in their order.
@@ -54,27 +54,13 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn new(known: Known) -> Self {
-        Self {
-            known,
-            queue: BTreeMap::new(),
-            watched: None,
-            trouble: None,
-            pause: PROBE.0,
-            unread: false,
-            tidied: Moment::default(),
-            unserved: false,
-            crowded: false,
-        }
-    }
-
     /// Whether another look can show more, although nothing is new.
     fn is_unsettled(&self) -> bool {
         self.unread || self.queue.len() >= LOOK || self.known.is_unsettled()
     }
 
     fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
+        let pause = self.pause.max(PROBE.0);
         self.pause = (pause * 2).min(PROBE.1);
         pause
     }
@@ -316,6 +302,6 @@ impl GroupScanner {
         } else {
             tracing::info!(group = %self.group, "its folders are in order again");
         }
-        (survey.trouble, survey.pause) = (trouble, PROBE.0);
+        (survey.trouble, survey.pause) = (trouble, Duration::ZERO);
     }
 }

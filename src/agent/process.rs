@@ -6,7 +6,7 @@
 
 use super::{Folder, SHARED};
 use crate::clock::{Clock, Moment};
-use crate::ipc::files::Stamp;
+use crate::ipc::files::{Dir, Stamp};
 use crate::ipc::watch::{Hint, Watch};
 use crate::ipc::{RESPONSES, alive_name, response_name};
 use crate::random;
@@ -54,6 +54,8 @@ struct Liveness {
     /// When the last request was written.
     asked: Option<Moment>,
     left: bool,
+    /// Its sign of life has both names.
+    is_linked: bool,
 }
 
 impl Process {
@@ -115,7 +117,7 @@ impl Process {
         let mut life = self.life.lock();
         life.waiting = life.waiting.saturating_sub(1);
         if life.waiting == 0 && !life.left {
-            life.shown = None;
+            (life.shown, life.is_linked) = (None, false);
             // The daemon may have tidied up already.
             let _gone = folder.tasks.remove(&alive_name(self.id()));
             let _gone = folder.alive().map(|alive| alive.remove(self.id()));
@@ -133,18 +135,28 @@ impl Process {
         if life.shown.is_some_and(|shown| self.clock.monotonic().since(shown) < RENEW_AFTER) {
             return;
         }
-        match self.touch(folder) {
-            Ok(()) => life.shown = Some(self.clock.monotonic()),
+        let Liveness { is_linked, shown, .. } = &mut *life;
+        match self.touch(folder, is_linked) {
+            Ok(()) => *shown = Some(self.clock.monotonic()),
             Err(error) => tracing::debug!(%error, "cannot show the daemon that this process lives"),
         }
     }
 
-    /// `.alive` may belong to a user who keeps this one out of it: only then the sign is beside it in `tasks/`, where each
-    /// touch wakes the daemon's watch.
-    fn touch(&self, folder: &Folder) -> io::Result<()> {
-        match folder.alive().map(|alive| alive.touch(self.id(), SHARED)) {
+    /// Touches the file in `tasks/.alive`, which wakes nobody. Earlier daemons look only beside it in `tasks/`, where it gets a
+    /// second name. If it cannot have both, a file of its own is touched there, which wakes the daemon's watch each time.
+    fn touch(&self, folder: &Folder, is_linked: &mut bool) -> io::Result<()> {
+        let beside = alive_name(self.id());
+        let touch = |alive: &Dir| {
+            alive.touch(self.id(), SHARED)?;
+            if !*is_linked {
+                alive.link(self.id(), &folder.tasks, &beside)?;
+                *is_linked = true;
+            }
+            Ok(())
+        };
+        match folder.alive().map(touch) {
             Some(Ok(())) => Ok(()),
-            _ => folder.tasks.touch(&alive_name(self.id()), SHARED),
+            None | Some(Err::<(), io::Error>(_)) => folder.tasks.touch(&beside, SHARED),
         }
     }
 

@@ -51,11 +51,11 @@ impl Daemon {
 
     /// Starts it without waiting.
     pub(crate) async fn spawn(&self) -> Result<(), String> {
-        self.spawn_until(None).await
+        self.spawn_with(None).await
     }
 
-    /// The same; it dies when it comes to this step.
-    pub(crate) async fn spawn_until(&self, step: Option<&str>) -> Result<(), String> {
+    /// The same with a further variable in its environment.
+    pub(crate) async fn spawn_with(&self, variable: Option<(&str, &str)>) -> Result<(), String> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars() {
@@ -67,9 +67,7 @@ impl Daemon {
         if let Some(sabotage) = &self.sabotage {
             command.env("ASKD_SABOTAGE", sabotage);
         }
-        if let Some(step) = step {
-            command.env("ASKD_CRASH_AT", step);
-        }
+        command.envs(variable);
         let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
         let child = command.stderr(log).kill_on_drop(true).spawn().map_err(|error| format!("askd: {error}"))?;
         *self.child.lock().await = Some(child);

@@ -18,7 +18,12 @@ pub(crate) fn publish(folder: &Path, name: &str, bytes: &[u8], durable: bool) ->
         file.sync_all()?;
     }
     fs::rename(&temporary, folder.join(name))?;
-    if durable { sync(folder) } else { Ok(()) }
+    if durable {
+        sync(folder)?;
+        // XFS may call a folder synced after its power was cut, and a file never.
+        file.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Puts renames and removals in a folder on stable storage.

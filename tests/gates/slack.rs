@@ -68,13 +68,20 @@ struct World {
     durable: bool,
     /// After a loss of power the computer boots, so its boot has another id.
     boots: bool,
-    /// How often askd said that it had stored a word of a person.
+    /// The power is off: what the daemon still says is said by no computer.
+    off: AtomicBool,
+    /// How often askd said that it had stored an answer.
     said: AtomicUsize,
 }
 
 impl World {
     fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
+    }
+
+    /// What a reply means that has just come.
+    fn heard(&self, reply: Reply) -> Reply {
+        if self.off.load(Ordering::SeqCst) { Reply::Unknown } else { reply }
     }
 
     fn is_over(&self) -> bool {
@@ -103,6 +110,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         disk: RwLock::new(disk),
         durable: plan.cuts.is_some(),
         boots: plan.sabotage != Some("sameboot"),
+        off: AtomicBool::new(false),
         said: AtomicUsize::new(0),
     });
     // How many of Slack's replies get lost after the call has had its effect.
@@ -154,35 +162,25 @@ fn settings(data: &Path, api_url: &str) -> String {
 
 /// One start, some life, and its end.
 async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
-    let step = (world.durable && dice.chance(40)).then(|| STEPS[dice.roll(STEPS.len())]);
-    world.daemon.spawn_until(step).await?;
-    if let Some(step) = step {
-        let until = Instant::now() + dice.millis(500, 3_000);
-        let listens = listening(world).await;
-        while world.daemon.runs().await && Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+    match dice.roll(10) {
+        // It ends while it starts.
+        0 | 1 => {
+            world.daemon.spawn().await?;
+            tokio::time::sleep(dice.millis(0, 200)).await;
         }
-        if world.daemon.runs().await {
-            listens.map_err(|error| format!("{step}: {error}"))?;
-        }
-    } else if dice.chance(20) {
-        // Killed while it starts.
-        tokio::time::sleep(dice.millis(0, 200)).await;
-    } else {
-        listening(world).await?;
-        tokio::time::sleep(dice.millis(30, 1_000)).await;
-        if world.durable && dice.chance(60) {
-            // Right after askd said that something is stored.
-            let (said, until) = (world.said.load(Ordering::SeqCst), Instant::now() + Duration::from_millis(500));
-            while world.said.load(Ordering::SeqCst) == said && Instant::now() < until {
-                tokio::time::sleep(Duration::from_micros(200)).await;
-            }
+        2..=4 if world.durable => until_step(world, STEPS[dice.roll(STEPS.len())], dice.millis(500, 3_000)).await?,
+        5..=8 if world.durable => until_said(world, dice.millis(30, 1_000)).await?,
+        _ => {
+            world.daemon.spawn().await?;
+            listening(world).await?;
+            tokio::time::sleep(dice.millis(30, 1_000)).await;
         }
     }
     if !world.durable {
         world.daemon.kill().await;
         return Ok(());
     }
+    world.off.store(true, Ordering::SeqCst);
     let cut = match world.disk.read().await.as_ref() {
         Some(disk) => disk.cut(),
         None => Err("there is no disk".to_owned()),
@@ -192,7 +190,31 @@ async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
     let mut held = world.disk.write().await;
     let Some(disk) = held.as_mut() else { return Ok(()) };
     disk.again()?;
+    world.off.store(false, Ordering::SeqCst);
     if world.boots { another_boot(&world.data.join("state")) } else { Ok(()) }
+}
+
+/// Lives until the daemon comes to a step, and dies there.
+async fn until_step(world: &World, step: &str, at_most: Duration) -> Result<(), String> {
+    world.daemon.spawn_with(Some(("ASKD_CRASH_AT", step))).await?;
+    let (listens, until) = (listening(world).await, Instant::now() + at_most);
+    while world.daemon.runs().await && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    if world.daemon.runs().await { listens.map_err(|error| format!("{step}: {error}")) } else { Ok(()) }
+}
+
+/// Lives until askd has just said that an answer is stored. What follows is slow, so that no later sync makes up for one
+/// that was left out.
+async fn until_said(world: &World, at_least: Duration) -> Result<(), String> {
+    world.daemon.spawn_with(Some(("ASKD_SLOW_CALL", "fsync@file:20"))).await?;
+    listening(world).await?;
+    tokio::time::sleep(at_least).await;
+    let (said, until) = (world.said.load(Ordering::SeqCst), Instant::now() + Duration::from_secs(1));
+    while world.said.load(Ordering::SeqCst) == said && Instant::now() < until {
+        tokio::time::sleep(Duration::from_micros(100)).await;
+    }
+    Ok(())
 }
 
 async fn listening(world: &World) -> Result<(), String> {
@@ -268,7 +290,9 @@ async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
     while !world.is_over() {
         {
             let _disk = world.disk.read().await;
-            agent.take(&world.history);
+            if !world.off.load(Ordering::SeqCst) {
+                agent.take(&world.history);
+            }
             if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
                 agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);
             }
@@ -292,8 +316,7 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
         // On an error the card closed in the meantime, and nothing was sent.
         if let Ok(sent) = sent {
             let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
-            let reply = if ended { Reply::Ended } else { Reply::Unknown };
-            world.said.fetch_add(usize::from(ended), Ordering::SeqCst);
+            let reply = world.heard(if ended { Reply::Ended } else { Reply::Unknown });
             world.history().attempt(&request, ("slack", person), LABELS[nth], began, reply);
         }
     }
@@ -320,6 +343,7 @@ async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
             Some(409) => Reply::Ended,
             _ => Reply::Unknown,
         };
+        let reply = world.heard(reply);
         world.said.fetch_add(usize::from(reply == Reply::Won), Ordering::SeqCst);
         world.history().attempt(request, (door, "operator"), label, began, reply);
     }

@@ -183,6 +183,8 @@ impl Broker {
         self.end_all_blocks();
         let timer = self.clone();
         self.0.ctx.spawn(async move { timer.keep_time().await });
+        // The last run may have left something unsynced.
+        self.0.saved.notify_one();
         let flusher = self.clone();
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tracing::dispatcher;
@@ -38,10 +38,10 @@ impl Saves {
     ) -> Result<T, JoinError> {
         // The gate is never closed.
         let passed = if promises { None } else { Arc::clone(&self.gate).acquire_owned().await.ok() };
-        // The log of the caller is that of the work.
-        let log = dispatcher::get_default(Clone::clone);
+        // What the work spawns and logs goes where the caller's does: nobody drives the runtime of these threads.
+        let (caller, log) = (Handle::current(), dispatcher::get_default(Clone::clone));
         let work = move || {
-            let _passed = passed;
+            let (_passed, _caller) = (passed, caller.enter());
             dispatcher::with_default(&log, work)
         };
         match &self.threads {

@@ -123,6 +123,7 @@ proptest! {
     fn a_block_keeps_its_promises_whatever_happens(
         channels in proptest::collection::vec(channel(), 1..4),
         events in proptest::collection::vec(event(), 0..30),
+        lost in any::<bool>(),
     ) {
         let first = begin(&channels);
         let mut seen = Seen::default();
@@ -136,7 +137,7 @@ proptest! {
 
         // A restart: what is owed goes on, and in the end the cards that are up say the number.
         let mut ask = ask;
-        let owed = restarted(&mut ask, now);
+        let owed = restarted(&mut ask, lost, now);
         let ask = carry(ask, owed, now);
         let block = ask.block.clone().unwrap();
         let posts = |route: usize| channels[route] != ChannelName::WEB;

@@ -378,8 +378,20 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
 pub(super) const TICKS_TO_THE_END: usize = 100;
 
-/// What a start of the daemon finds to do.
-pub(super) fn restarted(ask: &mut Ask, now: Time) -> Vec<Effect> {
+/// What a start of the daemon finds to do; `lost`: after a loss of power.
+pub(super) fn restarted(ask: &mut Ask, lost: bool, now: Time) -> Vec<Effect> {
+    let step = lost.then(|| ask.clone().step(Event::PowerLost, now).unwrap()).flatten();
+    assert_eq!(step.is_some(), lost && ask.is_changed_by_loss());
+    if let Some(step) = step {
+        assert_eq!(step.ask.outcome(), ask.outcome(), "a loss decides nothing");
+        let assumed =
+            |waiter: &Waiter| matches!(waiter.response.state(), DeliveryState::Ready | DeliveryState::Published { .. });
+        assert!(!step.ask.waiters.iter().any(assumed) && !step.ask.has_briefing(), "nothing is assumed");
+        let sent = |widget: &Widget| matches!(widget.state, WidgetState::Sent { .. });
+        assert!(!step.ask.widgets.iter().any(sent), "nothing is on its way");
+        *ask = step.ask;
+        return step.effects;
+    }
     let mut owed = ask.resume();
     if let Ok(Some(step)) = ask.clone().step(Event::Interrupted, now) {
         *ask = step.ask;
@@ -500,6 +512,7 @@ proptest! {
         channels in proptest::collection::vec(channel(), 1..4),
         (session, on_timeout) in session(),
         events in proptest::collection::vec(event(), 0..20),
+        lost in any::<bool>(),
     ) {
         let mut ask = begin_in(&channels, 2, 2, session, on_timeout).ask;
         let mut now = START;
@@ -510,7 +523,7 @@ proptest! {
                 ask = step.ask;
             }
         }
-        let mut owed = restarted(&mut ask, now);
+        let mut owed = restarted(&mut ask, lost, now);
         for _ in 0..2 * TICKS_TO_THE_END {
             let mut next = Vec::new();
             let mut events = Vec::new();

@@ -231,7 +231,7 @@ impl Files {
             if !on("nofoldersync") {
                 folder.sync().map_err(NotStored::InDoubt)?;
             }
-            self.is_synced(id)?;
+            self.is_synced(&mut self.unsynced.lock(id), id);
         }
         if on("noseen") {
             // What is at hand would know what the record forgets.
@@ -251,9 +251,7 @@ impl Files {
             Some(aside) => folder.rename(&name, aside)?,
             None => folder.remove(&name).map(drop)?,
         }
-        if unsynced.remove(&id).is_some() {
-            self.promised.remove(&name)?;
-        }
+        self.is_synced(&mut unsynced, id);
         self.cache.lock().remove(id);
         Ok(kind)
     }

@@ -9,7 +9,6 @@ use askd_core::{AskId, Group};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::Arc;
 
 pub(super) const PROMISED: &str = "promised";
 /// Asks share this many locks.
@@ -32,6 +31,8 @@ pub(super) struct Unflushed {
     saves: u64,
     /// A sync failed: the kernel may treat unwritten data as written, so only writing it again helps.
     failed: bool,
+    /// The last run left it. The record may be a promise, and what lies in `promised/` an older one.
+    left: bool,
 }
 
 impl Default for Unsynced {
@@ -73,12 +74,25 @@ impl Files {
         let (folder, name, temporary) = (self.folder(kind, group)?, file_name(id), format!(".tmp-{id}"));
         folder.stage_unsynced(&temporary, bytes, Access::PRIVATE)?;
         let mut unsynced = self.unsynced.lock(id);
-        if !unsynced.contains_key(&id) && folder.link(&name, &self.promised, &name).is_err() {
+        if unsynced.get(&id).is_some_and(|unflushed| unflushed.left) {
             return Ok(false);
         }
+        if !unsynced.contains_key(&id) {
+            let linked = match folder.link(&name, &self.promised, &name) {
+                // An old one, which could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.promised.remove(&name)?;
+                    folder.link(&name, &self.promised, &name)
+                }
+                linked => linked,
+            };
+            if linked.is_err() {
+                return Ok(false);
+            }
+        }
         folder.rename(&temporary, &name)?;
-        let unflushed =
-            unsynced.entry(id).or_insert_with(|| Unflushed { kind, group: group.clone(), saves: 0, failed: false });
+        let new = || Unflushed { kind, group: group.clone(), saves: 0, failed: false, left: false };
+        let unflushed = unsynced.entry(id).or_insert_with(new);
         unflushed.saves += 1;
         drop(unsynced);
         self.unsynced.touch(kind, group);
@@ -86,17 +100,16 @@ impl Files {
     }
 
     /// The record is synced under its name: what was promised before is not needed any more.
-    pub(super) fn is_synced(&self, id: AskId) -> io::Result<()> {
-        let mut unsynced = self.unsynced.lock(id);
+    pub(super) fn is_synced(&self, unsynced: &mut HashMap<AskId, Unflushed>, id: AskId) {
         if unsynced.remove(&id).is_some() {
-            self.promised.remove(&file_name(id))?;
+            // One that stays does no harm: the record is whole, so the next start goes by that.
+            let _stays = self.promised.remove(&file_name(id));
         }
-        Ok(())
     }
 
     /// Syncs the record of an ask, if it is newer than what is synced.
     pub(super) fn flush_ask(&self, id: AskId) -> io::Result<()> {
-        let Some(Unflushed { kind, group, saves, failed }) = self.unsynced.lock(id).get(&id).cloned() else {
+        let Some(Unflushed { kind, group, saves, failed, .. }) = self.unsynced.lock(id).get(&id).cloned() else {
             return Ok(());
         };
         let (folder, name, temporary) = (self.folder(kind, &group)?, file_name(id), format!(".tmp-flush-{id}"));
@@ -118,8 +131,8 @@ impl Files {
         if failed {
             folder.rename(&temporary, &name)?;
         }
-        unsynced.remove(&id);
-        self.promised.remove(&name).map(drop)
+        self.is_synced(&mut unsynced, id);
+        Ok(())
     }
 
     /// Syncs all that was saved soon. Goes on after a failure, and returns the first one.
@@ -135,7 +148,7 @@ impl Files {
     }
 
     /// Finds out what became of records that the end of the last run left unsynced: a whole one is newer than the
-    /// promised one, and is synced; another one is replaced by it. Comes before any record is read.
+    /// promised one, and is synced with the next flush; another one is replaced by it. Comes before any record is read.
     pub(super) fn recover(&self) -> Result<(), StoreError> {
         let at = |name: &str| io_error(format!("cannot recover {}", self.path.join(PROMISED).join(name).display()));
         for name in self.promised.names().map_err(at(""))? {
@@ -145,34 +158,32 @@ impl Files {
     }
 
     fn recover_one(&self, name: &str) -> io::Result<()> {
-        let promised = match self.promised.read_own(name, MAX_RECORD_BYTES) {
-            Ok((bytes, _)) => record::read(&bytes),
-            Err(error) => return Err(io::Error::other(error)),
+        let read = |folder: &Dir| match folder.read_own(name, MAX_RECORD_BYTES) {
+            Ok((bytes, _)) => Ok(Some(record::read(&bytes))),
+            Err(ReadError::Gone) => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
         };
         // What is promised was synced: it is whole, or another askd's, which the scan will find.
-        let Ok(Read { ask: promised, .. }) = promised else { return Ok(()) };
-        let find = |kind| -> io::Result<Option<(Arc<Dir>, bool)>> {
+        let Some(Ok(Read { ask: promised, .. })) = read(&self.promised)? else { return Ok(()) };
+        for kind in [Kind::Pending, Kind::Settled] {
             let folder = self.folder(kind, &promised.group)?;
-            match folder.read_own(name, MAX_RECORD_BYTES) {
-                Ok((bytes, _)) => Ok(Some((folder, record::read(&bytes).is_ok()))),
-                Err(ReadError::Gone) => Ok(None),
-                Err(error) => Err(io::Error::other(error)),
+            match read(&folder)? {
+                Some(Ok(Read { ask, .. })) => {
+                    let unflushed = Unflushed { kind, group: ask.group, saves: 1, failed: false, left: true };
+                    self.unsynced.touch(kind, &unflushed.group);
+                    self.unsynced.lock(ask.id).insert(ask.id, unflushed);
+                    return Ok(());
+                }
+                Some(Err(_)) => {
+                    self.promised.link(name, &folder, ".tmp-promised")?;
+                    folder.rename(".tmp-promised", name)?;
+                    folder.sync()?;
+                    break;
+                }
+                None => {}
             }
-        };
-        let found = match find(Kind::Pending)? {
-            Some(found) => Some(found),
-            None => find(Kind::Settled)?,
-        };
-        match found {
-            Some((folder, true)) => folder.sync_file(name)?,
-            Some((folder, false)) => {
-                self.promised.link(name, &folder, ".tmp-promised")?;
-                folder.rename(".tmp-promised", name)?;
-                folder.sync()?;
-            }
-            // It was forgotten.
-            None => {}
         }
+        // It is in its place again, or was forgotten.
         self.promised.remove(name).map(drop)
     }
 }

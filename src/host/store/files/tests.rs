@@ -33,6 +33,8 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     drop(store);
     let store = open();
     assert_eq!(*load(&store), soon, "a kill keeps it");
+    // What the last run left may be a promise, so the older one is no substitute for it.
+    store.save(&soon, Save::Soon).unwrap();
     assert_eq!(store.promised.names().unwrap(), [""; 0]);
     store.save(&promised, Save::Now).unwrap();
     store.save(&soon, Save::Soon).unwrap();

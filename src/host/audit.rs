@@ -4,7 +4,7 @@
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
 use crate::ipc::wire::{status, time_text};
-use askd_core::{Ask, Fact, Late, Outcome, Person, Refusal, Stage, Time};
+use askd_core::{Ask, Fact, Outcome, Person, Refusal, Stage, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -82,7 +82,7 @@ impl Audit {
 
     /// Notes what happened to an ask.
     pub fn fact(&self, ask: &Ask, fact: &Fact, now: Time) {
-        let channel = |route: &usize| ask.rules.routes.get(*route).map(|route| route.channel.as_str());
+        let channel = |route: &usize| ask.route(*route).map(|route| route.channel.as_str());
         let line = Line { ask: ask.id.to_string(), group: ask.group.as_str(), ..Line::default() };
         let first = ask.waiters.first().map(|waiter| waiter.request_id.as_str());
         let (line, at) = match fact {
@@ -132,7 +132,7 @@ impl Audit {
                 (Line { what: if *last { "start_given_up" } else { "start_failed" }, ..line }, now)
             }
             Fact::LateAnswer => {
-                let by = if let Late::Answered { by, .. } = &ask.follow_up().late { Some(by) } else { None };
+                let by = ask.answered_late_by();
                 let channel = by.map(|by| by.via.as_str());
                 tracing::info!(ask = %ask.id, group = %ask.group, channel, "Answered after the timeout");
                 (Line { what: "answered_late", channel, by: by.map(|by| by.id.as_str()), ..line }, now)

@@ -95,7 +95,7 @@ impl Channels {
 
     /// The channel that an ask is shown in by this route.
     pub(super) fn of(&self, ask: &Ask, route: usize) -> &dyn Channel {
-        ask.rules.routes.get(route).map_or(&NotSetUp, |route| self.named(route.channel))
+        ask.route(route).map_or(&NotSetUp, |route| self.named(route.channel))
     }
 
     fn named(&self, name: ChannelName) -> &dyn Channel {
@@ -132,6 +132,6 @@ impl Channel for NotSetUp {
 }
 
 fn not_set_up(ask: &Ask, route: usize) -> String {
-    let name = ask.rules.routes.get(route).map(|route| route.channel).unwrap_or_default();
+    let name = ask.route(route).map(|route| route.channel).unwrap_or_default();
     format!("{name} is not set up")
 }

@@ -147,7 +147,7 @@ fn blocks_and_allow_again_of_before_hold_under_every_title_and_context() {
     let paths = ["pending_questions", "settled"].map(|folder| world.data().join(format!("state/{folder}/g/{id}.json")));
     let path = paths.iter().find(|path| path.exists()).unwrap();
     let mut record: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    record["block"]["any_context"] = json!(true);
+    record["stage"]["follow_up"]["block"]["any_context"] = json!(true);
     std::fs::write(path, record.to_string()).unwrap();
     world.start();
 

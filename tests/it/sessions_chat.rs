@@ -323,7 +323,7 @@ async fn late_question(world: &phone::World, id: &str, text: &str) -> (Said, Sai
     let closing = world.passes(PATIENCE, "a closing message", closing).await;
     std::fs::remove_file(world.folder.path().join(format!("ipc/research/responses/{id}.json"))).unwrap();
     let late = closing.text.contains(STILL);
-    let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"said\": \"late\"");
+    let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"closed\": \"late\"");
     world.until("it to be noted", || world.records().iter().all(|(_, record)| noted(record) || !late)).await;
     (question, closing)
 }
@@ -448,7 +448,7 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     world.until("the start to be noted", || world.audit().iter().any(started)).await;
     world.writes(ADA, "anything new?").await;
     world.shown(ADA, &format!("Answered after the timeout: Vue by operator\n{STARTED}")).await;
-    let done = || world.records().iter().all(|(_, record)| record.contains("\"said\": \"started\""));
+    let done = || world.records().iter().all(|(_, record)| record.contains("\"closed\": \"started\""));
     world.until("the chat to be closed", done).await;
     assert_eq!(count(&world, "Timed out"), 0, "it cannot be answered any more: {:#?}", world.said_to(ADA));
     assert_eq!(count(&world, STARTED), 1, "{:#?}", world.said_to(ADA));
@@ -467,7 +467,7 @@ async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
     start.ran().await;
     start.mend();
     // As if it had been said.
-    let said = || world.records().iter().any(|(_, record)| record.contains("\"said\": \"started\""));
+    let said = || world.records().iter().any(|(_, record)| record.contains("\"closed\": \"started\""));
     world.until("the start to be noted", said).await;
     assert_eq!(count(&world, STARTED), 0, "{:#?}", world.said_to(ADA));
     // The closing line that failed is said when the person writes, and it says all of it.

@@ -37,7 +37,7 @@ impl Channel for NoticeBoard {
 
     async fn update(&self, ask: &Ask, route: usize) -> Updated {
         let mut board = BOARD.lock().unwrap();
-        for number in &ask.widgets[route].messages {
+        for number in ask.widgets[route].messages() {
             board[number.parse::<usize>().unwrap()].1 = ask.closing_line().unwrap();
         }
         Updated::Done

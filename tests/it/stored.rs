@@ -163,8 +163,8 @@ fn ask(kind: &Kind) -> Ask {
             remind_after: None,
             escalate_after: None,
             session: SessionRules::default(),
-            routes: vec![route],
         },
+        routes: vec![route],
         key: Some(Digest::from_bytes([9; 32])),
         session: Some(format!("session-{NAME}")),
         waiter,
@@ -196,7 +196,7 @@ fn run(Step { mut ask, effects }: Step, at: Time) -> Ask {
             Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                 WidgetEvent::Posted { attempt, posted: Posted::Shown(MESSAGE.to_owned()) }.on(route)
             }
-            Effect::Widget { route, effect: WidgetEffect::Close } => WidgetEvent::Closed(ask.remark()).on(route),
+            Effect::Widget { route, effect: WidgetEffect::Update } => WidgetEvent::Updated(ask.face()).on(route),
             Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
             Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
             _ => continue,

@@ -43,14 +43,14 @@ async fn a_closing_line_that_fails_late_is_sent_again_once_and_then_reported() {
     failed(&world, &first, 131_000).await;
     let second = closed(&world, 2).await;
     assert_eq!((&second.text, second.quotes.as_ref()), (&first.text, Some(&question.id)));
-    assert!(!world.log().contains("a card cannot be closed"));
+    assert!(!world.log().contains("a card cannot be updated"));
     until("it to be on record that it was said", || {
         let memory = std::fs::read_to_string(world.folder.path().join("state/channels/whatsapp.json"));
         memory.is_ok_and(|text| text.contains("\"owed\":false"))
     })
     .await;
     failed(&world, &second, 131_000).await;
-    until("the operator to be told", || world.log().contains("a card cannot be closed")).await;
+    until("the operator to be told", || world.log().contains("a card cannot be updated")).await;
     // What would have been said goes before what is said now.
     world.ask("r2", select("And now?", &["c"]));
     world.shown(ADA, "And now?").await;

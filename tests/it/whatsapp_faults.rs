@@ -54,7 +54,7 @@ async fn closed_once(world: &World, people: usize, patience: Duration) -> usize 
         }
     }
     let log = world.log();
-    let reported = |ask: &str| log.lines().any(|line| line.contains("a card cannot be closed") && line.contains(ask));
+    let reported = |ask: &str| log.lines().any(|line| line.contains("a card cannot be updated") && line.contains(ask));
     let known: HashSet<&String> = shown.iter().chain(told.keys()).collect();
     let lost = |ask: &str| {
         world.sim.calls().iter().any(|call| {

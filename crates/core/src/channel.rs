@@ -65,12 +65,6 @@ impl fmt::Display for ChannelName {
     }
 }
 
-impl fmt::Debug for ChannelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// What a platform can do. Fixed with the route of an ask, so that another version of a channel does not change what is
 /// expected of a card that is already up.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a platform")]
@@ -98,7 +92,7 @@ impl Capabilities {
 }
 
 /// How a reply came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Via {
     /// A chat channel: a click, a form or a message.
     Channel(ChannelName),

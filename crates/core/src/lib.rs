@@ -19,10 +19,10 @@ pub mod wording;
 
 pub use channel::{Capabilities, ChannelName, Via};
 pub use lifecycle::{
-    Accepted, AgentStart, Block, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Event, Fact, FollowUp,
-    FollowUpEffect, FollowUpEvent, Found, Late, Left, Lifted, MessageStatus, OneByOne, Outcome, Posted, Relation,
-    Remark, Sending, SessionRules, SoFar, Source, Stage, Step, Stop, Taker, Tried, Waiter, WaiterEvent, Widget,
-    WidgetEffect, WidgetEvent, WidgetState,
+    Accepted, AfterTimeout, AgentStart, Block, Card, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect,
+    Event, Face, Fact, FollowUp, FollowUpEffect, FollowUpEvent, Found, Left, Lifted, MessageStatus, OneByOne, Outcome,
+    Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Source, Stage, Step, Taker, Tried, Waiter,
+    WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -30,19 +30,31 @@ pub use question::{
     MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions, without_nul,
 };
 pub use rejection::Rejection;
-pub use reply::{Answer, Answers, Given, Heard, Names, Refusal, Reply};
+pub use reply::{Answers, Given, Heard, Names, Refusal, Reply};
 pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
-pub use trouble::{Cause, NoReason, Reason, Trouble};
+pub use trouble::{Cause, Reason, Trouble};
 pub use typed::{Mistyped, chosen};
 
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 use std::time::Duration;
 
-/// One `ask_user` call and its life, from the accepted request to the last closed widget.
+/// One `ask_user` call and its life, from the accepted request to the last closed widget. Everybody may read it; only
+/// [`Ask::step`] and [`Ask::clock_set`] change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask(AskState);
+
+impl Deref for Ask {
+    type Target = AskState;
+    fn deref(&self) -> &AskState {
+        &self.0
+    }
+}
+
+/// What an [`Ask`] is at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(remote = "Self")]
-pub struct Ask {
+pub struct AskState {
     /// Minted by the host, unguessable; rides in buttons and names the pending file.
     pub id: AskId,
     /// The short code people type where there are no buttons; unique among open asks.
@@ -53,7 +65,7 @@ pub struct Ask {
     /// What is asked.
     #[serde(flatten)]
     pub content: Content,
-    /// Who may answer, how long, how often.
+    /// How long it waits, how often it is posted.
     pub rules: Rules,
     /// Asks of one group with the same key are one ask; `None` joins nothing.
     pub key: Option<Digest>,
@@ -62,8 +74,10 @@ pub struct Ask {
     pub session: Option<String>,
     /// Every call that waits for the outcome; the first one made the ask.
     pub waiters: Vec<Waiter>,
-    /// What was posted: `widgets[i]` belongs to `rules.routes[i]`; routes not used yet have none.
+    /// The routes by which it was shown so far, each with what was posted there. A route is named by its place here.
     pub widgets: Vec<Widget>,
+    /// The routes by which it is shown next.
+    pub next_routes: Vec<Route>,
     /// Answers so far, kept apart by person and widget.
     pub so_far: Vec<SoFar>,
     /// The channel's ids of the messages that changed it: none of them counts twice.
@@ -73,14 +87,8 @@ pub struct Ask {
     pub confirmed: bool,
     /// Whether a page that a person was looking at has displayed it, whatever became of its routes.
     pub viewed: bool,
-    /// How often it was brought to mind since it was shown.
-    pub reminders: u8,
-    /// How often it was shown on a further route because nobody answered.
-    pub escalations: u8,
     /// Where it is in its life.
     pub stage: Stage,
-    /// Where it was asked too often to be asked: what became of that.
-    pub block: Option<Block>,
     /// When the request was accepted.
     #[serde(rename = "timestamp")]
     pub created_at: Time,
@@ -97,7 +105,7 @@ pub struct Content {
     pub questions: Questions,
 }
 
-/// Who may answer, how long it waits and how often it is posted. Fixed when the ask is accepted, so
+/// How long it waits and how often it is posted. Fixed when the ask is accepted, so
 /// that a restart with other settings does not change a question that people already see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
@@ -120,8 +128,6 @@ pub struct Rules {
     pub escalate_after: Option<Duration>,
     /// What askd does with an outcome that no call takes.
     pub session: SessionRules,
-    /// Where it is asked first, and then next; never empty.
-    pub routes: Vec<Route>,
 }
 
 /// A channel and chat of a group.

@@ -32,27 +32,19 @@ impl fmt::Display for AskId {
     }
 }
 
-impl fmt::Debug for AskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl FromStr for AskId {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
         let hex = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !hex {
-            return Err(BadName("an ask id is 32 lower-case hex digits"));
-        }
-        u128::from_str_radix(text, 16).map(Self).map_err(|_| BadName("an ask id is 32 lower-case hex digits"))
+        let bits = u128::from_str_radix(text, 16).ok().filter(|_| hex);
+        bits.map(Self).ok_or(BadName("an ask id is 32 lower-case hex digits"))
     }
 }
 
 macro_rules! checked_name {
     ($(#[$doc:meta])* $name:ident, $rule:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(String);
 
         impl $name {
@@ -128,12 +120,6 @@ impl Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

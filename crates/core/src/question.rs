@@ -31,7 +31,7 @@ pub const MAX_QUESTION_ID: usize = 128;
 pub const MAX_TOKEN: usize = 128;
 
 /// How a question is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Typed.
@@ -70,20 +70,24 @@ pub struct Choice {
     pub description: Option<String>,
 }
 
-/// A question as the agent wrote it, before anything is checked.
-#[derive(Debug, Clone, Default)]
+/// A question before anything is checked: as the agent wrote it, or as a record holds it.
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct Draft {
     /// Its id; made from the request's if missing.
     pub id: Option<String>,
     /// The question.
+    #[serde(rename = "question")]
     pub text: String,
     /// A few words above it.
     pub header: Option<String>,
     /// How it is answered, by name; guessed from the options if missing.
+    #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Whether several options may be chosen.
+    /// Whether several options may be chosen. A record says so by the type.
+    #[serde(skip)]
     pub multiple: bool,
     /// The options.
+    #[serde(rename = "options")]
     pub choices: Vec<Choice>,
     /// Whether it has to be answered.
     pub required: Option<bool>,
@@ -94,7 +98,7 @@ pub struct Draft {
 }
 
 /// One asked thing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Question {
     /// Unique within the ask.
     pub id: String,
@@ -148,25 +152,14 @@ fn fold(label: &str) -> String {
 
 /// One to [`MAX_QUESTIONS`] questions, every limit kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Question>")]
+#[serde(try_from = "Vec<Draft>")]
 pub struct Questions(Vec<Question>);
 
 /// Stored questions are checked again: a record that was changed by hand has no way around a limit.
-impl TryFrom<Vec<Question>> for Questions {
+impl TryFrom<Vec<Draft>> for Questions {
     type Error = Rejection;
-    fn try_from(stored: Vec<Question>) -> Result<Self, Rejection> {
-        let draft = |question: Question| Draft {
-            id: Some(question.id),
-            text: question.text,
-            header: question.header,
-            kind: Some(question.kind.name().to_owned()),
-            multiple: false,
-            choices: question.choices,
-            required: Some(question.required),
-            placeholder: question.placeholder,
-            custom: Some(question.custom),
-        };
-        Self::new("", stored.into_iter().map(draft).collect())
+    fn try_from(stored: Vec<Draft>) -> Result<Self, Rejection> {
+        Self::new("", stored)
     }
 }
 

@@ -1,44 +1,49 @@
 //! How a record holds the core's types, beyond what deriving says: the checks of an ask that is read, and the forms of
 //! names, times and durations. Knows no file and no version; the daemon's store calls it by way of serde.
 
-use crate::{Ask, Late, Outcome, Stage};
+use crate::{AfterTimeout, Ask, AskState, Outcome, Stage};
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 
 impl Serialize for Ask {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
+        self.0.serialize(serializer)
     }
 }
 
 /// Reads only an ask that could have come to be: its parts fit each other.
 impl<'de> Deserialize<'de> for Ask {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut ask = Self::deserialize(deserializer)?;
-        let Self { stage, content, block, .. } = &mut ask;
+        let mut ask = AskState::deserialize(deserializer)?;
+        let AskState { stage, content, .. } = &mut ask;
         if let Stage::Settled { outcome, follow_up, .. } = stage {
+            if follow_up.block.is_some() != matches!(outcome, Outcome::Blocked { .. }) {
+                return Err(D::Error::custom("a block belongs to an ask that is blocked, and to no other"));
+            }
             if let Outcome::Answered { answers, .. } = outcome {
                 *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
             }
-            if let Late::Answered { answers, .. } = &mut follow_up.late {
+            if let AfterTimeout::Answered { answers, .. } = &mut follow_up.after_timeout {
                 *answers = answers.fitting(&content.questions).map_err(D::Error::custom)?;
             }
         }
         content.within_limits().map_err(D::Error::custom)?;
-        let blocked = matches!(stage, Stage::Settled { outcome: Outcome::Blocked { .. }, .. });
-        if block.is_some() != blocked {
-            return Err(D::Error::custom("a block belongs to an ask that is blocked, and to no other"));
+        if ask.widgets.is_empty() || ask.waiters.is_empty() {
+            return Err(D::Error::custom("an ask has a waiter and a route"));
         }
-        if ask.widgets.len() > ask.rules.routes.len() || ask.waiters.is_empty() {
-            return Err(D::Error::custom("an ask has a waiter, and no more widgets than routes"));
-        }
-        Ok(ask)
+        Ok(Self(ask))
     }
 }
 
-/// A type that a record holds as the text that it prints.
+/// A type that a record, and a debugger, show as the text that it prints.
 macro_rules! as_text {
     ($($name:ident),*) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)

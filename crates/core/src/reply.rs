@@ -11,10 +11,8 @@ use std::fmt;
 pub enum Reply {
     /// The whole form at once: what is not in it was left out.
     Whole(Vec<(usize, Given)>),
-    /// One question's part of several; the ask settles when every question has been dealt with.
-    Part(usize, Given),
-    /// The same, told in a message of a chat: one that was taken already changes nothing, whatever
-    /// has been asked since.
+    /// One question's part of several, told in a message of a chat; the ask settles when every question has been dealt
+    /// with. A message that was taken already changes nothing, whatever has been asked since.
     Told {
         /// Which question.
         index: usize,
@@ -56,7 +54,7 @@ impl Reply {
     pub fn heard(&self) -> Option<&Heard> {
         match self {
             Self::Told { heard, .. } | Self::ToldDismiss(heard) => Some(heard),
-            Self::Whole(_) | Self::Part(..) | Self::Dismiss => None,
+            Self::Whole(_) | Self::Dismiss => None,
         }
     }
 }
@@ -70,42 +68,20 @@ pub struct Given {
     pub text: Option<String>,
 }
 
-/// One question's answer: at least one pick, or a text.
+/// A complete, valid set: one entry per question, `None` for a skipped optional one. The picks of each are ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    picks: Vec<usize>,
-    text: Option<String>,
-}
-
-impl Answer {
-    /// Indices of the chosen choices, ascending.
-    pub fn picks(&self) -> &[usize] {
-        &self.picks
-    }
-
-    /// The typed answer.
-    pub fn text(&self) -> Option<&str> {
-        self.text.as_deref()
-    }
-}
-
-/// A complete, valid set: one entry per question, `None` for a skipped optional one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answers(Vec<Option<Answer>>);
+pub struct Answers(Vec<Option<Given>>);
 
 impl Answers {
     /// One entry per question, in their order.
-    pub fn entries(&self) -> &[Option<Answer>] {
+    pub fn entries(&self) -> &[Option<Given>] {
         &self.0
     }
 
     /// The same, checked against the questions: a stored answer is read before its questions are known.
     pub(crate) fn fitting(&self, questions: &Questions) -> Result<Self, Refusal> {
-        let given = |answer: &Option<Answer>| {
-            let answer = answer.clone();
-            answer.map_or_else(Given::default, |Answer { picks, text }| Given { picks, text })
-        };
-        questions.answer(&self.0.iter().map(given).enumerate().collect::<Vec<_>>())
+        let given = self.0.iter().map(|answer| answer.clone().unwrap_or_default());
+        questions.answer(&given.enumerate().collect::<Vec<_>>())
     }
 }
 
@@ -234,7 +210,6 @@ impl Reply {
                 let given = given.into_iter().map(|(index, given)| Ok((index, readable(index, given)?)));
                 Self::Whole(given.collect::<Result<_, _>>()?)
             }
-            Self::Part(index, given) => Self::Part(index, readable(index, given)?),
             Self::Told { index, given, heard } => Self::Told { index, given: readable(index, given)?, heard },
             dismissed @ (Self::Dismiss | Self::ToldDismiss(_)) => dismissed,
         })
@@ -271,7 +246,7 @@ impl Question {
     }
 
     /// The answer that was given, `None` if the question was skipped, or why it is not one.
-    fn answer(&self, given: &Given) -> Result<Option<Answer>, Refusal> {
+    fn answer(&self, given: &Given) -> Result<Option<Given>, Refusal> {
         let text = given.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let mut picks = given.picks.clone();
         picks.sort_unstable();
@@ -295,7 +270,7 @@ impl Question {
         if size > MAX_TEXT {
             return Err(Refusal::TooLong { question: self.text.clone(), limit: MAX_TEXT, size });
         }
-        Ok(Some(Answer { picks, text: text.map(str::to_owned) }))
+        Ok(Some(Given { picks, text: text.map(str::to_owned) }))
     }
 }
 
@@ -347,7 +322,7 @@ mod tests {
         Questions::new("r", drafts.collect()).unwrap()
     }
 
-    fn understood(kind: &str, values: &[&str]) -> Result<Option<Answer>, Refusal> {
+    fn understood(kind: &str, values: &[&str]) -> Result<Option<Given>, Refusal> {
         let questions = questions(&[(kind, true)]);
         let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
         let given = questions[0].understand(&values)?;
@@ -356,11 +331,11 @@ mod tests {
 
     #[test]
     fn a_label_is_a_pick_and_the_rest_is_text() {
-        assert_eq!(understood("select", &["vue"]).unwrap().unwrap().picks(), [1]);
-        assert_eq!(understood("select", &["Svelte"]).unwrap().unwrap().text(), Some("Svelte"));
+        assert_eq!(understood("select", &["vue"]).unwrap().unwrap().picks, [1]);
+        assert_eq!(understood("select", &["Svelte"]).unwrap().unwrap().text.as_deref(), Some("Svelte"));
         let both = understood("multi-select", &["Vue", "Svelte", "React", "Vue"]).unwrap().unwrap();
-        assert_eq!((both.picks(), both.text()), (&[0, 1][..], Some("Svelte")));
-        assert_eq!(understood("text", &["  hello  "]).unwrap().unwrap().text(), Some("hello"));
+        assert_eq!((&*both.picks, both.text.as_deref()), (&[0, 1][..], Some("Svelte")));
+        assert_eq!(understood("text", &["  hello  "]).unwrap().unwrap().text.as_deref(), Some("hello"));
     }
 
     #[test]
@@ -383,15 +358,11 @@ mod tests {
     fn typed_text_is_kept_without_what_steers_a_terminal_and_a_nul_is_asked_back() {
         let questions = questions(&[("text", true), ("select", true)]);
         let typed = |text: &str| Given { text: Some(text.to_owned()), picks: vec![] };
-        for reply in [
-            (|given| Reply::Whole(vec![(1, given)])) as fn(Given) -> Reply,
-            |given| Reply::Part(1, given),
-            |given| Reply::Told {
-                index: 1,
-                given,
-                heard: Heard { message: "m".to_owned(), at: None, names: Names::Message },
-            },
-        ] {
+        for reply in [(|given| Reply::Whole(vec![(1, given)])) as fn(Given) -> Reply, |given| Reply::Told {
+            index: 1,
+            given,
+            heard: Heard { message: "m".to_owned(), at: None, names: Names::Message },
+        }] {
             let cleaned = reply(typed("red\u{1b}[31m\r\nblue\u{7}")).readable(&questions);
             assert_eq!(cleaned, Ok(reply(typed("red[31m\nblue"))));
             let refused = reply(typed("a\0b")).readable(&questions);
@@ -407,6 +378,6 @@ mod tests {
         let pick = Given { picks: vec![1], ..Given::default() };
         let answers = questions.answer(&[(0, text), (2, pick)]).unwrap();
         assert!(answers.entries()[1].is_none());
-        assert_eq!(answers.entries()[2].as_ref().unwrap().picks(), [1]);
+        assert_eq!(answers.entries()[2].as_ref().unwrap().picks, [1]);
     }
 }

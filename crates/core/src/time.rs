@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// A moment in UTC, in milliseconds since the Unix epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(i64);
 
 impl Time {

@@ -6,10 +6,7 @@ use crate::host::delivery;
 use crate::host::port::Updated;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
-use askd_core::{
-    Ask, Effect, Event, Fact, FollowUpEffect, FollowUpEvent, Posted, Stage, Time, WidgetEffect, WidgetEvent,
-    WidgetState,
-};
+use askd_core::{Ask, Effect, Event, Fact, FollowUpEffect, Posted, Time, WidgetEffect, WidgetEvent};
 use std::io;
 use std::sync::Arc;
 
@@ -23,7 +20,6 @@ impl Broker {
                     FollowUpEffect::Start => self.start_agent(ask),
                     FollowUpEffect::Stop => self.stop_session(ask),
                     FollowUpEffect::Tidy => self.tidy(ask),
-                    FollowUpEffect::Recount => self.recount(ask),
                 },
                 Effect::Status => self.write_status(ask),
                 Effect::Identify(request_id) => self.identify(ask, request_id),
@@ -43,8 +39,7 @@ impl Broker {
             WidgetEffect::Send { attempt } => self.send(ask, route, attempt),
             WidgetEffect::Look => self.look(ask, route),
             WidgetEffect::Await { until } => self.wait_for_person(ask, route, until),
-            WidgetEffect::Close => self.close(ask, route),
-            WidgetEffect::Redraw => self.redraw(ask, route),
+            WidgetEffect::Update => self.update(ask, route),
             WidgetEffect::Remind => self.remind(ask, route),
         }
     }
@@ -103,7 +98,7 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             broker.clock().sleep_until(not_before).await;
-            if let Some(place) = ask.rules.routes.get(route) {
+            if let Some(place) = ask.route(route) {
                 broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
             broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
@@ -138,69 +133,12 @@ impl Broker {
     fn remind(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            let Some(place) = ask.rules.routes.get(route) else { return };
+            let Some(place) = ask.route(route) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && !broker.index().is_settled(ask.id) {
                 broker.0.channels.of(&ask, route).remind(&ask, route).await;
             }
-        });
-    }
-
-    /// Tries until the open card shows the deadline that holds now, or the ask is settled.
-    fn redraw(&self, ask: &Arc<Ask>, route: usize) {
-        let (broker, id) = (self.clone(), ask.id);
-        self.0.ctx.finish(async move {
-            let mut pause = RETRY.0;
-            loop {
-                let Ok(Some(ask)) = broker.get(id).await else { return };
-                let drawn = match ask.stage {
-                    Stage::Open { .. } => broker.0.channels.of(&ask, route).update(&ask, route).await,
-                    _ => return,
-                };
-                match drawn {
-                    Updated::Done => break,
-                    Updated::Never(why) => {
-                        tracing::warn!(ask = %id, route, why, "a card shows the deadline from before the clock was set");
-                        break;
-                    }
-                    Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
-                }
-                if !broker.pause(&mut pause).await {
-                    return;
-                }
-            }
-            // The ask closed meanwhile: the open card must not stay.
-            if broker.index().is_settled(id)
-                && let Ok(Some(ask)) = broker.get(id).await
-            {
-                broker.close(&ask, route);
-            }
-        });
-    }
-
-    /// Tries until every card of a block says how often it was asked, or the block has ended.
-    fn recount(&self, ask: &Arc<Ask>) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        let times = ask.block.as_ref().map_or(0, |block| block.times);
-        self.0.ctx.spawn(async move {
-            for (route, widget) in ask.widgets.iter().enumerate() {
-                let mut pause = RETRY.0;
-                while matches!(widget.state, WidgetState::Up { .. }) && broker.blocked().contains(&ask.id) {
-                    match broker.0.channels.of(&ask, route).update(&ask, route).await {
-                        Updated::Done => break,
-                        Updated::Never(why) => {
-                            tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be rewritten");
-                            break;
-                        }
-                        Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
-                    }
-                    if !broker.pause(&mut pause).await {
-                        return;
-                    }
-                }
-            }
-            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Recounted { times }));
         });
     }
 
@@ -214,8 +152,8 @@ impl Broker {
         });
     }
 
-    /// Tries until the widget is closed, or never can be.
-    fn close(&self, ask: &Arc<Ask>, route: usize) {
+    /// Tries until the card shows what the ask is now, or never can.
+    fn update(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, mut ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
@@ -223,7 +161,7 @@ impl Broker {
                 match broker.0.channels.of(&ask, route).update(&ask, route).await {
                     Updated::Done => break,
                     Updated::Never(why) => {
-                        tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be closed");
+                        tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be updated");
                         break;
                     }
                     Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
@@ -231,12 +169,12 @@ impl Broker {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
-                // By now it may have to say something else.
+                // By now it may have to show something else.
                 if let Ok(Some(now)) = broker.get(ask.id).await {
                     ask = now;
                 }
             }
-            broker.apply_later(ask.id, WidgetEvent::Closed(ask.remark()).on(route));
+            broker.apply_later(ask.id, WidgetEvent::Updated(ask.face()).on(route));
         });
     }
 }

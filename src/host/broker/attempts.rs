@@ -32,7 +32,7 @@ impl Broker {
                 _ => return self.index().over(group, &content, limit).map(|_| Submitted::NotStored),
             }
         }
-        let rules = rules_of(settings, self.0.channels.fix(&settings.routes));
+        let (rules, routes) = (rules_of(settings), self.0.channels.fix(&settings.routes));
         let make = |id, short_id, now| {
             let accepted = Accepted {
                 id,
@@ -40,11 +40,12 @@ impl Broker {
                 group: group.clone(),
                 content,
                 rules,
+                routes,
                 key: None,
                 session: request.session.clone(),
                 waiter: waiter.clone(),
             };
-            Ask::block(accepted, limit, most.saturating_add(1), now)
+            Ask::blocked(accepted, limit, most.saturating_add(1), now)
         };
         Some(Submitted::first(self.store_new(make).await))
     }
@@ -74,7 +75,7 @@ impl Broker {
 }
 
 /// The group's own rules: no call waits for the card, so no rules of a call hold for it.
-fn rules_of(settings: &GroupSettings, routes: Vec<askd_core::Route>) -> Rules {
+fn rules_of(settings: &GroupSettings) -> Rules {
     Rules {
         timeout: settings.timeout,
         render_timeout: settings.render_timeout,
@@ -83,7 +84,6 @@ fn rules_of(settings: &GroupSettings, routes: Vec<askd_core::Route>) -> Rules {
         remind_after: None,
         escalate_after: None,
         session: settings.session_rules(),
-        routes,
     }
 }
 

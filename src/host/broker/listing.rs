@@ -69,8 +69,8 @@ fn is(by: Person, person: &str) -> bool {
 }
 
 fn was_on(ask: &Ask, channel: &str) -> bool {
-    let mut shown = ask.rules.routes.iter().take(ask.widgets.len());
-    shown.any(|route| route.channel.as_str() == channel) || said_by(ask).any(|by| by.via.as_str() == channel)
+    let mut shown = ask.widgets.iter().map(|widget| widget.route.channel);
+    shown.any(|shown| shown.as_str() == channel) || said_by(ask).any(|by| by.via.as_str() == channel)
 }
 
 fn has_words(ask: &Ask, words: &str) -> bool {

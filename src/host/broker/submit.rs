@@ -10,8 +10,8 @@ use crate::ipc::wire::Request;
 use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Event, Group, Rejection, Relation, RequestId, Rules,
-    ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Event, Group, Rejection, Relation, RequestId, Route,
+    Rules, ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent,
 };
 use std::fmt::Display;
 use std::io;
@@ -230,9 +230,8 @@ impl Broker {
             remind_after: settings.remind_after,
             escalate_after: settings.escalate_after,
             session: settings.session_rules(),
-            routes: self.0.channels.fix(&settings.routes),
         };
-        Ok(Admitted { rules, waiter })
+        Ok(Admitted { rules, routes: self.0.channels.fix(&settings.routes), waiter })
     }
 
     /// What becomes of a request that asks too often.
@@ -252,6 +251,7 @@ impl Broker {
                 group: group.clone(),
                 content: request.content,
                 rules: admitted.rules,
+                routes: admitted.routes,
                 key: request.key,
                 session: request.session,
                 waiter: admitted.waiter,
@@ -320,6 +320,7 @@ pub(super) fn lies_in(folder: &Dir, id: &impl Display) -> io::Result<Lies> {
 /// What a group may ask.
 struct Admitted {
     rules: Rules,
+    routes: Vec<Route>,
     waiter: Waiter,
 }
 

@@ -3,9 +3,9 @@
 use super::{Allowed, Loading, Save, Store};
 use crate::ipc::wire::{Message, parse};
 use askd_core::{
-    Accepted, Ask, AskId, Block, Capabilities, ChannelName, Delivery, Digest, Effect, Event, Fact, Given, Group,
-    Lifted, Outcome, Person, Reply, Responders, Route, Rules, SessionRules, Source, Stage, Time, TimeoutPolicy, Via,
-    Waiter,
+    Accepted, Ask, AskId, Capabilities, ChannelName, Delivery, DeliveryEvent, Digest, Effect, Event, Fact,
+    FollowUpEvent, Given, Group, Person, Reply, Responders, Route, Rules, SessionRules, Source, Time, TimeoutPolicy,
+    Via, Waiter,
 };
 use std::time::Duration;
 
@@ -20,13 +20,9 @@ pub(super) fn holds(open: impl Fn() -> Box<dyn Store>) {
 fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dyn Store>) {
     let posting = ask(1, "g");
     let done = settled(ask(2, "g"));
-    let mut blocked = ask(4, "g");
-    blocked.stage =
-        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: START, shown_at: None, follow_up: Box::default() };
-    blocked.block = Some(Block { times: 7, told: 6, telling: true, any_context: false, lifted: None });
-    let mut lifted = blocked.clone();
-    let end = Lifted { by: Some(Person::operator(Via::Cli)), at: START };
-    lifted.block = Some(Block { times: 7, told: 7, telling: false, any_context: false, lifted: Some(end) });
+    let blocked = Ask::blocked(accepted(4, "g"), 5, 7, START).ask;
+    let lift = Event::FollowUp(FollowUpEvent::Lifted { by: Some(Person::operator(Via::Cli)) });
+    let lifted = blocked.clone().step(lift, START).unwrap().unwrap().ask;
     let store = open();
     for ask in [&blocked, &lifted, &posting, &done] {
         store.save(ask, Save::Now).unwrap();
@@ -41,8 +37,8 @@ fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dy
     let scan = store.scan(&Loading::default()).unwrap();
     assert_eq!((scan.pending, scan.settled), (vec![posting], vec![done.clone()]));
     // An outcome that was retired may still change, and stays retired.
-    let mut changed = done.clone();
-    changed.confirmed = true;
+    let written = DeliveryEvent::Written.of("r1".parse().unwrap());
+    let changed = done.clone().step(written, START).unwrap().unwrap().ask;
     store.save(&changed, Save::Soon).unwrap();
     assert_eq!(store.scan(&Loading::default()).unwrap().settled, [changed]);
     store.forget(&done.group, done.id).unwrap();
@@ -76,6 +72,10 @@ fn what_is_set_aside_is_gone(open: &impl Fn() -> Box<dyn Store>) {
 pub(super) const START: Time = Time::from_millis(1_760_000_000_000);
 
 pub(super) fn ask(number: u128, group: &str) -> Ask {
+    Ask::accept(accepted(number, group), START).ask
+}
+
+fn accepted(number: u128, group: &str) -> Accepted {
     let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},
         {"question":"Sure?","type":"confirm"},{"question":"Why?","required":false}]}"#;
@@ -86,7 +86,7 @@ pub(super) fn ask(number: u128, group: &str) -> Ask {
         responders: Responders::Anyone,
         capabilities: Capabilities::before_they_were_stored(ChannelName::WEB),
     };
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(number),
         short_id: "k7".parse().unwrap(),
         group: group.parse().unwrap(),
@@ -99,8 +99,8 @@ pub(super) fn ask(number: u128, group: &str) -> Ask {
             remind_after: Some(Duration::from_secs(600)),
             escalate_after: Some(Duration::from_secs(20)),
             session: SessionRules::default(),
-            routes: vec![web],
         },
+        routes: vec![web],
         key: Some(Digest::from_bytes([9; 32])),
         session: Some("s1".to_owned()),
         waiter: Waiter {
@@ -115,8 +115,7 @@ pub(super) fn ask(number: u128, group: &str) -> Ask {
             withdrawn: false,
             response: Delivery::default(),
         },
-    };
-    Ask::accept(new, START).ask
+    }
 }
 
 pub(super) fn settled(ask: Ask) -> Ask {

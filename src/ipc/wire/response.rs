@@ -2,7 +2,7 @@
 //! from the outcome in one place, so that no combination but the legal ones can be written.
 
 use super::time_text;
-use askd_core::{Answer, Ask, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
+use askd_core::{Ask, Given, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
 use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -152,9 +152,9 @@ pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
 }
 
 /// The labels and the text of an answer, as `answers` has them.
-pub fn answer_value(question: &Question, answer: &Answer) -> AnswerValue {
+pub fn answer_value(question: &Question, answer: &Given) -> AnswerValue {
     let mut values = labels(question, answer);
-    values.extend(answer.text().map(str::to_owned));
+    values.extend(answer.text.clone());
     if question.kind == askd_core::Kind::MultiSelect {
         AnswerValue::Many(values)
     } else {
@@ -162,11 +162,11 @@ pub fn answer_value(question: &Question, answer: &Answer) -> AnswerValue {
     }
 }
 
-fn labels(question: &Question, answer: &Answer) -> Vec<String> {
-    answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|choice| choice.label.clone()).collect()
+fn labels(question: &Question, answer: &Given) -> Vec<String> {
+    answer.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|choice| choice.label.clone()).collect()
 }
 
-fn answered<'a>(questions: &'a Questions, outcome: &'a Outcome) -> impl Iterator<Item = (&'a Question, &'a Answer)> {
+fn answered<'a>(questions: &'a Questions, outcome: &'a Outcome) -> impl Iterator<Item = (&'a Question, &'a Given)> {
     let entries = match outcome {
         Outcome::Answered { answers, .. } => answers.entries(),
         _ => &[],
@@ -181,11 +181,11 @@ pub fn answers(questions: &Questions, outcome: &Outcome) -> Pairs {
 
 /// `details` of an outcome: empty unless a person answered.
 pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
-    let detail = |(question, answer): (&Question, &Answer)| Detail {
+    let detail = |(question, answer): (&Question, &Given)| Detail {
         id: question.id.clone(),
         question: question.text.clone(),
         selected: labels(question, answer),
-        text: answer.text().map(str::to_owned),
+        text: answer.text.clone(),
     };
     answered(questions, outcome).map(detail).collect()
 }
@@ -270,7 +270,7 @@ impl StatusFile {
     pub fn of(ask: &Ask) -> Option<Self> {
         match &ask.stage {
             Stage::Posting => Some(Self { state: "posting".to_owned(), shown_at: None, answer_by: None }),
-            Stage::Open { shown_at, answer_by } => Some(Self {
+            Stage::Open { shown_at, answer_by, .. } => Some(Self {
                 state: "open".to_owned(),
                 shown_at: Some(time_text(*shown_at)),
                 answer_by: Some(time_text(*answer_by)),

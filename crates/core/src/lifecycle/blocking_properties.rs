@@ -2,7 +2,7 @@
 //! right number, only those who may can end it, and then nothing of it is left.
 
 use super::properties::{
-    START, TICKS_TO_THE_END, accepted, carried_out, channel, event, request_id, restarted, waiter,
+    START, TICKS_TO_THE_END, accepted, carried_out, channel, event, judge_cards, request_id, restarted, waiter,
 };
 use super::*;
 use crate::{ChannelName, Via};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const LIMIT: u8 = 5;
 
 fn begin(channels: &[ChannelName]) -> Step {
-    Ask::block(accepted(channels, 2, 2), LIMIT, 6, START)
+    Ask::blocked(accepted(channels, 2, 2), LIMIT, 6, START)
 }
 
 /// What a life is judged by.
@@ -20,7 +20,6 @@ fn begin(channels: &[ChannelName]) -> Step {
 struct Seen {
     told: Vec<RequestId>,
     sends: Vec<(usize, u8)>,
-    rewriting: bool,
     allowed: bool,
 }
 
@@ -28,14 +27,9 @@ impl Seen {
     fn judge(&mut self, before: Option<&Ask>, event: Option<&Event>, step: &Step) {
         let ask = &step.ask;
         assert_eq!(ask.outcome(), Some(&Outcome::Blocked { limit: LIMIT }), "an outcome never changes");
-        if matches!(event, Some(Event::Allow { .. } | Event::FollowUp(FollowUpEvent::Lifted { .. }))) && self.rewriting
-        {
-            let closes = |effect: &Effect| matches!(effect, Effect::Widget { effect: WidgetEffect::Close, .. });
-            assert!(!step.effects.iter().any(closes), "closed while its number is being rewritten");
-        }
-        let ended = before.is_some_and(Ask::is_blocked) && !ask.is_blocked();
+        judge_cards(before, event, step);
+        let ended = before.is_some_and(|ask| ask.is_blocked()) && !ask.is_blocked();
         match event {
-            Some(Event::FollowUp(FollowUpEvent::Recounted { .. })) => self.rewriting = false,
             Some(Event::Allow { source, person }) => {
                 self.allowed = true;
                 match source {
@@ -45,7 +39,20 @@ impl Seen {
                 assert!(step.effects.contains(&Effect::Note(Fact::AllowedAgain { by: person.clone() })));
             }
             Some(Event::FollowUp(FollowUpEvent::Lifted { .. })) => {}
-            _ => assert!(!ended, "ended by {event:?}"),
+            None
+            | Some(
+                Event::Tick
+                | Event::Interrupted
+                | Event::PowerLost
+                | Event::Requested(_)
+                | Event::Viewed
+                | Event::Replied { .. }
+                | Event::Cancel
+                | Event::Widget { .. }
+                | Event::Delivery { .. }
+                | Event::Waiter { .. }
+                | Event::FollowUp(FollowUpEvent::Tried(_) | FollowUpEvent::Stopped),
+            ) => assert!(!ended, "ended by {event:?}"),
         }
         for effect in &step.effects {
             match effect {
@@ -58,18 +65,19 @@ impl Seen {
                     assert!(!self.sends.contains(&(*route, *attempt)), "one try is sent once");
                     self.sends.push((*route, *attempt));
                 }
-                Effect::FollowUp(FollowUpEffect::Recount) => {
-                    assert!(!std::mem::replace(&mut self.rewriting, true), "two rewritings of one card at a time");
-                    assert!(ask.is_blocked());
-                }
-                Effect::Widget { effect: WidgetEffect::Close, .. } => {
-                    assert!(!ask.is_blocked(), "closed while the block stands");
-                }
                 Effect::Retire | Effect::Forget => assert!(!ask.is_blocked(), "it is not done with"),
                 Effect::Status | Effect::Widget { effect: WidgetEffect::Remind, .. } => {
                     panic!("nobody waits for an answer: {effect:?}")
                 }
-                _ => {}
+                Effect::Widget {
+                    effect:
+                        WidgetEffect::Queue { .. } | WidgetEffect::Look | WidgetEffect::Await { .. } | WidgetEffect::Update,
+                    ..
+                }
+                | Effect::Delivery { .. }
+                | Effect::FollowUp(_)
+                | Effect::Identify(_)
+                | Effect::Note(_) => {}
             }
         }
     }
@@ -139,12 +147,10 @@ proptest! {
         let mut ask = ask;
         let owed = restarted(&mut ask, lost, now);
         let ask = carry(ask, owed, now);
-        let block = ask.block.clone().unwrap();
-        let posts = |route: usize| channels[route] != ChannelName::WEB;
-        let up = ask.widgets.iter().enumerate().any(|(at, w)| posts(at) && matches!(w.state, WidgetState::Up { .. }));
         if ask.is_blocked() {
             prop_assert!(!ask.owes_nothing(), "it is kept as long as it stands");
-            prop_assert!(!up || (block.told >= block.times && !block.telling), "{:?}", ask);
+            let changing = |widget: &Widget| matches!(widget.state.card(), Some(Card::Changing { .. }));
+            prop_assert!(!ask.widgets.iter().any(changing), "{:?}", ask);
         }
         // Its end, in this process or seen at the next start.
         let lifted = ask.clone().step(Event::FollowUp(FollowUpEvent::Lifted { by: None }), now).unwrap();
@@ -178,16 +184,16 @@ fn the_card_is_rewritten_once_for_all_that_came_meanwhile() {
     let ask = up();
     let asked =
         |ask: Ask, n| ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))), START).unwrap().unwrap();
+    let update = WidgetEffect::Update.on(0);
+    let shows =
+        |ask: Ask, times| ask.step(WidgetEvent::Updated(Face::Blocked { times }).on(0), START).unwrap().unwrap();
     let first = asked(ask, 1);
-    assert!(
-        first.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount))
-            && first.effects.contains(&DeliveryEffect::Write.of(request_id(1)))
-    );
+    assert!(first.effects.contains(&update) && first.effects.contains(&DeliveryEffect::Write.of(request_id(1))));
     let third = asked(asked(first.ask, 2).ask, 3);
-    assert!(!third.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount)), "one at a time");
-    let step = third.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 7 }), START).unwrap().unwrap();
-    assert!(step.effects.contains(&Effect::FollowUp(FollowUpEffect::Recount)), "it says 7 by now, and it was 9 times");
-    let step = step.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 9 }), START).unwrap().unwrap();
+    assert!(!third.effects.contains(&update), "one at a time");
+    let step = shows(third.ask, 7);
+    assert!(step.effects.contains(&update), "it says 7 by now, and it was 9 times");
+    let step = shows(step.ask, 9);
     assert_eq!(step.effects, []);
     assert_eq!(
         step.ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(3)))), START).unwrap(),
@@ -197,15 +203,32 @@ fn the_card_is_rewritten_once_for_all_that_came_meanwhile() {
 }
 
 #[test]
+fn a_card_that_comes_up_after_the_same_was_asked_again_is_counted_up() {
+    let join = |n| Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n))));
+    let posted = |ask: Ask| {
+        let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
+        let posted = WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("m".to_owned()) }.on(0);
+        ask.step(posted, START).unwrap().unwrap().effects.contains(&WidgetEffect::Update.on(0))
+    };
+    let ask = begin(&[ChannelName::SLACK]).ask;
+    assert!(!posted(ask.clone()));
+    assert!(posted(ask.step(join(1), START).unwrap().unwrap().ask), "its post may have been made before");
+}
+
+#[test]
 fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
+    let update = WidgetEffect::Update.on(0);
     let rewriting =
         up().step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(1)))), START).unwrap().unwrap().ask;
     let allow = Event::Allow { source: Source::Route(0), person: alice() };
     let step = rewriting.step(allow, START).unwrap().unwrap();
-    assert!(!step.effects.contains(&WidgetEffect::Close.on(0)));
-    assert!(step.ask.resume().contains(&WidgetEffect::Close.on(0)), "after a crash nothing else is under way");
-    let step = step.ask.step(Event::FollowUp(FollowUpEvent::Recounted { times: 7 }), START).unwrap().unwrap();
-    assert_eq!(step.effects, [WidgetEffect::Close.on(0)]);
+    assert!(!step.effects.contains(&update));
+    assert!(step.ask.resume().contains(&update), "after a crash nothing else is under way");
+    let drawn = |ask: Ask, face| ask.step(WidgetEvent::Updated(face).on(0), START).unwrap().unwrap();
+    let step = drawn(step.ask, Face::Blocked { times: 7 });
+    assert_eq!(step.effects, [update]);
+    let closed = drawn(step.ask, Face::Closed(Remark::Plain)).ask;
+    assert!(matches!(closed.widgets[0].state, WidgetState::Closed { .. }));
 }
 
 #[test]
@@ -240,5 +263,5 @@ fn an_agent_that_asks_in_a_loop_does_not_fill_the_record() {
         ask = carry(step.ask, step.effects, START);
     }
     assert!(ask.waiters.len() <= 50 && ask.waiter(&request_id(0)).is_some() && ask.waiter(&request_id(255)).is_some());
-    assert_eq!(ask.block.map(|block| block.times), Some(6 + 255));
+    assert_eq!(ask.block().map(|block| block.times), Some(6 + 255));
 }

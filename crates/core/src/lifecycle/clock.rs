@@ -2,44 +2,51 @@
 //! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
 //! only what still runs moves: people have been told when it was decided.
 
-use super::{AgentStart, Effect, Late, Stage, Step, Stop, WidgetEffect, WidgetState};
-use crate::{Ask, Time};
+use super::{AfterTimeout, AgentStart, Effect, Stage, Step, WidgetEffect, WidgetState};
+use crate::{Ask, AskState, Time};
 
 impl Ask {
     /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
     pub fn clock_set(mut self, by: i64) -> Option<Step> {
-        let before = self.clone();
-        let open = self.outcome().is_none();
-        self.move_widgets(by);
-        match &mut self.stage {
-            Stage::Open { shown_at, answer_by } => {
+        let ask = &mut self.0;
+        let before = ask.clone();
+        let open = ask.outcome().is_none();
+        ask.move_widgets(by);
+        match &mut ask.stage {
+            Stage::Open { shown_at, answer_by, .. } => {
                 *shown_at = shown_at.moved(by);
                 *answer_by = answer_by.moved(by);
             }
             // The stop counts from the decision, and nobody has been told yet when that was.
-            Stage::Settled { at, follow_up, .. } if follow_up.stop == Stop::Owed => *at = at.moved(by),
+            Stage::Settled { at, follow_up, .. } if follow_up.after_timeout == AfterTimeout::StopOwed => {
+                *at = at.moved(by);
+            }
             Stage::Posting | Stage::Settled { .. } => {}
         }
         if open {
-            self.created_at = self.created_at.moved(by);
+            ask.created_at = ask.created_at.moved(by);
         }
-        self.move_after(by);
-        if self == before {
+        ask.move_after(by);
+        if *ask == before {
             return None;
         }
         let mut effects = Vec::new();
         if open {
             effects.push(Effect::Status);
         }
-        if matches!(self.stage, Stage::Open { .. }) {
-            let up =
-                self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
-            let cards = up.filter(|(route, _)| self.rules.routes[*route].posts());
-            effects.extend(cards.map(|(route, _)| WidgetEffect::Redraw.on(route)));
+        if matches!(ask.stage, Stage::Open { .. }) {
+            for (route, widget) in ask.widgets.iter_mut().enumerate() {
+                let posts = widget.route.posts();
+                if widget.state.card_mut().is_some_and(|card| posts && card.change()) {
+                    effects.push(WidgetEffect::Update.on(route));
+                }
+            }
         }
         Some(Step { ask: self, effects })
     }
+}
 
+impl AskState {
     fn move_widgets(&mut self, by: i64) {
         let moves = |time: &mut Time| *time = time.moved(by);
         for widget in &mut self.widgets {
@@ -51,7 +58,7 @@ impl Ask {
                 WidgetState::Held { at, until, fall_back_at } => {
                     [at, until].into_iter().chain(fall_back_at).for_each(moves);
                 }
-                WidgetState::Failed { .. } | WidgetState::Closed => {}
+                WidgetState::Failed { .. } | WidgetState::Closed { .. } => {}
             }
         }
     }
@@ -68,7 +75,7 @@ impl Ask {
             *since = since.moved(by);
             *next = next.moved(by);
         }
-        if let Late::Open { until } = &mut follow_up.late {
+        if let AfterTimeout::Answerable { until } = &mut follow_up.after_timeout {
             *until = until.moved(by);
         }
     }
@@ -78,7 +85,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted, channel, event};
     use super::*;
-    use crate::{ChannelName, Event, WidgetEvent};
+    use crate::{Card, ChannelName, Event, WidgetEvent};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -98,6 +105,15 @@ mod tests {
             }
         }
         due
+    }
+
+    /// The same with every card up to date.
+    fn updated(mut ask: Ask) -> Ask {
+        while let Some(route) = ask.widgets.iter().position(|w| matches!(w.state.card(), Some(Card::Changing { .. }))) {
+            let face = ask.face();
+            ask = ask.step(WidgetEvent::Updated(face).on(route), START).unwrap().unwrap().ask;
+        }
+        ask
     }
 
     proptest! {
@@ -124,7 +140,7 @@ mod tests {
                 prop_assert_eq!(step.ask.outcome().cloned(), outcome, "nothing is decided by it");
                 prop_assert_eq!(due(step.ask.clone(), now.moved(by)), before);
                 let back = step.ask.clock_set(-by).map(|step| step.ask);
-                prop_assert_eq!(back, Some(ask), "set back again, it is as it was");
+                prop_assert_eq!(back.map(updated), Some(updated(ask)), "set back again, it is as it was");
             } else {
                 prop_assert!(outcome.is_some() || by == 0);
             }
@@ -138,8 +154,9 @@ mod tests {
         let posted = WidgetEvent::Posted { attempt: 1, posted: super::super::Posted::Shown("m".to_owned()) }.on(0);
         let ask = ask.step(posted, START).unwrap().unwrap().ask;
         let step = ask.clock_set(7_200_000).unwrap();
-        assert_eq!(step.effects, [Effect::Status, WidgetEffect::Redraw.on(0)]);
+        assert_eq!(step.effects, [Effect::Status, WidgetEffect::Update.on(0)]);
         let shown_at = START + Duration::from_secs(7_200);
-        assert_eq!(step.ask.stage, Stage::Open { shown_at, answer_by: shown_at + Duration::from_secs(600) });
+        let answer_by = shown_at + Duration::from_secs(600);
+        assert_eq!(step.ask.stage, Stage::Open { shown_at, answer_by, reminders: 0, escalations: 0 });
     }
 }

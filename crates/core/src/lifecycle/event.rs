@@ -1,7 +1,7 @@
 //! What can happen to an ask, and what the broker then has to do. Both are nested by machine: a new event or effect
 //! does not compile until the core and the shell have dealt with it.
 
-use super::{Fact, Left, Remark, Tried, Waiter};
+use super::{Face, Fact, Left, Tried, Waiter};
 use crate::{Person, Reply, RequestId, Time, Trouble};
 
 /// Where a reply came from.
@@ -125,8 +125,8 @@ pub enum WidgetEvent {
     Opened,
     /// A person used a message of ours, known to the ask or not: the channel's id of it.
     Spotted(String),
-    /// It says how the ask ended, and this beside it.
-    Closed(Remark),
+    /// Its card shows this now, or never will show anything else.
+    Updated(Face),
 }
 
 /// Who takes an outcome.
@@ -182,11 +182,6 @@ pub enum FollowUpEvent {
     Lifted {
         /// `None`: the question was answered elsewhere, or its attempts were forgotten.
         by: Option<Person>,
-    },
-    /// The cards of a block show how often it was asked.
-    Recounted {
-        /// That often.
-        times: u32,
     },
 }
 
@@ -342,10 +337,8 @@ pub enum WidgetEffect {
         /// Not longer than this.
         until: Time,
     },
-    /// Make it say how the ask ended; comes back as [`WidgetEvent::Closed`].
-    Close,
-    /// Redraw the open card, because its deadline has moved. Not owed after a crash.
-    Redraw,
+    /// Bring its card up to date; comes back as [`WidgetEvent::Updated`].
+    Update,
     /// Remind people of it. Not owed after a crash: the next one comes.
     Remind,
 }
@@ -371,8 +364,6 @@ pub enum FollowUpEffect {
     Stop,
     /// Remove what was put out of its takers' reach: the record says what became of it.
     Tidy,
-    /// Make every card say how often it was asked; comes back as [`FollowUpEvent::Recounted`].
-    Recount,
 }
 
 impl WidgetEffect {

@@ -5,8 +5,8 @@
 //! This file has the states; [`super::handoff`] leads from one to the next. The daemon looks whether a waiting process
 //! lives and what lies in its folders, and reports both as events.
 
-use super::{Delivery, DeliveryState, Outcome, Stage, Waiter};
-use crate::{Answers, Ask, Person, Time};
+use super::{Block, Delivery, DeliveryState, Outcome, Stage, Waiter};
+use crate::{Answers, AskState, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -52,10 +52,10 @@ pub struct FollowUp {
     pub briefing: Delivery,
     /// What came of starting the agent with it.
     pub start: AgentStart,
-    /// Whether it can still be answered after the timeout, or was.
-    pub late: Late,
-    /// What a timeout does to the session.
-    pub stop: Stop,
+    /// What a timeout leads to.
+    pub after_timeout: AfterTimeout,
+    /// What became of an ask that was asked too often to be asked.
+    pub block: Option<Block>,
     /// The response lay there for so long that people were told.
     pub overdue: bool,
     /// The outcome is told once more after a loss of power: an agent may know it already.
@@ -68,8 +68,8 @@ impl FollowUp {
     const NOTHING: Self = Self {
         briefing: Delivery::UNDECIDED,
         start: AgentStart::NotTried,
-        late: Late::No,
-        stop: Stop::No,
+        after_timeout: AfterTimeout::Nothing,
+        block: None,
         overdue: false,
         retold: false,
     };
@@ -117,21 +117,21 @@ pub enum AgentStart {
     },
 }
 
-/// Whether an ask can be answered after its timeout.
+/// What a timeout leads to: the ask can still be answered, or the session is stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
-pub enum Late {
-    /// No, or not any more.
+pub enum AfterTimeout {
+    /// Nothing, or nothing any more.
     #[default]
-    No,
-    /// Until then: the agent is started with it.
-    Open {
+    Nothing,
+    /// It can be answered until then: the agent is started with the answer.
+    Answerable {
         /// When the cards close.
         until: Time,
     },
-    /// The agent has asked the same again.
+    /// The agent has asked the same again, so that it cannot be answered any more.
     AskedAgain,
-    /// It was.
+    /// It was answered.
     Answered {
         /// What.
         answers: Answers,
@@ -140,21 +140,12 @@ pub enum Late {
         /// When.
         at: Time,
     },
-}
-
-/// What a timeout does to the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stop {
-    /// Nothing.
-    #[default]
-    No,
-    /// askd has to stop it, once its response is there and its cards are closed.
-    Owed,
-    /// It is being stopped.
+    /// askd has to stop the session, once its response is there and its cards are closed.
+    StopOwed,
+    /// The session is being stopped.
     Stopping,
-    /// It was stopped.
-    Done,
+    /// The session was stopped.
+    Stopped,
 }
 
 /// What came of starting an agent.
@@ -177,34 +168,7 @@ pub enum Tried {
     Failed(String),
 }
 
-/// What a closed card says beside how the ask ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Remark {
-    /// Nothing.
-    #[default]
-    Plain,
-    /// It can still be answered.
-    Late,
-    /// The agent has asked the same again.
-    AskedAgain,
-    /// The agent has not collected the answer.
-    Overdue,
-    /// The agent runs, but does not wait for it any more.
-    Running,
-    /// The agent was started with the answer.
-    Started,
-    /// The agent was started since it asked; the answer lies there.
-    StartedBefore,
-    /// The answer is kept for the agent's next start.
-    Kept,
-    /// The agent could not be started.
-    NotStarted,
-    /// The session was stopped.
-    Stopped,
-}
-
-impl Ask {
+impl AskState {
     /// What follows the decision; before it, nothing.
     pub fn follow_up(&self) -> &FollowUp {
         if let Stage::Settled { follow_up, .. } = &self.stage { follow_up } else { &FollowUp::NOTHING }
@@ -221,48 +185,31 @@ impl Ask {
         }
     }
 
-    /// What a closed card says beside how it ended.
-    pub fn remark(&self) -> Remark {
-        if self.follow_up().stop == Stop::Done {
-            return Remark::Stopped;
-        }
-        match self.follow_up().late {
-            Late::Open { .. } => return Remark::Late,
-            Late::AskedAgain => return Remark::AskedAgain,
-            Late::No | Late::Answered { .. } => {}
-        }
-        match self.follow_up().start {
-            AgentStart::Starting { running: true, .. } => Remark::Running,
-            AgentStart::StartedBefore => Remark::StartedBefore,
-            AgentStart::Started => Remark::Started,
-            AgentStart::GivenUp { .. } => Remark::NotStarted,
-            AgentStart::NotTried if self.has_briefing() && self.is_worth_a_start() => Remark::Kept,
-            AgentStart::NotTried if self.follow_up().briefing.is_taken() => Remark::Plain,
-            AgentStart::NotTried | AgentStart::Starting { .. } if self.follow_up().overdue => Remark::Overdue,
-            AgentStart::NotTried | AgentStart::Starting { .. } => Remark::Plain,
-        }
-    }
-
     /// Whether a person said something: only that is worth starting an agent for.
     pub fn is_worth_a_start(&self) -> bool {
         matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
-            || matches!(self.follow_up().late, Late::Answered { .. })
+            || matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. })
     }
 
     /// The answer that came after the timeout, as an outcome, and when it came.
     pub fn late_outcome(&self) -> Option<(Outcome, Time)> {
-        let Late::Answered { answers, by, at } = &self.follow_up().late else { return None };
+        let AfterTimeout::Answered { answers, by, at } = &self.follow_up().after_timeout else { return None };
         Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
+    }
+
+    /// Who answered after the timeout.
+    pub fn answered_late_by(&self) -> Option<&Person> {
+        if let AfterTimeout::Answered { by, .. } = &self.follow_up().after_timeout { Some(by) } else { None }
     }
 
     /// Whether it can still be answered, after its timeout.
     pub fn is_late_open(&self) -> bool {
-        matches!(self.follow_up().late, Late::Open { .. })
+        matches!(self.follow_up().after_timeout, AfterTimeout::Answerable { .. })
     }
 
     /// When the last word was said: the late answer, else the outcome of `at`.
     fn said_at(&self, at: Time) -> Time {
-        if let Late::Answered { at, .. } = self.follow_up().late { at } else { at }
+        if let AfterTimeout::Answered { at, .. } = self.follow_up().after_timeout { at } else { at }
     }
 
     /// Whether no call has taken the outcome, so that a call that asks the same again is given it.
@@ -283,13 +230,13 @@ impl Ask {
     /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
     /// of a timeout does not know the answer that came later.
     pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
-        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up().late, Late::Answered { .. }))
+        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. }))
     }
 
     /// Whether askd has to act if the process of a waiter is gone while its response lies there.
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
         let briefs = self.has_no_briefing() && !self.is_late_open();
-        self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() || briefs
+        self.is_worth_a_start() || waiter.withdrawn || self.block().is_some() || briefs
     }
 
     /// How long it is kept. Words of a person whose briefing still lies there are kept until askd gives up starting the
@@ -320,7 +267,7 @@ impl Ask {
         self.waiters.iter().any(lies)
             || self.follow_up().is_under_way()
             || self.is_late_open()
-            || matches!(self.follow_up().stop, Stop::Owed | Stop::Stopping)
+            || matches!(self.follow_up().after_timeout, AfterTimeout::StopOwed | AfterTimeout::Stopping)
     }
 
     /// Whether anything in it is counted in less than days and so has to follow a clock that is set.

@@ -1,10 +1,10 @@
 //! The steps after a timeout, and with an outcome that no call took. The states are in [`super::follow_up`].
 
 use super::{
-    AgentStart, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp, FollowUpEffect, Late,
-    Outcome, Stage, Stop, Taker, Tried, Waiter, WidgetEffect, WidgetState,
+    AfterTimeout, AgentStart, Context, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp,
+    FollowUpEffect, Outcome, Stage, Taker, Tried, Waiter,
 };
-use crate::{Answers, Ask, Person, RequestId, Time, TimeoutPolicy};
+use crate::{Answers, AskState, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
 
 /// How long a response may lie there before people are told so.
@@ -18,32 +18,35 @@ pub(super) const START_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a stop waits for the cards to be closed.
 const STOP_WAITS: Duration = Duration::from_secs(30);
 
-impl Ask {
-    /// The decision was made: what it means for the session.
-    pub(super) fn begin_after(&mut self, now: Time) {
-        if self.outcome() != Some(&Outcome::TimedOut) {
-            return;
+impl AskState {
+    /// What follows from this outcome.
+    pub(super) fn after_timeout(&self, outcome: &Outcome, now: Time) -> AfterTimeout {
+        if *outcome != Outcome::TimedOut {
+            return AfterTimeout::Nothing;
         }
         let aborts = |waiter: &Waiter| !waiter.withdrawn && waiter.on_timeout == TimeoutPolicy::AbortTask;
         let rules = &self.rules.session;
         if self.waiters.iter().any(aborts) {
-            let stop = if rules.stop { Stop::Owed } else { Stop::No };
-            self.change(|follow_up| follow_up.stop = stop);
+            if rules.stop { AfterTimeout::StopOwed } else { AfterTimeout::Nothing }
         } else if rules.start && !rules.late_answers.is_zero() {
-            let until = now + rules.late_answers;
-            self.change(|follow_up| follow_up.late = Late::Open { until });
+            AfterTimeout::Answerable { until: now + rules.late_answers }
+        } else {
+            AfterTimeout::Nothing
         }
     }
 
     /// When something after the decision is due.
     pub(super) fn after_deadline(&self) -> Option<Time> {
-        let Stage::Settled { at, .. } = self.stage else { return None };
+        let Stage::Settled { at, follow_up, .. } = &self.stage else { return None };
         let waiters = self.waiters.iter().filter_map(|waiter| self.waiter_deadline(waiter));
         let reclaimed = self.reclaimed_until();
-        let start = if let AgentStart::Starting { next, .. } = self.follow_up().start { Some(next) } else { None };
-        let late = if let Late::Open { until } = self.follow_up().late { Some(until) } else { None };
-        let stop = (self.follow_up().stop == Stop::Owed && self.has_responded()).then_some(at + STOP_WAITS);
-        waiters.chain(reclaimed).chain(start).chain(late).chain(stop).min()
+        let start = if let AgentStart::Starting { next, .. } = follow_up.start { Some(next) } else { None };
+        let timeout = match follow_up.after_timeout {
+            AfterTimeout::Answerable { until } => Some(until),
+            AfterTimeout::StopOwed if self.has_responded() => Some(*at + STOP_WAITS),
+            _ => None,
+        };
+        waiters.chain(reclaimed).chain(start).chain(timeout).min()
     }
 
     /// When a response that lies there is looked at again.
@@ -66,47 +69,34 @@ impl Ask {
     }
 
     /// Lets time pass for a settled ask; `true` if something was due.
-    pub(super) fn tick_after(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn tick_after(&mut self, cx: &mut Context) -> bool {
         let mut changed = false;
         for index in 0..self.waiters.len() {
             let waiter = &self.waiters[index];
             let Some(at) = waiter.response.published_at() else { continue };
-            if self.dead_at(waiter, at) <= now {
-                self.take_back(index, effects);
+            if self.dead_at(waiter, at) <= cx.now {
+                self.take_back(index, cx);
                 changed = true;
-            } else if !self.follow_up().overdue && self.is_worth_a_start() && at + OVERDUE <= now {
+            } else if !self.follow_up().overdue && self.is_worth_a_start() && at + OVERDUE <= cx.now {
                 self.change(|follow_up| follow_up.overdue = true);
                 changed = true;
             }
         }
         if let Some(FollowUp { start: AgentStart::Starting { next, .. }, .. }) = self.follow_up_mut()
-            && *next <= now
+            && *next <= cx.now
         {
             // Until it is known what came of it, the next try waits.
-            *next = now + START_AGAIN.1;
-            effects.push(Effect::FollowUp(FollowUpEffect::Start));
+            *next = cx.now + START_AGAIN.1;
+            cx.act(Effect::FollowUp(FollowUpEffect::Start));
             changed = true;
         }
-        if self.reclaimed_until().is_some_and(|until| until <= now) {
-            self.brief(effects);
+        if self.reclaimed_until().is_some_and(|until| until <= cx.now) {
+            self.brief(cx);
             changed = true;
         }
-        if matches!(self.follow_up().late, Late::Open { until } if until <= now) {
-            self.change(|follow_up| follow_up.late = Late::No);
+        if matches!(self.follow_up().after_timeout, AfterTimeout::Answerable { until } if until <= cx.now) {
+            self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Nothing);
             changed = true;
-        }
-        if let Stage::Settled { at, .. } = self.stage
-            && self.follow_up().stop == Stop::Owed
-            && at + STOP_WAITS <= now
-            && self.has_responded()
-        {
-            // A channel that is away must not keep a session running that nobody will answer.
-            self.change(|follow_up| follow_up.stop = Stop::Stopping);
-            effects.push(Effect::FollowUp(FollowUpEffect::Stop));
-            changed = true;
-        }
-        if changed {
-            self.refresh(effects);
         }
         changed
     }
@@ -117,13 +107,8 @@ impl Ask {
         if matches!(self.follow_up().start, AgentStart::Starting { .. }) {
             effects.push(Effect::FollowUp(FollowUpEffect::Start));
         }
-        if self.follow_up().stop == Stop::Stopping {
+        if self.follow_up().after_timeout == AfterTimeout::Stopping {
             effects.push(Effect::FollowUp(FollowUpEffect::Stop));
-        }
-        for route in 0..self.widgets.len() {
-            if self.widgets[route].state == WidgetState::Closed && self.owes_remark(route) {
-                effects.push(WidgetEffect::Close.on(route));
-            }
         }
     }
 
@@ -133,9 +118,9 @@ impl Ask {
         Some(at + RECLAIMED)
     }
 
-    fn take_back(&mut self, index: usize, effects: &mut Vec<Effect>) {
+    fn take_back(&mut self, index: usize, cx: &mut Context) {
         let waiter = &mut self.waiters[index];
-        effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
+        cx.effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
     }
 
     fn index_of(&self, request_id: &RequestId) -> Option<usize> {
@@ -143,110 +128,100 @@ impl Ask {
     }
 
     /// Something happened to the response to a waiter.
-    pub(super) fn step_response(
-        &mut self,
-        request_id: &RequestId,
-        event: DeliveryEvent,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    pub(super) fn step_response(&mut self, request_id: &RequestId, event: DeliveryEvent, cx: &mut Context) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
-        if !self.waiters[index].response.step(event, now) {
+        if !self.waiters[index].response.step(event, cx.now) {
             return false;
         }
         match event {
-            DeliveryEvent::Written => effects.push(DeliveryEffect::Publish.of(request_id.clone())),
+            DeliveryEvent::Written => cx.act(DeliveryEffect::Publish.of(request_id.clone())),
             DeliveryEvent::Published => {
-                effects.push(Effect::Note(Fact::Delivered(request_id.clone())));
-                self.stop_if_done(effects);
-                self.retire_if_done(effects);
+                cx.note(Fact::Delivered(request_id.clone()));
             }
-            DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true } => self.was_taken(index, effects),
-            DeliveryEvent::TakenBack { taken: false } => self.taken_back(request_id, effects),
+            DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true } => self.was_taken(index, cx),
+            DeliveryEvent::TakenBack { taken: false } => self.taken_back(request_id, cx),
         }
         true
     }
 
-    fn was_taken(&mut self, index: usize, effects: &mut Vec<Effect>) {
+    fn was_taken(&mut self, index: usize, cx: &mut Context) {
         self.change(|follow_up| follow_up.overdue = false);
         // The briefing was written because the process looked dead; the response was taken after all.
         if self.is_told_all(&self.waiters[index]) {
-            self.drop_briefing(effects);
+            self.drop_briefing(cx);
         }
-        self.refresh(effects);
     }
 
     /// A response tells the agent, so no briefing has to.
-    fn drop_briefing(&mut self, effects: &mut Vec<Effect>) {
+    fn drop_briefing(&mut self, cx: &mut Context) {
         if self.follow_up().briefing.is_taken() || self.has_no_briefing() {
             return;
         }
         let Some(follow_up) = self.follow_up_mut() else { return };
-        effects.extend(follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
+        cx.effects.extend(follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
         follow_up.start = AgentStart::NotTried;
     }
 
     /// The process of the waiter is gone, and its response still lies there.
-    pub(super) fn died(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn died(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
         let waiter = &self.waiters[index];
         if !waiter.response.is_published() || !self.minds_death_of(waiter) {
             return false;
         }
-        if self.is_worth_a_start() || waiter.withdrawn || self.block.is_some() {
-            self.take_back(index, effects);
+        if self.is_worth_a_start() || waiter.withdrawn || self.block().is_some() {
+            self.take_back(index, cx);
         } else {
             // askd starts no agent for this: response and briefing stay for the next one.
-            self.brief(effects);
+            self.brief(cx);
         }
         true
     }
 
     /// A response is out of its waiter's reach.
-    fn taken_back(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Note(Fact::TakenBack(request_id.clone())));
+    fn taken_back(&mut self, request_id: &RequestId, cx: &mut Context) {
+        cx.note(Fact::TakenBack(request_id.clone()));
         let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response.is_taken_back();
         let all = self.waiters.iter().all(back);
-        if self.block.is_some() {
+        if self.block().is_some() {
             // A later start of the agent has no use for it: asking again tells the same.
-            self.tidy(effects);
+            self.tidy(cx);
         } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.has_no_briefing() {
-            self.brief(effects);
+            self.brief(cx);
         }
-        self.refresh(effects);
     }
 
     /// Writes down what the agent reads at its next start.
-    fn brief(&mut self, effects: &mut Vec<Effect>) {
+    fn brief(&mut self, cx: &mut Context) {
         let Some(follow_up) = self.follow_up_mut() else { return };
         follow_up.start = AgentStart::NotTried;
-        effects.push(follow_up.briefing.owe().to(Taker::Briefing));
+        cx.act(follow_up.briefing.owe().to(Taker::Briefing));
     }
 
     /// Something happened to the briefing.
-    pub(super) fn step_briefing(&mut self, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn step_briefing(&mut self, event: DeliveryEvent, cx: &mut Context) -> bool {
         let Some(FollowUp { briefing, .. }) = self.follow_up_mut() else { return false };
         if event == DeliveryEvent::Published {
             // It is written and published in one rename.
-            briefing.step(DeliveryEvent::Written, now);
+            briefing.step(DeliveryEvent::Written, cx.now);
         }
-        if event == DeliveryEvent::Written || !briefing.step(event, now) {
+        if event == DeliveryEvent::Written || !briefing.step(event, cx.now) {
             return false;
         }
         match event {
             DeliveryEvent::Written => {}
             DeliveryEvent::Published => {
-                effects.push(Effect::Note(Fact::Briefed));
+                cx.note(Fact::Briefed);
                 if self.is_worth_a_start() && self.rules.session.start {
-                    effects.push(Effect::FollowUp(FollowUpEffect::Start));
-                    let next = now + START_AGAIN.1;
-                    let start = AgentStart::Starting { since: now, tries: 0, next, running: false };
+                    cx.act(Effect::FollowUp(FollowUpEffect::Start));
+                    let next = cx.now + START_AGAIN.1;
+                    let start = AgentStart::Starting { since: cx.now, tries: 0, next, running: false };
                     self.change(|follow_up| follow_up.start = start);
                 }
-                self.tidy(effects);
+                self.tidy(cx);
             }
             DeliveryEvent::Taken { .. } => {
-                effects.push(Effect::Note(Fact::BriefingRead));
+                cx.note(Fact::BriefingRead);
                 self.change(|follow_up| {
                     follow_up.overdue = false;
                     if follow_up.start != AgentStart::Started {
@@ -256,29 +231,29 @@ impl Ask {
             }
             DeliveryEvent::TakenBack { taken } => {
                 self.change(|follow_up| follow_up.overdue &= !taken);
-                self.tidy(effects);
+                self.tidy(cx);
             }
         }
-        self.refresh(effects);
         true
     }
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
-    fn tidy(&self, effects: &mut Vec<Effect>) {
+    fn tidy(&self, cx: &mut Context) {
         if !self.follow_up().is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
-            effects.push(Effect::FollowUp(FollowUpEffect::Tidy));
+            cx.act(Effect::FollowUp(FollowUpEffect::Tidy));
         }
     }
 
     /// What came of starting the agent.
-    pub(super) fn tried(&mut self, what: Tried, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn tried(&mut self, what: Tried, cx: &mut Context) -> bool {
         let AgentStart::Starting { since, tries, .. } = self.follow_up().start else { return false };
         let tries = tries.saturating_add(1);
         let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
+        let now = cx.now;
         let again = |running| AgentStart::Starting { since, tries, next: now + pause, running };
         let start = match what {
             Tried::Started { accepted } => {
-                effects.push(Effect::Note(Fact::Started));
+                cx.note(Fact::Started);
                 if accepted {
                     self.change(|follow_up| follow_up.briefing.take());
                 }
@@ -286,7 +261,7 @@ impl Ask {
             }
             Tried::StartedBefore => AgentStart::StartedBefore,
             Tried::Read => {
-                effects.push(Effect::Note(Fact::BriefingRead));
+                cx.note(Fact::BriefingRead);
                 self.change(|follow_up| {
                     follow_up.overdue = false;
                     follow_up.briefing.take();
@@ -296,30 +271,29 @@ impl Ask {
             Tried::Running if now < since + START_FOR => again(true),
             Tried::Nothing | Tried::Running => AgentStart::NotTried,
             Tried::Failed(why) if now < since + START_FOR => {
-                effects.push(Effect::Note(Fact::StartFailed { why, last: false }));
+                cx.note(Fact::StartFailed { why, last: false });
                 again(false)
             }
             Tried::Failed(why) => {
-                effects.push(Effect::Note(Fact::StartFailed { why: why.clone(), last: true }));
+                cx.note(Fact::StartFailed { why: why.clone(), last: true });
                 AgentStart::GivenUp { why }
             }
         };
         self.change(|follow_up| follow_up.start = start);
-        self.tidy(effects);
-        self.refresh(effects);
+        self.tidy(cx);
         true
     }
 
     /// A call asks the same again: what lies there for no living process is taken back for it.
-    pub(super) fn reclaim(&mut self, whose: &[RequestId], now: Time, effects: &mut Vec<Effect>) -> bool {
-        if !self.keeps_outcome(now) {
+    pub(super) fn reclaim(&mut self, whose: &[RequestId], cx: &mut Context) -> bool {
+        if !self.keeps_outcome(cx.now) {
             return false;
         }
         let mut changed = false;
         for index in 0..self.waiters.len() {
             let waiter = &self.waiters[index];
             if waiter.response.is_published() && whose.contains(&waiter.request_id) {
-                self.take_back(index, effects);
+                self.take_back(index, cx);
                 changed = true;
             }
         }
@@ -328,43 +302,42 @@ impl Ask {
         let nobody_waits = !self.waiters.iter().any(waits);
         let Some(FollowUp { briefing, start, .. }) = self.follow_up_mut() else { return false };
         if let Some(effect) = briefing.take_back() {
-            effects.push(effect.to(Taker::Briefing));
+            cx.act(effect.to(Taker::Briefing));
             *start = AgentStart::NotTried;
             changed = true;
         } else if briefing.state() == DeliveryState::Owed {
             // If it is not there yet, that does not mean that an agent has read it.
-            briefing.set_aside(now);
-            effects.push(DeliveryEffect::TakeBack.to(Taker::Briefing));
+            briefing.set_aside(cx.now);
+            cx.act(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
         } else if changed && *briefing == Delivery::default() && nobody_waits {
-            briefing.set_aside(now);
+            briefing.set_aside(cx.now);
         }
         changed
     }
 
     /// One more call is given the outcome that no call took.
-    pub(super) fn join_settled(&mut self, mut waiter: Waiter, now: Time, effects: &mut Vec<Effect>) -> bool {
-        if !self.keeps_outcome(now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
+    pub(super) fn join_settled(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
+        if !self.keeps_outcome(cx.now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
         let request_id = waiter.request_id.clone();
-        waiter.late = matches!(self.follow_up().late, Late::Answered { .. });
+        waiter.late = matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. });
         waiter.response = Delivery::default();
-        effects.push(Effect::Note(Fact::Joined(request_id.clone())));
+        cx.note(Fact::Joined(request_id.clone()));
         self.change(|follow_up| {
             follow_up.briefing = Delivery::default();
             follow_up.overdue = false;
         });
         self.waiters.push(waiter);
-        self.identify(self.waiters.len() - 1, effects);
-        self.owe_response(request_id, effects);
-        self.tidy(effects);
-        self.refresh(effects);
+        self.identify(self.waiters.len() - 1, cx);
+        self.owe_response(request_id, cx);
+        self.tidy(cx);
         true
     }
 
     /// The same request was made again: its outcome is written again.
-    pub(super) fn replay(&mut self, request_id: &RequestId, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn replay(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
         let told = self.waiters[index].response.has_been_published();
@@ -372,74 +345,49 @@ impl Ask {
             return false;
         }
         // A late answer is what any call is told now, so this one too.
-        self.waiters[index].late = matches!(self.follow_up().late, Late::Answered { .. });
+        self.waiters[index].late = matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. });
         if self.is_told_all(&self.waiters[index]) {
-            self.drop_briefing(effects);
+            self.drop_briefing(cx);
         }
         self.change(|follow_up| follow_up.overdue = false);
-        self.owe_response(request_id.clone(), effects);
-        self.refresh(effects);
+        self.owe_response(request_id.clone(), cx);
         true
     }
 
     /// The agent has asked the same again, so that a late answer would go to a question of the past.
-    pub(super) fn supersede(&mut self, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn supersede(&mut self) -> bool {
         if !self.is_late_open() {
             return false;
         }
-        self.change(|follow_up| follow_up.late = Late::AskedAgain);
-        self.refresh(effects);
+        self.change(|follow_up| follow_up.after_timeout = AfterTimeout::AskedAgain);
         true
     }
 
     /// Takes the one answer after the timeout.
-    pub(super) fn answer_late(&mut self, answers: Answers, by: Person, now: Time, effects: &mut Vec<Effect>) {
-        self.change(|follow_up| follow_up.late = Late::Answered { answers, by, at: now });
-        effects.push(Effect::Note(Fact::LateAnswer));
-        self.brief(effects);
-        self.refresh(effects);
+    pub(super) fn answer_late(&mut self, answers: Answers, by: Person, cx: &mut Context) {
+        self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Answered { answers, by, at: cx.now });
+        cx.note(Fact::LateAnswer);
+        self.brief(cx);
     }
 
-    pub(super) fn stopped(&mut self, effects: &mut Vec<Effect>) -> bool {
-        if self.follow_up().stop != Stop::Stopping {
+    pub(super) fn stopped(&mut self, cx: &mut Context) -> bool {
+        if self.follow_up().after_timeout != AfterTimeout::Stopping {
             return false;
         }
-        self.change(|follow_up| follow_up.stop = Stop::Done);
-        effects.push(Effect::Note(Fact::Stopped));
-        self.refresh(effects);
+        self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Stopped);
+        cx.note(Fact::Stopped);
         true
     }
 
-    /// Stops the session, once its response is there and its cards are closed.
-    pub(super) fn stop_if_done(&mut self, effects: &mut Vec<Effect>) {
-        if self.follow_up().stop == Stop::Owed && self.has_responded() && self.has_closed() {
-            self.change(|follow_up| follow_up.stop = Stop::Stopping);
-            effects.push(Effect::FollowUp(FollowUpEffect::Stop));
+    /// Stops the session, once its response is there and its cards are closed. A channel that is away must not keep a
+    /// session running that nobody will answer.
+    pub(super) fn stop_if_due(&mut self, cx: &mut Context) -> bool {
+        let closed = self.has_closed() || self.settled_at().is_some_and(|at| at + STOP_WAITS <= cx.now);
+        let due = self.follow_up().after_timeout == AfterTimeout::StopOwed && self.has_responded() && closed;
+        if due {
+            self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Stopping);
+            cx.act(Effect::FollowUp(FollowUpEffect::Stop));
         }
-    }
-
-    pub(super) fn has_responded(&self) -> bool {
-        self.waiters.iter().all(|waiter| waiter.response.has_been_published())
-    }
-
-    pub(super) fn has_closed(&self) -> bool {
-        self.widgets.iter().all(|widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed))
-    }
-
-    /// Whether the closed card of a route does not say what it should.
-    pub(super) fn owes_remark(&self, route: usize) -> bool {
-        let widget = &self.widgets[route];
-        let is_card = self.rules.routes[route].posts() && !widget.messages.is_empty();
-        is_card && widget.state == WidgetState::Closed && widget.said != Some(self.remark())
-    }
-
-    /// Brings every closed card up to date. One that is being changed is looked at again when that is done.
-    pub(super) fn refresh(&mut self, effects: &mut Vec<Effect>) {
-        for route in 0..self.widgets.len() {
-            if self.widgets[route].said.is_some() && self.owes_remark(route) {
-                self.widgets[route].said = None;
-                effects.push(WidgetEffect::Close.on(route));
-            }
-        }
+        due
     }
 }

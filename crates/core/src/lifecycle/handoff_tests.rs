@@ -2,7 +2,7 @@
 
 use super::properties::{START, accepted, request_id, waiter};
 use super::*;
-use crate::{ChannelName, Reply, Via};
+use crate::{ChannelName, Given, Reply, Via};
 use std::time::Duration;
 
 fn at(seconds: u64) -> Time {
@@ -138,7 +138,7 @@ fn what_a_living_process_has_not_collected_yet_is_not_taken_from_it() {
 #[test]
 fn what_was_read_is_not_called_uncollected() {
     let alive = |mut ask: Ask| {
-        ask.waiters[0].process = Some("p".to_owned());
+        ask.0.waiters[0].process = Some("p".to_owned());
         ask
     };
     let ask = alive(published(then(asked(), answer(), at(5)), 0, at(5)));
@@ -158,7 +158,7 @@ fn what_was_read_is_not_called_uncollected() {
 #[test]
 fn an_answer_that_is_briefed_late_is_not_forgotten_at_once() {
     let mut ask = asked();
-    ask.rules.keep = Duration::from_secs(60);
+    ask.0.rules.keep = Duration::from_secs(60);
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
     let ask = then(then(ask, Event::Tick, at(65)), back(0, false), at(65));
     let ask = then(

@@ -1,9 +1,11 @@
+//! What was under way when the daemon ended is looked for at the next start.
+//!
 //! After a loss of power a record may be older than what was done. Nothing is assumed then: a card that is not known to be
 //! up is looked for before anything is posted, and an outcome that is not known to be taken is told once more.
 
 use super::showing::LOOK_FOR;
-use super::{Delivery, DeliveryState, Effect, Fact, WidgetState};
-use crate::{Ask, Time};
+use super::{Context, Delivery, DeliveryState, Effect, Fact, WidgetEffect, WidgetState};
+use crate::AskState;
 
 impl Delivery {
     /// Has it told once more, unless it certainly was not told or certainly was taken; `true` if so.
@@ -23,33 +25,55 @@ impl Delivery {
     }
 }
 
-impl Ask {
+impl AskState {
+    /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
+    pub fn was_interrupted(&self) -> bool {
+        self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Sent { .. }))
+    }
+
+    pub(super) fn interrupted(&mut self, cx: &mut Context) -> bool {
+        for (route, widget) in self.widgets.iter_mut().enumerate() {
+            if let WidgetState::Sent { at, .. } = widget.state {
+                widget.state = WidgetState::Unknown { at, looks: 0, look_at: cx.now + LOOK_FOR, interrupted: true };
+                cx.act(WidgetEffect::Look.on(route));
+            }
+        }
+        !cx.effects.is_empty()
+    }
+
+    /// Posts again what the end of the daemon cut off: that does not count as a try.
+    pub(super) fn post_again(&mut self, route: usize, cx: &mut Context) {
+        if self.is_over() {
+            return self.over(route, cx.now);
+        }
+        self.widgets[route].queue(route, cx.now, cx.now + self.rules.timeout, cx);
+    }
+
     /// Whether a loss of power leaves anything in doubt, so that [`super::Event::PowerLost`] has to happen.
     pub fn is_changed_by_loss(&self) -> bool {
-        self.clone().power_lost(self.created_at, &mut Vec::new())
+        self.clone().power_lost(&mut Context { now: self.created_at, effects: Vec::new() })
     }
 
     /// The computer lost its power since this was written. `false`: nothing was under way.
-    pub(super) fn power_lost(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn power_lost(&mut self, cx: &mut Context) -> bool {
         let mut changed = false;
         for route in 0..self.widgets.len() {
-            let at = match self.widgets[route].state {
-                WidgetState::Queued { .. } => now,
+            let widget = &mut self.widgets[route];
+            let at = match widget.state {
+                WidgetState::Queued { .. } => cx.now,
                 WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => at,
                 WidgetState::Up { .. }
                 | WidgetState::Held { .. }
                 | WidgetState::Failed { .. }
-                | WidgetState::Closed => {
-                    continue;
-                }
+                | WidgetState::Closed { .. } => continue,
             };
             changed = true;
-            if self.rules.routes[route].capabilities.history {
-                let look_at = now + LOOK_FOR;
-                self.widgets[route].state = WidgetState::Unknown { at, looks: 0, look_at, interrupted: true };
+            if widget.route.capabilities.history {
+                let look_at = cx.now + LOOK_FOR;
+                widget.state = WidgetState::Unknown { at, looks: 0, look_at, interrupted: true };
             } else {
                 // Nobody can tell whether the person has it.
-                self.lost(route, true, now, effects);
+                self.lost(route, true, cx);
             }
         }
         let mut redone = false;
@@ -62,8 +86,8 @@ impl Ask {
         });
         if changed || redone {
             // Whatever was being done then is not being done now.
-            *effects = self.resume();
-            effects.retain(|effect| *effect != Effect::Note(Fact::Settled));
+            cx.effects = self.resume();
+            cx.effects.retain(|effect| *effect != Effect::Note(Fact::Settled));
         }
         changed || redone
     }

@@ -1,13 +1,14 @@
 //! The life of an ask as a state machine: `step(event, now) -> (ask, effects)`.
 //!
 //! It decides and remembers; it does nothing. The broker saves the new ask and only then acts on
-//! the effects, which are idempotent and come back as events. After a crash [`Ask::resume`] says
+//! the effects, which are idempotent and come back as events. After a crash [`AskState::resume`] says
 //! what is still owed. Only the broker calls it.
 
 mod blocking;
 mod clock;
 mod delivery;
 mod event;
+mod face;
 mod fact;
 mod follow_up;
 mod handoff;
@@ -17,6 +18,7 @@ mod one_by_one;
 mod sending;
 mod settling;
 mod showing;
+mod widget;
 
 #[cfg(test)]
 mod blocking_properties;
@@ -33,19 +35,22 @@ pub use event::{
     DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
     Relation, Source, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
 };
+pub use face::{Card, Face, Remark};
 pub use fact::Fact;
-pub use follow_up::{AgentStart, FollowUp, Late, Remark, SessionRules, Stop, Tried};
+pub use follow_up::{AfterTimeout, AgentStart, FollowUp, SessionRules, Tried};
 pub use sending::{Left, Sending};
+pub use settling::SoFar;
+pub use widget::{OneByOne, Post, Widget, WidgetState};
 
 use super::{
-    Answers, Ask, AskId, Cause, Content, Digest, Given, Group, Person, Refusal, RequestId, Rules, ShortId, Time,
-    TimeoutPolicy, Trouble,
+    Answers, Ask, AskId, AskState, Cause, ChannelName, Content, Digest, Group, Person, Refusal, RequestId, Route,
+    Rules, ShortId, Time, TimeoutPolicy,
 };
 use serde::{Deserialize, Serialize};
 
 /// Where an ask is in its life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "snake_case")]
+#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Stage {
     /// Stored and being shown; nothing says yet that a person can see it, and no clock runs.
     Posting,
@@ -55,6 +60,10 @@ pub enum Stage {
         shown_at: Time,
         /// When it ends.
         answer_by: Time,
+        /// How often it was brought to mind since it was shown.
+        reminders: u8,
+        /// How often it was shown on a further route because nobody answered.
+        escalations: u8,
     },
     /// Decided, once and for ever.
     Settled {
@@ -94,7 +103,7 @@ pub enum Outcome {
         /// Why not.
         cause: Cause,
     },
-    /// Its questions were asked too often, so no person was asked. [`Ask::block`] says what became of that.
+    /// Its questions were asked too often, so no person was asked. [`Block`] says what became of that.
     Blocked {
         /// How often a question may be asked without an answer.
         limit: u8,
@@ -127,114 +136,6 @@ pub struct Waiter {
     pub response: Delivery,
 }
 
-/// What was posted for one route.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Widget {
-    /// Which try this is, from 1.
-    pub attempt: u8,
-    /// How far it is.
-    pub state: WidgetState,
-    /// The channel's ids of what was posted; the last one is the card people use.
-    pub messages: Vec<String>,
-    /// Where several questions are asked one after the other: how far that is.
-    pub one_by_one: OneByOne,
-    /// When its questions were sent, to whom, and what came of that.
-    pub sendings: Vec<Sending>,
-    /// Closed: what it says beside the outcome; `None` while it is being changed.
-    pub said: Option<Remark>,
-    /// Why the last try was not shown, as long as no card is up.
-    pub trouble: Option<Trouble>,
-}
-
-/// How far a widget is that asks one question after the other, and what it went through.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct OneByOne {
-    /// Which question is shown now, or is on its way.
-    pub index: usize,
-    /// The try with which it began; earlier ones belong to the questions before it.
-    pub first_attempt: u8,
-    /// Who is asked, if not the chat of the route: another person is answering.
-    pub to: Option<String>,
-    /// Which question each of the widget's messages asked; `0` for those it does not say.
-    pub of: Vec<usize>,
-    /// Sent a second time because askd did not know what came of the first.
-    pub repeated: bool,
-    /// Failed late because the chat was closed for us; happens to a question once.
-    pub lapsed: bool,
-    /// Something of it was displayed.
-    pub seen: bool,
-    /// Who is asked their next question once the one that is on its way is there.
-    pub waiting: Vec<String>,
-}
-
-/// How far a widget is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "snake_case")]
-pub enum WidgetState {
-    /// Waits in our own queue: not sooner than `not_before`, not later than `until`.
-    Queued {
-        /// The backoff of a retry.
-        not_before: Time,
-        /// When waiting is given up.
-        until: Time,
-    },
-    /// Sent; the channel has not said anything.
-    Sent {
-        /// When.
-        at: Time,
-        /// How long we wait for a word.
-        render_by: Time,
-    },
-    /// The channel's word was lost: it may be up or not.
-    Unknown {
-        /// When it was sent.
-        at: Time,
-        /// 0: the first look into the history is under way; 1: it found nothing; 2: the second one is
-        /// under way.
-        looks: u8,
-        /// When the second look is due, or the one under way is given up.
-        look_at: Time,
-        /// The daemon ended while posting it: if it is not there, that does not count as a try.
-        interrupted: bool,
-    },
-    /// The channel has it.
-    Up {
-        /// When it was listed or accepted.
-        at: Time,
-        /// Whether there is proof that it was displayed.
-        proven: bool,
-        /// When, without proof, the next route is shown too; `None` once that is done.
-        fall_back_at: Option<Time>,
-    },
-    /// The person has to write first; was asked to.
-    Held {
-        /// Since when.
-        at: Time,
-        /// When waiting is given up.
-        until: Time,
-        /// When the next route is shown too; `None` once that is done.
-        fall_back_at: Option<Time>,
-    },
-    /// Could not be posted; nothing is up.
-    Failed {
-        /// No retry can help; otherwise the retries are used up.
-        for_good: bool,
-    },
-    /// Says how it ended; nothing is left to do.
-    Closed,
-}
-
-/// What one person has answered so far on one widget.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SoFar {
-    /// The route of the widget.
-    pub route: usize,
-    /// Who.
-    pub person: Person,
-    /// One entry per question; `None`: not dealt with yet.
-    pub given: Vec<Option<Given>>,
-}
-
 /// All that makes an ask.
 #[derive(Debug, Clone)]
 pub struct Accepted {
@@ -246,8 +147,10 @@ pub struct Accepted {
     pub group: Group,
     /// What is asked.
     pub content: Content,
-    /// Who may answer, how long, how often.
+    /// How long it waits, how often it is posted.
     pub rules: Rules,
+    /// Where it is asked first, and then next; never empty.
+    pub routes: Vec<Route>,
     /// What it is joined by.
     pub key: Option<Digest>,
     /// Which run of the agent asks.
@@ -257,8 +160,8 @@ pub struct Accepted {
 }
 
 /// The ask after an event, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// To be saved before anything is done.
     pub ask: Ask,
@@ -266,17 +169,67 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
+/// What a step is taken with: the time, and what has to be done once the ask is saved.
+struct Context {
+    now: Time,
+    effects: Vec<Effect>,
+}
+
+impl Context {
+    fn act(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn note(&mut self, fact: Fact) {
+        self.effects.push(Effect::Note(fact));
+    }
+}
+
 impl Ask {
     /// A new ask, on its way to its first route.
     pub fn accept(new: Accepted, now: Time) -> Step {
-        let mut ask = Self::new(new, now);
-        let mut effects = vec![Effect::Note(Fact::Asked)];
-        ask.identify(0, &mut effects);
-        ask.show_next(now, &mut effects);
-        effects.push(Effect::Status);
-        Step { ask, effects }
+        let mut ask = AskState::new(new, now);
+        let mut cx = Context { now, effects: vec![Effect::Note(Fact::Asked)] };
+        ask.identify(0, &mut cx);
+        ask.show_next(&mut cx);
+        cx.act(Effect::Status);
+        Step { ask: Self(ask), effects: cx.effects }
     }
 
+    /// What `event` makes of the ask: `None` if it changes nothing.
+    pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
+        let ask = &mut self.0;
+        let cx = &mut Context { now, effects: Vec::new() };
+        let mut changed = match event {
+            Event::Tick => ask.tick(cx),
+            Event::Interrupted => ask.interrupted(cx),
+            Event::PowerLost => ask.power_lost(cx),
+            Event::Requested(relation) => ask.step_request(relation, cx),
+            Event::Viewed => ask.view(cx),
+            Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
+            Event::Allow { source, person } => ask.allow(source, person, cx)?,
+            Event::Cancel => {
+                ask.still_open()?;
+                ask.settle(Outcome::Withdrawn, cx);
+                true
+            }
+            Event::Widget { route, event } => ask.step_widget(route, event, cx),
+            Event::Delivery { to, event } => ask.step_delivery(&to, event, cx),
+            Event::Waiter { request_id, event } => ask.step_waiter(&request_id, event, cx),
+            Event::FollowUp(event) => ask.step_follow_up(event, cx),
+        };
+        changed |= ask.next_in_line(cx);
+        ask.update_cards(cx);
+        changed |= ask.stop_if_due(cx);
+        // Word that comes after the end is kept where the outcome is kept.
+        if changed && ask.owes_nothing() && !cx.effects.contains(&Effect::Forget) {
+            cx.act(Effect::Retire);
+        }
+        Ok(changed.then_some(Step { ask: self, effects: std::mem::take(&mut cx.effects) }))
+    }
+}
+
+impl AskState {
     fn new(new: Accepted, now: Time) -> Self {
         Self {
             id: new.id,
@@ -288,103 +241,63 @@ impl Ask {
             session: new.session,
             waiters: vec![new.waiter],
             widgets: Vec::new(),
+            next_routes: new.routes,
             so_far: Vec::new(),
             heard: Vec::new(),
             confirmed: false,
             viewed: false,
-            reminders: 0,
-            escalations: 0,
             stage: Stage::Posting,
-            block: None,
             created_at: now,
         }
     }
 
-    /// What `event` makes of the ask: `None` if it changes nothing.
-    pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
-        let mut effects = Vec::new();
-        let mut changed = match event {
-            Event::Tick => self.tick(now, &mut effects),
-            Event::Interrupted => self.interrupted(now, &mut effects),
-            Event::PowerLost => self.power_lost(now, &mut effects),
-            Event::Requested(relation) => self.step_request(relation, now, &mut effects),
-            Event::Viewed => self.view(now, &mut effects),
-            Event::Replied { source, person, reply } => self.replied(source, person, reply, now, &mut effects)?,
-            Event::Allow { source, person } => self.allow(source, person, now, &mut effects)?,
-            Event::Cancel => {
-                self.still_open()?;
-                self.settle(Outcome::Withdrawn, now, &mut effects);
-                true
-            }
-            Event::Widget { route, event } => self.step_widget(route, event, now, &mut effects),
-            Event::Delivery { to, event } => self.step_delivery(&to, event, now, &mut effects),
-            Event::Waiter { request_id, event } => self.step_waiter(&request_id, event, now, &mut effects),
-            Event::FollowUp(event) => self.step_follow_up(event, now, &mut effects),
-        };
-        changed |= self.next_in_line(now, &mut effects);
-        changed |= self.keep_count(&mut effects);
-        // Word that comes after the end is kept where the outcome is kept.
-        if changed && self.owes_nothing() && !effects.iter().any(|e| matches!(e, Effect::Retire | Effect::Forget)) {
-            effects.push(Effect::Retire);
-        }
-        Ok(changed.then_some(Step { ask: self, effects }))
-    }
-
-    fn step_request(&mut self, relation: Relation, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn step_request(&mut self, relation: Relation, cx: &mut Context) -> bool {
         match relation {
-            Relation::Joins(waiter) => self.join(*waiter, effects),
-            Relation::JoinsBlocked(waiter) => self.repeated(*waiter, effects),
-            Relation::JoinsSettled(waiter) => self.join_settled(*waiter, now, effects),
-            Relation::Reclaims(whose) => self.reclaim(&whose, now, effects),
-            Relation::Replays(request_id) => self.replay(&request_id, effects),
-            Relation::Supersedes => self.supersede(effects),
+            Relation::Joins(waiter) => self.join(*waiter, cx),
+            Relation::JoinsBlocked(waiter) => self.repeated(*waiter, cx),
+            Relation::JoinsSettled(waiter) => self.join_settled(*waiter, cx),
+            Relation::Reclaims(whose) => self.reclaim(&whose, cx),
+            Relation::Replays(request_id) => self.replay(&request_id, cx),
+            Relation::Supersedes => self.supersede(),
         }
     }
 
-    fn step_widget(&mut self, route: usize, event: WidgetEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn step_widget(&mut self, route: usize, event: WidgetEvent, cx: &mut Context) -> bool {
         match event {
-            WidgetEvent::SlotGranted => self.slot_granted(route, now, effects),
-            WidgetEvent::Posted { attempt, posted } => self.posted(route, attempt, posted, now, effects),
-            WidgetEvent::Progress { attempt } => self.progress(route, attempt, now),
-            WidgetEvent::Looked(found) => self.looked(route, found, now, effects),
-            WidgetEvent::Proof => self.prove(route, now, effects),
+            WidgetEvent::SlotGranted => self.slot_granted(route, cx),
+            WidgetEvent::Posted { attempt, posted } => self.posted(route, attempt, posted, cx),
+            WidgetEvent::Progress { attempt } => self.progress(route, attempt, cx.now),
+            WidgetEvent::Looked(found) => self.looked(route, found, cx),
+            WidgetEvent::Proof => self.prove(route, cx),
             WidgetEvent::Status { attempt, question, message, status, at } => {
-                self.note_time(route, attempt, &message, status, at)
-                    | self.status(route, attempt, (question, message), status, now, effects)
+                self.status(route, attempt, (question, message), (status, at), cx)
             }
-            WidgetEvent::Opened => self.opened(route, now, effects),
-            WidgetEvent::Spotted(message) => self.spotted(route, message, now, effects),
-            WidgetEvent::Closed(remark) => self.widget_closed(route, remark, effects),
+            WidgetEvent::Opened => self.opened(route, cx),
+            WidgetEvent::Spotted(message) => self.spotted(route, message, cx),
+            WidgetEvent::Updated(face) => self.updated(route, face, cx),
         }
     }
 
-    fn step_delivery(&mut self, to: &Taker, event: DeliveryEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn step_delivery(&mut self, to: &Taker, event: DeliveryEvent, cx: &mut Context) -> bool {
         match to {
-            Taker::Waiter(request_id) => self.step_response(request_id, event, now, effects),
-            Taker::Briefing => self.step_briefing(event, now, effects),
+            Taker::Waiter(request_id) => self.step_response(request_id, event, cx),
+            Taker::Briefing => self.step_briefing(event, cx),
         }
     }
 
-    fn step_waiter(
-        &mut self,
-        request_id: &RequestId,
-        event: WaiterEvent,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    fn step_waiter(&mut self, request_id: &RequestId, event: WaiterEvent, cx: &mut Context) -> bool {
         match event {
-            WaiterEvent::Withdrawn => self.withdraw(request_id, now, effects),
+            WaiterEvent::Withdrawn => self.withdraw(request_id, cx),
             WaiterEvent::Identified { run } => self.identified(request_id, run),
-            WaiterEvent::Died => self.died(request_id, effects),
+            WaiterEvent::Died => self.died(request_id, cx),
         }
     }
 
-    fn step_follow_up(&mut self, event: FollowUpEvent, now: Time, effects: &mut Vec<Effect>) -> bool {
+    fn step_follow_up(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
         match event {
-            FollowUpEvent::Tried(tried) => self.tried(tried, now, effects),
-            FollowUpEvent::Stopped => self.stopped(effects),
-            FollowUpEvent::Lifted { by } => self.lift(by, now, effects),
-            FollowUpEvent::Recounted { times } => self.recounted(times, effects),
+            FollowUpEvent::Tried(tried) => self.tried(tried, cx),
+            FollowUpEvent::Stopped => self.stopped(cx),
+            FollowUpEvent::Lifted { by } => self.lift(by, cx),
         }
     }
 
@@ -408,23 +321,21 @@ impl Ask {
     /// What is still owed after a restart. Everything in it may have been done before.
     pub fn resume(&self) -> Vec<Effect> {
         let settled = matches!(self.stage, Stage::Settled { .. });
-        let over = self.is_over();
         let mut effects = Vec::new();
         for (route, widget) in self.widgets.iter().enumerate() {
+            if matches!(widget.state.card(), Some(Card::Changing { .. })) {
+                effects.push(WidgetEffect::Update.on(route));
+            }
             match widget.state {
                 WidgetState::Queued { not_before, .. } => effects.push(WidgetEffect::Queue { not_before }.on(route)),
                 WidgetState::Unknown { .. } => effects.push(WidgetEffect::Look.on(route)),
                 WidgetState::Held { until, .. } => effects.push(WidgetEffect::Await { until }.on(route)),
-                WidgetState::Up { .. } if over => effects.push(WidgetEffect::Close.on(route)),
                 // `Event::Interrupted` deals with what was being sent.
                 WidgetState::Sent { .. }
                 | WidgetState::Up { .. }
                 | WidgetState::Failed { .. }
-                | WidgetState::Closed => {}
+                | WidgetState::Closed { .. } => {}
             }
-        }
-        if self.is_blocked() && self.block.as_ref().is_some_and(|block| block.telling) {
-            effects.push(Effect::FollowUp(FollowUpEffect::Recount));
         }
         for waiter in &self.waiters {
             effects.extend(waiter.response.resume().map(|effect| effect.of(waiter.request_id.clone())));
@@ -438,6 +349,16 @@ impl Ask {
             effects.insert(0, Effect::Note(Fact::Settled));
         }
         effects
+    }
+
+    /// The route of this number, if the ask was shown by it.
+    pub fn route(&self, route: usize) -> Option<&Route> {
+        self.widgets.get(route).map(|widget| &widget.route)
+    }
+
+    /// The number of the route to this channel, if the ask was shown by it.
+    pub fn shown_on(&self, channel: ChannelName) -> Option<usize> {
+        self.widgets.iter().position(|widget| widget.route.channel == channel)
     }
 
     /// How it ended, if it did.

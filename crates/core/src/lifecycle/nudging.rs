@@ -1,25 +1,25 @@
 //! An open ask that nobody answers: brought to mind, and shown on further routes. Section 9, "All", of the
 //! specification.
 
-use super::{Effect, Fact, Stage, WidgetEffect, WidgetState};
-use crate::{Ask, Time};
+use super::{Context, Fact, Stage, Widget, WidgetEffect, WidgetState};
+use crate::{AskState, Time};
 
 /// How often an ask is brought to mind at most.
 const REMINDERS: u8 = 3;
 
-impl Ask {
+impl AskState {
     /// When the next reminder is due: after a while, then after twice and four times as long again.
     fn remind_at(&self) -> Option<Time> {
-        let Stage::Open { shown_at, .. } = self.stage else { return None };
-        let first = self.rules.remind_after.filter(|_| self.reminders < REMINDERS)?;
-        Some(shown_at + first.saturating_mul((2_u32 << self.reminders) - 1))
+        let Stage::Open { shown_at, reminders, .. } = self.stage else { return None };
+        let first = self.rules.remind_after.filter(|_| reminders < REMINDERS)?;
+        Some(shown_at + first.saturating_mul((2_u32 << reminders) - 1))
     }
 
     /// When it is shown on the next route too.
     fn escalate_at(&self) -> Option<Time> {
-        let Stage::Open { shown_at, .. } = self.stage else { return None };
-        let first = self.rules.escalate_after.filter(|_| self.widgets.len() < self.rules.routes.len())?;
-        Some(shown_at + first.saturating_mul(u32::from(self.escalations) + 1))
+        let Stage::Open { shown_at, escalations, .. } = self.stage else { return None };
+        let first = self.rules.escalate_after.filter(|_| !self.next_routes.is_empty())?;
+        Some(shown_at + first.saturating_mul(u32::from(escalations) + 1))
     }
 
     /// When one of them is due.
@@ -28,28 +28,31 @@ impl Ask {
     }
 
     /// Does what is due; `true` if something was. What fell due while the daemon did not run is made up for once.
-    pub(super) fn nudge(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let reminders = self.reminders;
-        while self.remind_at().is_some_and(|due| due <= now) {
-            self.reminders += 1;
+    pub(super) fn nudge(&mut self, cx: &mut Context) -> bool {
+        let (mut reminded, mut escalated) = (false, false);
+        while self.remind_at().is_some_and(|due| due <= cx.now) {
+            self.count(|reminders, _| *reminders += 1);
+            reminded = true;
         }
-        let reminded = self.reminders > reminders;
         if reminded {
-            let posts = |route: usize| self.rules.routes[route].posts();
-            let up =
-                self.widgets.iter().enumerate().filter(|(_, widget)| matches!(widget.state, WidgetState::Up { .. }));
-            let shown: Vec<usize> = up.map(|(route, _)| route).filter(|route| posts(*route)).collect();
+            let card = |widget: &Widget| widget.route.posts() && matches!(widget.state, WidgetState::Up { .. });
+            let shown: Vec<usize> = (0..self.widgets.len()).filter(|route| card(&self.widgets[*route])).collect();
             if !shown.is_empty() {
-                effects.push(Effect::Note(Fact::Reminded));
+                cx.note(Fact::Reminded);
             }
-            effects.extend(shown.into_iter().map(|route| WidgetEffect::Remind.on(route)));
+            cx.effects.extend(shown.into_iter().map(|route| WidgetEffect::Remind.on(route)));
         }
-        let escalated = self.escalate_at().is_some_and(|due| due <= now);
-        if escalated {
-            self.escalations = self.escalations.saturating_add(1);
-            effects.push(Effect::Note(Fact::Escalated { route: self.widgets.len() }));
-            self.show_next(now, effects);
+        if self.escalate_at().is_some_and(|due| due <= cx.now) {
+            self.count(|_, escalations| *escalations = escalations.saturating_add(1));
+            cx.note(Fact::Escalated { route: self.widgets.len() });
+            escalated = self.show_next(cx);
         }
         reminded || escalated
+    }
+
+    fn count(&mut self, count: impl FnOnce(&mut u8, &mut u8)) {
+        if let Stage::Open { reminders, escalations, .. } = &mut self.stage {
+            count(reminders, escalations);
+        }
     }
 }

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::{
-    Capabilities, ChannelName, Choice, Draft, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route, Via,
+    Capabilities, ChannelName, Choice, Draft, Given, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route,
+    Trouble, Via,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -84,8 +85,8 @@ fn accepted_in(
             escalate_after: (question_count > 1).then_some(Duration::from_secs(45)),
             keep: Duration::from_secs(86_400),
             session,
-            routes: routes.collect(),
         },
+        routes: routes.collect(),
         key: None,
         session: None,
         waiter: Waiter { on_timeout, ..waiter(0) },
@@ -112,8 +113,7 @@ fn heard() -> impl Strategy<Value = Heard> {
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         3 => proptest::collection::vec((0..4_usize, given()), 0..4).prop_map(Reply::Whole),
-        3 => (0..4_usize, given()).prop_map(|(index, given)| Reply::Part(index, given)),
-        3 => (0..4_usize, given(), heard()).prop_map(|(index, given, heard)| Reply::Told { index, given, heard }),
+        6 => (0..4_usize, given(), heard()).prop_map(|(index, given, heard)| Reply::Told { index, given, heard }),
         1 => Just(Reply::Dismiss),
         1 => heard().prop_map(Reply::ToldDismiss),
     ]
@@ -171,8 +171,13 @@ fn fate() -> impl Strategy<Value = MessageStatus> {
     ]
 }
 
-fn remark() -> impl Strategy<Value = Remark> {
-    prop_oneof![Just(Remark::Plain), Just(Remark::Late), Just(Remark::Overdue), Just(Remark::Started)]
+fn face() -> impl Strategy<Value = Face> {
+    let remark = prop_oneof![Just(Remark::Plain), Just(Remark::Late), Just(Remark::Overdue), Just(Remark::Started)];
+    prop_oneof![
+        1 => Just(Face::Open),
+        2 => (0..9_u32).prop_map(|times| Face::Blocked { times }),
+        2 => remark.prop_map(Face::Closed),
+    ]
 }
 
 fn tried() -> impl Strategy<Value = Tried> {
@@ -252,8 +257,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
             Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
         }),
         1 => proptest::option::of(person()).prop_map(|by| Some(Event::FollowUp(FollowUpEvent::Lifted { by }))),
-        2 => (0..9_u32).prop_map(|times| Some(Event::FollowUp(FollowUpEvent::Recounted { times }))),
-        1 => (route, remark()).prop_map(|(route, remark)| Some(WidgetEvent::Closed(remark).on(route))),
+        3 => (route, face()).prop_map(|(route, face)| Some(WidgetEvent::Updated(face).on(route))),
         6 => after_event().prop_map(Some),
     ];
     (event, prop_oneof![4 => 0..5_u64, 2 => 5..60_u64, 1 => 60..2_000_u64])
@@ -297,7 +301,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     {
         assert_eq!(ask.late_outcome(), Some(late), "one late answer is taken");
     }
-    if let Late::Answered { by, .. } = &ask.follow_up().late {
+    if let AfterTimeout::Answered { by, .. } = &ask.follow_up().after_timeout {
         assert_eq!(ask.outcome(), Some(&Outcome::TimedOut), "late is only what comes after a timeout");
         assert!(by.via.is_operator() || matches!(by.id.as_str(), "alice" | "bob"));
     }
@@ -310,7 +314,6 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         assert!(heard.names == Names::Message || asked.into_iter().any(earlier), "from before it was sent: {event:?}");
         assert!(!before.was_told(&heard.message), "a message counts once: {event:?}");
     }
-    assert!(ask.reminders <= 3 && ask.widgets.len() <= ask.rules.routes.len());
     for effect in &step.effects {
         match effect {
             Effect::Widget { route, effect: WidgetEffect::Remind } => {
@@ -339,39 +342,92 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
                 seen.rounds.insert((*route, ask.widgets[*route].one_by_one.first_attempt));
             }
             Effect::Retire | Effect::Forget => assert!(ask.outcome().is_some()),
-            _ => {}
+            Effect::Widget {
+                effect:
+                    WidgetEffect::Queue { .. } | WidgetEffect::Look | WidgetEffect::Await { .. } | WidgetEffect::Update,
+                ..
+            }
+            | Effect::Delivery { .. }
+            | Effect::FollowUp(FollowUpEffect::Tidy)
+            | Effect::Status
+            | Effect::Identify(_)
+            | Effect::Note(_) => {}
         }
     }
-    if let (Some(before), Some(event)) = (before.filter(|ask| ask.outcome().is_some()), event) {
-        for (route, widget) in before.widgets.iter().enumerate() {
-            // What it was told was not so any more when that was done: then it is told once more.
-            let old =
-                matches!(event, Event::Widget { event: WidgetEvent::Closed(remark), .. } if *remark != before.remark());
-            let closing = matches!(widget.state, WidgetState::Up { .. })
-                && !matches!(event, Event::Widget { event: WidgetEvent::Spotted(_), .. })
-                && !old;
-            let message = before.rules.routes[route].channel == ChannelName::WHATSAPP;
-            let again = step.effects.contains(&WidgetEffect::Close.on(route));
-            assert!(!(closing && message && again), "told twice how it ended: {event:?} {step:?}");
-        }
-    }
+    judge_cards(before, event, step);
     let put_away = step.effects.iter().any(|effect| matches!(effect, Effect::Retire | Effect::Forget));
     assert!(put_away || !ask.owes_nothing(), "what owes nothing is put away: {step:?}");
     for widget in &ask.widgets {
-        let mut messages = widget.messages.clone();
-        messages.sort();
+        let mut messages: Vec<&str> = widget.messages().collect();
+        messages.sort_unstable();
         messages.dedup();
-        assert_eq!(messages.len(), widget.messages.len(), "a message is known once");
+        assert_eq!(messages.len(), widget.posts.len(), "a message is known once");
+    }
+    if let Stage::Open { shown_at, answer_by, reminders, .. } = ask.stage {
+        assert!(reminders <= 3);
+        assert_eq!(answer_by, shown_at + ask.rules.timeout);
+        assert!(shown_at <= now && shown_at >= START);
+    }
+}
+
+/// Every card shows what it has to, or is being changed, one change at a time.
+pub(super) fn judge_cards(before: Option<&Ask>, event: Option<&Event>, step: &Step) {
+    let ask = &step.ask;
+    let changing = |ask: &Ask, route: usize| match ask.widgets.get(route)?.state.card()? {
+        Card::Changing { again } => Some(again),
+        Card::Shows(_) => None,
+    };
+    for (route, widget) in ask.widgets.iter().enumerate() {
+        let posts = widget.route.posts();
+        let begins = step.effects.contains(&WidgetEffect::Update.on(route));
+        let was = before.and_then(|before| changing(before, route));
+        let ended = matches!(event, Some(Event::Widget { route: of, event: WidgetEvent::Updated(_) }) if *of == route);
+        assert!(!begins || (posts && changing(ask, route) == Some(false)), "changed without a record: {step:?}");
+        assert!(!begins || was.is_none() || ended, "two changes at a time: {event:?} {step:?}");
+        match widget.state.card() {
+            Some(Card::Shows(face)) => assert!(!posts || face == ask.face(), "it shows something old: {step:?}"),
+            Some(Card::Changing { .. }) => assert!(ask.resume().contains(&WidgetEffect::Update.on(route))),
+            None => {}
+        }
+        let closed = matches!(widget.state, WidgetState::Closed { .. });
+        assert!(!closed || ask.is_over(), "closed while people can use it: {step:?}");
+        let again = was == Some(false) && changing(ask, route) == Some(true);
+        let spotted = matches!(event, Some(Event::Widget { event: WidgetEvent::Spotted(_), .. }));
+        let edits = widget.route.capabilities.edits;
+        assert!(!again || edits || spotted, "told twice how it ended: {event:?} {step:?}");
     }
     if let Some(Event::Widget { route, event: WidgetEvent::Spotted(message) }) = event {
         let widget = &ask.widgets[*route];
-        assert!(widget.messages.contains(message), "what was spotted is known, so that it is closed");
-        let close = WidgetEffect::Close.on(*route);
-        assert!(ask.outcome().is_none() || step.effects.contains(&close), "spotted too late: closed at once");
+        assert!(widget.question_of(message).is_some(), "what was spotted is known, so that it is closed");
+        let again = before.and_then(|before| changing(before, *route)).is_some();
+        let updates = changing(ask, *route) == Some(again);
+        assert!(!ask.is_over() || updates || !widget.route.posts(), "spotted too late: closed too");
     }
-    if let Stage::Open { shown_at, answer_by } = ask.stage {
-        assert_eq!(answer_by, shown_at + ask.rules.timeout);
-        assert!(shown_at <= now && shown_at >= START);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever an ask becomes, its record says all of it.
+    #[test]
+    fn every_state_survives_its_record(
+        channels in proptest::collection::vec(channel(), 1..4),
+        question_count in 1..4_usize,
+        (session, on_timeout) in session(),
+        blocked in any::<bool>(),
+        events in proptest::collection::vec(event(), 0..30),
+    ) {
+        let new = accepted_in(&channels, question_count, 2, session, on_timeout);
+        let mut ask = if blocked { Ask::blocked(new, 5, 6, START).ask } else { Ask::accept(new, START).ask };
+        let mut now = START;
+        for (event, seconds) in events {
+            now = now + Duration::from_secs(seconds);
+            if let Ok(Some(step)) = ask.clone().step(event.unwrap_or(Event::Tick), now) {
+                ask = step.ask;
+            }
+            let record = serde_json::to_string(&ask).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Ask>(&record).unwrap(), ask.clone(), "{}", record);
+        }
     }
 }
 
@@ -414,8 +470,8 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
                 }
                 WidgetEffect::Look => WidgetEvent::Looked(Found::Absent),
                 WidgetEffect::Await { .. } => WidgetEvent::Opened,
-                WidgetEffect::Close => WidgetEvent::Closed(ask.remark()),
-                WidgetEffect::Redraw | WidgetEffect::Remind => return None,
+                WidgetEffect::Update => WidgetEvent::Updated(ask.face()),
+                WidgetEffect::Remind => return None,
             };
             Some(event.on(route))
         }
@@ -430,7 +486,6 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
         Effect::FollowUp(effect) => match effect {
             FollowUpEffect::Start => Some(FollowUpEvent::Tried(Tried::Started { accepted: true })),
             FollowUpEffect::Stop => Some(FollowUpEvent::Stopped),
-            FollowUpEffect::Recount => ask.block.as_ref().map(|block| FollowUpEvent::Recounted { times: block.times }),
             FollowUpEffect::Tidy => None,
         }
         .map(Event::FollowUp),
@@ -439,7 +494,7 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
 }
 
 fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
-    let (retries, routes) = (first.ask.rules.max_retries, first.ask.rules.routes.len());
+    let retries = first.ask.rules.max_retries;
     let mut seen = Seen::default();
     let mut now = START;
     judge(&mut seen, None, None, &first, now);
@@ -483,11 +538,10 @@ fn live(first: Step, events: Vec<(Option<Event>, u64)>) {
     let mut waiting: Vec<RequestId> = ask.waiters.iter().map(|waiter| waiter.request_id.clone()).collect();
     waiting.sort();
     assert_eq!(told, waiting, "exactly one response for each waiter");
-    for route in 0..routes {
+    for (route, widget) in ask.widgets.iter().enumerate() {
         let rounds = seen.rounds.iter().filter(|(r, _)| *r == route).count();
         let sends = seen.sends.iter().filter(|(r, _)| *r == route).count();
-        let allowed =
-            if ask.rules.routes[route].channel == ChannelName::WEB { 0 } else { (usize::from(retries) + 1) * rounds };
+        let allowed = if widget.route.channel == ChannelName::WEB { 0 } else { (usize::from(retries) + 1) * rounds };
         assert!(sends <= allowed, "posted {sends} times, {allowed} allowed");
     }
 }
@@ -528,7 +582,6 @@ proptest! {
             let mut next = Vec::new();
             let mut events = Vec::new();
             for effect in owed.drain(..) {
-                assert_ne!(effect, Effect::FollowUp(FollowUpEffect::Recount), "there is no block");
                 events.extend(carried_out(&ask, effect, &mut now));
             }
             if events.is_empty() {
@@ -556,7 +609,8 @@ proptest! {
 #[test]
 fn listing_starts_the_clock_and_a_beacon_is_the_proof() {
     let ask = begin(&[ChannelName::WEB], 1, 3).ask;
-    assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by: START + Duration::from_secs(600) });
+    let answer_by = START + Duration::from_secs(600);
+    assert_eq!(ask.stage, Stage::Open { shown_at: START, answer_by, reminders: 0, escalations: 0 });
     assert!(!ask.confirmed);
     let seen = ask.step(WidgetEvent::Proof.on(0), START + Duration::from_secs(5)).unwrap().unwrap().ask;
     assert!(seen.confirmed);
@@ -616,7 +670,7 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     assert_eq!(step.ask.deadline(), after(70));
     let found = again.ask.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(23));
     let found = found.unwrap().unwrap().ask;
-    assert_eq!((&*found.widgets[0].messages, found.shown_at()), (&["m1".to_owned()][..], Some(after(23))));
+    assert_eq!((found.widgets[0].messages().collect::<Vec<_>>(), found.shown_at()), (vec!["m1"], Some(after(23))));
 }
 
 /// A post that a stop or a crash cuts off does not count as a try: with no retry left it is posted again, as the same
@@ -671,17 +725,17 @@ fn a_card_that_turns_up_late_is_closed_too() {
     assert_eq!(up.clone().step(WidgetEvent::SlotGranted.on(0), START).unwrap(), None, "no second card");
     assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
     let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
-    let closed = settled.step(WidgetEvent::Closed(Remark::Plain).on(0), START).unwrap().unwrap().ask;
+    let closed = settled.step(WidgetEvent::Updated(Face::Closed(Remark::Plain)).on(0), START).unwrap().unwrap().ask;
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
-    assert!(step.effects.contains(&WidgetEffect::Close.on(0)));
-    assert!(step.ask.resume().contains(&WidgetEffect::Close.on(0)), "also after a restart");
+    assert!(step.effects.contains(&WidgetEffect::Update.on(0)));
+    assert!(step.ask.resume().contains(&WidgetEffect::Update.on(0)), "also after a restart");
 }
 
 #[test]
 fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let rules = SessionRules { start: true, ..SessionRules::default() };
     let mut ask = begin_in(&[ChannelName::WHATSAPP], 1, 3, rules, TimeoutPolicy::ReturnCancel).ask;
-    ask.waiters[0].process = Some("p".to_owned());
+    ask.0.waiters[0].process = Some("p".to_owned());
     let step = |ask: Ask, event: Event, now: Time| ask.step(event, now).unwrap().unwrap().ask;
     let published = |ask: Ask, now: Time| {
         let ready = step(ask, DeliveryEvent::Written.of(request_id(0)), now);
@@ -758,20 +812,15 @@ fn accepted_without_proof_shows_the_next_route_and_then_counts_from_acceptance()
 
 #[test]
 fn two_people_answering_in_parts_do_not_mix() {
-    let part = |who: &str, index| Event::Replied {
-        source: Source::Route(0),
-        person: Person { via: Via::Channel(ChannelName::WHATSAPP), id: who.to_owned(), name: None },
-        reply: Reply::Part(index, Given { picks: vec![0], text: None }),
-    };
     let mut ask = begin(&[ChannelName::WHATSAPP], 2, 0).ask;
-    for event in [part("alice", 0), part("bob", 1)] {
+    for event in [told("alice", 0, "m1"), told("bob", 1, "m2")] {
         ask = ask.step(event, START).unwrap().unwrap().ask;
         assert_eq!(ask.outcome(), None);
     }
-    let done = ask.step(part("bob", 0), START).unwrap().unwrap().ask;
+    let done = ask.step(told("bob", 0, "m3"), START).unwrap().unwrap().ask;
     let Some(Outcome::Answered { by, .. }) = done.outcome() else { panic!("{done:?}") };
     assert_eq!(by.id, "bob");
-    assert_eq!(done.step(part("alice", 1), START).unwrap_err().code(), "settled");
+    assert_eq!(done.step(told("alice", 1, "m4"), START).unwrap_err().code(), "settled");
 }
 
 #[test]
@@ -809,7 +858,7 @@ fn what_is_decided_while_it_is_on_its_way_is_closed_once() {
     let ask = ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
     let ask = ask.step(told("alice", 0, "m1"), START).unwrap().unwrap().ask;
     assert!(ask.outcome().is_some());
-    let close = WidgetEffect::Close.on(0);
+    let close = WidgetEffect::Update.on(0);
     let fate = WidgetEvent::Status {
         attempt: 1,
         question: 0,
@@ -857,7 +906,7 @@ fn questions_follow_one_another_and_a_repeated_message_answers_nothing() {
     let ask = ask.step(told("alice", 1, "m2"), START).unwrap().unwrap().ask;
     let step = up(ask, 3, "q3").step(told("alice", 2, "m3"), START).unwrap().unwrap();
     assert!(matches!(step.ask.outcome(), Some(Outcome::Answered { .. })));
-    assert!(step.effects.contains(&WidgetEffect::Close.on(0)));
+    assert!(step.effects.contains(&WidgetEffect::Update.on(0)));
     assert_eq!(step.ask.step(told("alice", 0, "m1"), START).unwrap(), None, "nor after it was decided");
 }
 
@@ -870,7 +919,7 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
     let ask = ask.step(WidgetEvent::Posted { attempt: 2, posted }.on(0), START).unwrap().unwrap().ask;
     assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
     let done = ask.step(Event::Cancel, START).unwrap().unwrap();
-    assert!(done.effects.contains(&WidgetEffect::Close.on(0)), "whoever saw the first question is told");
+    assert!(done.effects.contains(&WidgetEffect::Update.on(0)), "whoever saw the first question is told");
 }
 
 #[test]
@@ -938,10 +987,10 @@ fn an_unknown_post_is_settled_by_a_status_or_repeated_once() {
         WidgetEvent::Status { attempt: 2, question: 0, message: "late".to_owned(), status: fate, at: None }.on(0)
     };
     let step = ask.step(fate(MessageStatus::Displayed), later).unwrap().unwrap();
-    assert!(step.effects.contains(&WidgetEffect::Close.on(0)), "it came up after all, and is closed");
+    assert!(step.effects.contains(&WidgetEffect::Update.on(0)), "it came up after all, and is closed");
     let ask = step.ask.step(DeliveryEvent::Written.of(request_id(0)), later).unwrap().unwrap().ask;
     let ask = ask.step(DeliveryEvent::Published.of(request_id(0)), later).unwrap().unwrap().ask;
-    let ask = ask.step(WidgetEvent::Closed(Remark::Plain).on(0), later).unwrap().unwrap().ask;
+    let ask = ask.step(WidgetEvent::Updated(Face::Closed(Remark::Plain)).on(0), later).unwrap().unwrap().ask;
     let more = WidgetEvent::Status {
         attempt: 1,
         question: 0,

@@ -1,12 +1,12 @@
 //! When a question was sent to a person, and what came of it. This decides which messages can be about the question.
 //! Only channels whose messages need not name their question record it.
 
-use super::{Posted, Source, Widget};
-use crate::{Ask, Heard, Names, Person, Refusal, Time};
+use super::{MessageStatus, Posted, Source, Widget};
+use crate::{AskState, Heard, Names, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 
 /// One sending of one question to one person. For a text in parts it is the last part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sending {
     /// The try it belongs to; each try sends once.
     pub attempt: u8,
@@ -53,11 +53,7 @@ impl Widget {
             attempt: self.attempt,
             question: self.one_by_one.index,
             to: self.one_by_one.to.clone(),
-            message: None,
-            left: None,
-            sent: None,
-            delivered: None,
-            failed: false,
+            ..Sending::default()
         });
     }
 
@@ -82,32 +78,34 @@ impl Widget {
         }
     }
 
-    /// Records when the platform sent or displayed the message; `true` if that is new.
-    pub(super) fn told(&mut self, attempt: u8, message: &str, displayed: bool, at: Option<Time>) -> bool {
+    /// Records what the platform says of the message, by its own clock; `true` if that is new. Of a question in several
+    /// messages only the last one counts.
+    pub(super) fn told(&mut self, attempt: u8, message: &str, status: MessageStatus, at: Option<Time>) -> bool {
         let Some(sending) = self.sending_mut(attempt) else { return false };
         let before = sending.clone();
-        sending.message.get_or_insert_with(|| message.to_owned());
-        let known = if displayed { &mut sending.delivered } else { &mut sending.sent };
+        let known = match status {
+            MessageStatus::Known => return false,
+            MessageStatus::Taken => &mut sending.sent,
+            MessageStatus::Displayed => &mut sending.delivered,
+            MessageStatus::Failed { .. } => return !std::mem::replace(&mut sending.failed, true),
+        };
         *known = [*known, at].into_iter().flatten().min();
+        sending.message.get_or_insert_with(|| message.to_owned());
         *sending != before
-    }
-
-    /// Records that the message will never be displayed; `true` if that is new.
-    pub(super) fn told_failed(&mut self, attempt: u8) -> bool {
-        self.sending_mut(attempt).is_some_and(|sending| !std::mem::replace(&mut sending.failed, true))
     }
 }
 
-impl Ask {
+impl AskState {
     /// The sending by which the question reached that person on a route: of several copies, the earliest that did not
     /// fail. The first question reaches everybody through the chat.
     pub fn sending(&self, route: usize, person: &str, question: usize) -> Option<&Sending> {
-        let chat = &self.rules.routes.get(route)?.chat;
+        let widget = self.widgets.get(route)?;
+        let chat = &widget.route.chat;
         let reaches = |sending: &&Sending| {
             let to = sending.to.as_ref().unwrap_or(chat);
             sending.question == question && !sending.failed && (to == person || (question == 0 && to == chat))
         };
-        let sendings = self.widgets.get(route)?.sendings.iter().filter(reaches);
+        let sendings = widget.sendings.iter().filter(reaches);
         sendings.min_by_key(|sending| (sending.since().is_none(), sending.since(), sending.attempt))
     }
 
@@ -135,7 +133,7 @@ impl Ask {
 mod tests {
     use super::super::properties::{START, accepted};
     use super::*;
-    use crate::{ChannelName, Event, Given, MessageStatus, Reply, Trouble, Via, WidgetEvent};
+    use crate::{Ask, ChannelName, Event, Given, Reply, Trouble, Via, WidgetEvent};
     use std::time::Duration;
 
     fn at(seconds: u64) -> Time {

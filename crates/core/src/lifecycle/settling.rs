@@ -1,48 +1,62 @@
 //! Decides an ask, exactly once, and then tells agents and people: by responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{Delivery, Effect, Fact, Outcome, Remark, SoFar, Source, Stage, Waiter, WidgetEffect, WidgetState};
-use crate::{Ask, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
+use super::{Card, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Waiter, Widget, WidgetState};
+use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
+use serde::{Deserialize, Serialize};
 
-impl Ask {
+/// What one person has answered so far on one widget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoFar {
+    /// The route of the widget.
+    pub route: usize,
+    /// Who.
+    pub person: Person,
+    /// One entry per question; `None`: not dealt with yet.
+    pub given: Vec<Option<Given>>,
+}
+
+impl AskState {
     /// Lets time pass.
-    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn tick(&mut self, cx: &mut Context) -> bool {
         let due = match &self.stage {
-            Stage::Open { answer_by, .. } => *answer_by <= now,
-            Stage::Settled { at, .. } if self.owes_nothing() && !self.is_pending() && self.kept_until(*at) <= now => {
-                effects.push(Effect::Forget);
+            Stage::Open { answer_by, .. } => *answer_by <= cx.now,
+            Stage::Settled { at, .. }
+                if self.owes_nothing() && !self.is_pending() && self.kept_until(*at) <= cx.now =>
+            {
+                cx.act(Effect::Forget);
                 return true;
             }
             Stage::Settled { .. } => {
-                let after = self.tick_after(now, effects);
-                return self.tick_widgets(now, effects) || after;
+                let after = self.tick_after(cx);
+                return self.tick_widgets(cx) || after;
             }
             Stage::Posting => false,
         };
         if due {
-            self.settle(Outcome::TimedOut, now, effects);
+            self.settle(Outcome::TimedOut, cx);
             return true;
         }
-        let nudged = self.nudge(now, effects);
-        self.tick_widgets(now, effects) || nudged
+        let nudged = self.nudge(cx);
+        self.tick_widgets(cx) || nudged
     }
 
     /// Another call waits for the same outcome.
-    pub(super) fn join(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn join(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
         if self.outcome().is_some() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
-        effects.push(Effect::Note(Fact::Joined(waiter.request_id.clone())));
-        effects.push(Effect::Status);
+        cx.note(Fact::Joined(waiter.request_id.clone()));
+        cx.act(Effect::Status);
         self.waiters.push(waiter);
-        self.identify(self.waiters.len() - 1, effects);
+        self.identify(self.waiters.len() - 1, cx);
         true
     }
 
     /// Asks a probe which run of the session made a request, so that it can tell later whether it is the same.
-    pub(super) fn identify(&self, index: usize, effects: &mut Vec<Effect>) {
+    pub(super) fn identify(&self, index: usize, cx: &mut Context) {
         if self.rules.session.probe {
-            effects.push(Effect::Identify(self.waiters[index].request_id.clone()));
+            cx.act(Effect::Identify(self.waiters[index].request_id.clone()));
         }
     }
 
@@ -54,22 +68,22 @@ impl Ask {
     }
 
     /// One waiting call is withdrawn; the ask is, when none is left.
-    pub(super) fn withdraw(&mut self, request_id: &RequestId, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn withdraw(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Delivery::default();
         let Some(waiter) = self.waiters.iter_mut().find(waiting) else { return false };
         waiter.withdrawn = true;
         if self.waiters.iter().all(|waiter| waiter.withdrawn) {
-            self.settle(Outcome::Withdrawn, now, effects);
+            self.settle(Outcome::Withdrawn, cx);
         } else {
-            effects.push(Effect::Note(Fact::WaiterWithdrawn(request_id.clone())));
-            self.owe_response(request_id.clone(), effects);
+            cx.note(Fact::WaiterWithdrawn(request_id.clone()));
+            self.owe_response(request_id.clone(), cx);
         }
         true
     }
 
-    pub(super) fn owe_response(&mut self, request_id: RequestId, effects: &mut Vec<Effect>) {
+    pub(super) fn owe_response(&mut self, request_id: RequestId, cx: &mut Context) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
-            effects.push(waiter.response.owe().of(request_id));
+            cx.act(waiter.response.owe().of(request_id));
         }
     }
 
@@ -92,8 +106,7 @@ impl Ask {
         source: Source,
         person: Person,
         reply: Reply,
-        now: Time,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) -> Result<bool, Refusal> {
         self.may_answer(source, &person)?;
         if let Some(heard) = reply.heard() {
@@ -110,96 +123,67 @@ impl Ask {
             }
         }
         let heard = reply.heard().map(|heard| heard.message.clone());
-        let changed = self.reply(source, person, reply, now, effects)?;
+        let changed = self.reply(source, person, reply, cx)?;
         self.heard.extend(heard.filter(|_| changed));
         Ok(changed)
     }
 
     /// The same, after a check that the reply can be about this ask and is not a copy.
-    fn reply(
-        &mut self,
-        source: Source,
-        person: Person,
-        reply: Reply,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) -> Result<bool, Refusal> {
+    fn reply(&mut self, source: Source, person: Person, reply: Reply, cx: &mut Context) -> Result<bool, Refusal> {
         if self.is_late_open() {
             let reply = reply.readable(&self.content.questions)?;
-            return self.replied_late(source, person, reply, now, effects);
+            return self.replied_late(source, person, reply, cx);
         }
         self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
         let outcome = match reply.readable(&self.content.questions)? {
-            Reply::Dismiss | Reply::ToldDismiss(_) => Some(Outcome::Dismissed { by: person }),
+            Reply::Dismiss | Reply::ToldDismiss(_) => Some(Outcome::Dismissed { by: person.clone() }),
             Reply::Whole(given) => {
                 let answers = self.content.questions.answer(&given)?;
-                Some(Outcome::Answered { answers, by: person })
+                Some(Outcome::Answered { answers, by: person.clone() })
             }
-            Reply::Part(index, given) => self.add_part(source, &person, index, given)?,
-            Reply::Told { index, given, .. } => {
-                if self.dealt_with(source, &person, index) {
-                    return Ok(false);
-                }
-                let outcome = self.add_part(source, &person, index, given)?;
-                if let (None, Source::Route(route)) = (&outcome, source) {
-                    self.confirmed = true;
-                    self.prove(route, now, effects);
-                    self.next_part(route, &person, now, effects);
-                    return Ok(true);
-                }
-                outcome
-            }
+            Reply::Told { index, .. } if self.dealt_with(source, &person, index) => return Ok(false),
+            Reply::Told { index, given, .. } => self.add_part(source, &person, index, given)?,
         };
         // Whoever replies has seen it, whatever the channel knows of that.
         self.confirmed = true;
-        if let Some(outcome) = outcome {
-            if let Source::Route(route) = source {
-                self.widgets[route].one_by_one.seen = true;
+        if let Source::Route(route) = source {
+            self.widgets[route].one_by_one.seen = true;
+        }
+        match (outcome, source) {
+            (Some(outcome), _) => self.settle(outcome, cx),
+            (None, Source::Route(route)) => {
+                self.prove(route, cx);
+                self.next_part(route, &person, cx);
             }
-            self.settle(outcome, now, effects);
-        } else if let Source::Route(route) = source {
-            self.prove(route, now, effects);
+            (None, Source::Token) => {}
         }
         Ok(true)
     }
 
     /// A reply after the timeout, while one is still taken: all of it at once. The outcome stays what it is.
-    fn replied_late(
-        &mut self,
-        source: Source,
-        person: Person,
-        reply: Reply,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) -> Result<bool, Refusal> {
+    fn replied_late(&mut self, source: Source, by: Person, reply: Reply, cx: &mut Context) -> Result<bool, Refusal> {
+        let told = reply.heard().is_some();
         let given = match reply {
             Reply::Whole(given) => given,
-            Reply::Part(index, given) if self.content.questions.len() == 1 => vec![(index, given)],
-            Reply::Told { index, given, .. } if self.content.questions.len() == 1 => {
-                self.content.questions.fits(index, &given)?;
-                let given = vec![(index, given)];
-                let answers = self.content.questions.answer(&given)?;
-                let route = so_far_route(source);
-                let told = given.into_iter().map(|(_, given)| Some(given)).collect();
-                self.so_far.push(SoFar { route, person: person.clone(), given: told });
-                self.answer_late(answers, person, now, effects);
-                return Ok(true);
-            }
-            Reply::Part(..) | Reply::Told { .. } | Reply::Dismiss | Reply::ToldDismiss(_) => {
+            Reply::Told { index, given, .. } if self.content.questions.len() == 1 => vec![(index, given)],
+            Reply::Told { .. } | Reply::Dismiss | Reply::ToldDismiss(_) => {
                 self.still_open().map_err(|refusal| with_words(refusal, &reply))?;
                 return Ok(false);
             }
         };
         let answers = self.content.questions.answer(&given)?;
-        self.answer_late(answers, person, now, effects);
+        if told {
+            let given = given.into_iter().map(|(_, given)| Some(given)).collect();
+            self.so_far.push(SoFar { route: so_far_route(source), person: by.clone(), given });
+        }
+        self.answer_late(answers, by, cx);
         Ok(true)
     }
 
     pub(super) fn may_answer(&self, source: Source, person: &Person) -> Result<(), Refusal> {
         let allowed = match source {
             Source::Token => person.via.is_operator(),
-            Source::Route(route) => self.widgets.get(route).is_some_and(|_| {
-                let route = &self.rules.routes[route];
+            Source::Route(route) => self.widgets.get(route).is_some_and(|Widget { route, .. }| {
                 person.via == Via::Channel(route.channel) && route.responders.includes(&person.id)
             }),
         };
@@ -223,76 +207,58 @@ impl Ask {
             self.so_far.len() - 1
         });
         self.so_far[position].given[index] = Some(given);
-        let whole: Option<Vec<(usize, Given)>> =
-            self.so_far[position].given.iter().cloned().enumerate().map(|(i, g)| g.map(|g| (i, g))).collect();
-        whole
-            .map(|given| Ok(Outcome::Answered { answers: self.content.questions.answer(&given)?, by: person.clone() }))
-            .transpose()
+        let given = self.so_far[position].given.iter().cloned().enumerate();
+        let given: Option<Vec<(usize, Given)>> = given.map(|(index, given)| Some((index, given?))).collect();
+        let answers = given.map(|given| self.content.questions.answer(&given)).transpose()?;
+        Ok(answers.map(|answers| Outcome::Answered { answers, by: person.clone() }))
     }
 
     /// The one way an ask ends.
-    pub(super) fn settle(&mut self, outcome: Outcome, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, outcome: Outcome, cx: &mut Context) {
         let shown_at = self.shown_at();
-        self.stage = Stage::Settled { outcome, at: now, shown_at, follow_up: Box::default() };
-        self.begin_after(now);
-        effects.push(Effect::Note(Fact::Settled));
+        let after_timeout = self.after_timeout(&outcome, cx.now);
+        let follow_up = Box::new(FollowUp { after_timeout, ..FollowUp::default() });
+        self.stage = Stage::Settled { outcome, at: cx.now, shown_at, follow_up };
+        cx.note(Fact::Settled);
         let undecided = self.waiters.iter().filter(|waiter| waiter.response == Delivery::default());
         for request_id in undecided.map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
-            self.owe_response(request_id, effects);
+            self.owe_response(request_id, cx);
         }
-        self.close_widgets(now, effects);
+        self.close_widgets(cx.now);
     }
 
-    /// Makes every widget say how it ended.
-    pub(super) fn close_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        for (route, widget) in self.widgets.iter_mut().enumerate() {
+    /// Nothing more is posted. What is on its way is dealt with when its fate is known.
+    pub(super) fn close_widgets(&mut self, now: Time) {
+        for widget in &mut self.widgets {
             match widget.state {
-                // The inbox shows the stored ask itself: it is closed by being settled.
-                WidgetState::Up { .. } if !self.rules.routes[route].posts() => widget.end(),
-                WidgetState::Up { .. } => effects.push(WidgetEffect::Close.on(route)),
                 // People know of it: a question that went before, or a message that asked them to write.
                 WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {
-                    widget.close_too(route, now, effects);
+                    widget.came_up(now);
                 }
-                WidgetState::Held { .. } => widget.close_too(route, now, effects),
-                WidgetState::Queued { .. } => widget.end(),
-                // What is on its way is closed when its fate is known.
-                WidgetState::Sent { .. }
+                WidgetState::Held { .. } => widget.came_up(now),
+                WidgetState::Queued { .. } => widget.state = WidgetState::Closed { card: None },
+                WidgetState::Up { .. }
+                | WidgetState::Sent { .. }
                 | WidgetState::Unknown { .. }
                 | WidgetState::Failed { .. }
-                | WidgetState::Closed => {}
+                | WidgetState::Closed { .. } => {}
             }
         }
     }
 
-    pub(super) fn widget_closed(&mut self, route: usize, remark: Remark, effects: &mut Vec<Effect>) -> bool {
-        let over = self.is_over();
-        let Some(widget) = self.widgets.get_mut(route) else { return false };
-        match widget.state {
-            WidgetState::Up { .. } if over => effects.push(Effect::Note(Fact::Closed { route })),
-            WidgetState::Closed if widget.said.is_none() => {}
-            _ => return false,
-        }
-        widget.state = WidgetState::Closed;
-        widget.said = Some(remark);
-        self.refresh(effects);
-        self.stop_if_done(effects);
-        self.retire_if_done(effects);
-        true
+    pub(super) fn has_responded(&self) -> bool {
+        self.waiters.iter().all(|waiter| waiter.response.has_been_published())
     }
 
-    pub(super) fn retire_if_done(&self, effects: &mut Vec<Effect>) {
-        if self.owes_nothing() {
-            effects.push(Effect::Retire);
-        }
+    pub(super) fn has_closed(&self) -> bool {
+        let closed = |w: &Widget| matches!(w.state, WidgetState::Failed { .. } | WidgetState::Closed { .. });
+        self.widgets.iter().all(closed)
     }
 
     /// Decided, every waiter told, every widget closed.
     pub(super) fn owes_nothing(&self) -> bool {
-        self.is_over()
-            && self.has_responded()
-            && self.has_closed()
-            && (0..self.widgets.len()).all(|route| !self.owes_remark(route))
+        let changing = |widget: &Widget| matches!(widget.state.card(), Some(Card::Changing { .. }));
+        self.is_over() && self.has_responded() && self.has_closed() && !self.widgets.iter().any(changing)
     }
 }
 
@@ -309,7 +275,7 @@ fn with_words(refusal: Refusal, reply: &Reply) -> Refusal {
     let Refusal::Settled { outcome, at, questions, .. } = refusal else { return refusal };
     let given = match reply {
         Reply::Whole(given) => given.clone(),
-        Reply::Part(index, given) | Reply::Told { index, given, .. } => vec![(*index, given.clone())],
+        Reply::Told { index, given, .. } => vec![(*index, given.clone())],
         Reply::Dismiss | Reply::ToldDismiss(_) => Vec::new(),
     };
     let said = Some(wording::said(&questions, &given)).filter(|said| !said.is_empty());

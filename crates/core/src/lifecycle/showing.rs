@@ -1,8 +1,10 @@
 //! Getting an ask in front of a person: routes in turn, tries of each, proof of display, and the
 //! clock that starts with it. Section 6, items 2 and 3 of the specification.
 
-use super::{Effect, Fact, Found, OneByOne, Outcome, Posted, Stage, Widget, WidgetEffect, WidgetState};
-use crate::{Ask, Cause, Reason, Time, Trouble};
+use super::{
+    Card, Context, Effect, Face, Fact, Found, Outcome, Post, Posted, Stage, Widget, WidgetEffect, WidgetState,
+};
+use crate::{AskState, Cause, Reason, Time, Trouble};
 use std::time::Duration;
 
 /// How long after a look that found nothing the next one follows: what a chat service may need
@@ -15,75 +17,53 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(256);
 
-impl Widget {
-    fn new(state: WidgetState) -> Self {
-        Self {
-            attempt: 1,
-            state,
-            messages: Vec::new(),
-            one_by_one: OneByOne::default(),
-            sendings: Vec::new(),
-            said: None,
-            trouble: None,
-        }
-    }
-}
-
-impl Ask {
+impl AskState {
     /// Starts the next route; `false` if there is none left.
-    pub(super) fn show_next(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let route = self.widgets.len();
-        let Some(next) = self.rules.routes.get(route) else { return false };
-        if next.capabilities.lists_itself {
-            // The channel lists it by itself: it is up as soon as it is stored, and its clock runs.
-            let fall_back_at = Some(now + self.rules.render_timeout);
-            let state = WidgetState::Up { at: now, proven: false, fall_back_at };
-            self.widgets.push(Widget::new(state));
-            effects.push(Effect::Note(Fact::Posted { route, attempt: 1 }));
-            self.open(now, now, effects);
-        } else {
-            let state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
-            self.widgets.push(Widget::new(state));
-            effects.push(WidgetEffect::Queue { not_before: now }.on(route));
+    pub(super) fn show_next(&mut self, cx: &mut Context) -> bool {
+        if self.next_routes.is_empty() {
+            return false;
         }
+        let route = self.widgets.len();
+        let mut widget = Widget::new(self.next_routes.remove(0), cx.now);
+        if widget.route.capabilities.lists_itself {
+            // The channel lists it by itself: it is up as soon as it is stored, and its clock runs.
+            widget.up(cx.now, Some(cx.now + self.rules.render_timeout), Face::Open);
+            cx.note(Fact::Posted { route, attempt: 1 });
+            self.open(cx.now, cx);
+        } else {
+            widget.queue(route, cx.now, cx.now + self.rules.timeout, cx);
+        }
+        self.widgets.push(widget);
         true
     }
 
     /// Starts the answer clock, if it is not running: from `shown_at`, which is never later than now.
-    pub(super) fn open(&mut self, shown_at: Time, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn open(&mut self, shown_at: Time, cx: &mut Context) {
         if self.stage == Stage::Posting {
-            let shown_at = shown_at.min(now);
-            self.stage = Stage::Open { shown_at, answer_by: shown_at + self.rules.timeout };
-            effects.push(Effect::Status);
+            let shown_at = shown_at.min(cx.now);
+            let answer_by = shown_at + self.rules.timeout;
+            self.stage = Stage::Open { shown_at, answer_by, reminders: 0, escalations: 0 };
+            cx.act(Effect::Status);
         }
     }
 
     /// The channel's queue has reached the widget. It counts as sent from the moment this is saved.
-    pub(super) fn slot_granted(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let render_timeout = self.rules.render_timeout;
-        let names_nothing = self.rules.routes.get(route).is_some_and(|route| !route.capabilities.forms);
+    pub(super) fn slot_granted(&mut self, route: usize, cx: &mut Context) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let WidgetState::Queued { not_before, .. } = widget.state else { return false };
-        if now < not_before {
-            effects.push(WidgetEffect::Queue { not_before }.on(route));
+        if cx.now < not_before {
+            cx.act(WidgetEffect::Queue { not_before }.on(route));
             return true;
         }
-        widget.state = WidgetState::Sent { at: now, render_by: now + render_timeout };
-        if names_nothing {
+        widget.state = WidgetState::Sent { at: cx.now, render_by: cx.now + self.rules.render_timeout };
+        if !widget.route.capabilities.forms {
             widget.sends();
         }
-        effects.push(WidgetEffect::Send { attempt: widget.attempt }.on(route));
+        cx.act(WidgetEffect::Send { attempt: widget.attempt }.on(route));
         true
     }
 
-    pub(super) fn posted(
-        &mut self,
-        route: usize,
-        attempt: u8,
-        posted: Posted,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    pub(super) fn posted(&mut self, route: usize, attempt: u8, posted: Posted, cx: &mut Context) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         widget.called(attempt, &posted);
         if widget.attempt != attempt {
@@ -96,18 +76,18 @@ impl Ask {
         };
         match posted {
             Posted::Shown(message) => {
-                self.up(route, at, vec![message], effects);
-                self.prove(route, now, effects);
+                self.up(route, at, vec![message], cx);
+                self.prove(route, cx);
             }
-            Posted::Accepted(messages, _) => self.up(route, at, messages, effects),
+            Posted::Accepted(messages, _) => self.up(route, at, messages, cx),
             // A proof came before this reply: it is up, whatever the reply says.
             _ if matches!(widget.state, WidgetState::Up { .. }) => return false,
             Posted::NotPosted { retry_after_millis, trouble } => {
-                self.try_again(route, retry_after_millis.map(Duration::from_millis), trouble, now, effects);
+                self.try_again(route, retry_after_millis.map(Duration::from_millis), trouble, cx);
             }
-            Posted::Never { trouble, .. } => self.give_up(route, trouble, true, now, effects),
-            Posted::Unknown(_) => self.unknown(route, at, now, effects),
-            Posted::Held(message) => self.hold(route, message, now, effects),
+            Posted::Never { trouble, .. } => self.give_up(route, trouble, true, cx),
+            Posted::Unknown(_) => self.unknown(route, at, cx),
+            Posted::Held(message) => self.hold(route, message, cx),
         }
         true
     }
@@ -115,124 +95,96 @@ impl Ask {
     /// Part of the card is there, so the wait for its display counts from now: a card of many messages takes
     /// longer than `render_timeout` at the channel's pace.
     pub(super) fn progress(&mut self, route: usize, attempt: u8, now: Time) -> bool {
-        let render_by = now + self.rules.render_timeout;
-        match self.widgets.get_mut(route) {
-            Some(Widget { attempt: current, state: WidgetState::Sent { render_by: known, .. }, .. })
-                if *current == attempt && *known < render_by =>
-            {
-                *known = render_by;
-                true
-            }
-            _ => false,
+        let due = now + self.rules.render_timeout;
+        if let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.attempt == attempt)
+            && let WidgetState::Sent { render_by, .. } = &mut widget.state
+            && *render_by < due
+        {
+            *render_by = due;
+            return true;
         }
+        false
     }
 
     /// The channel has the message.
-    pub(super) fn up(&mut self, route: usize, at: Time, messages: Vec<String>, effects: &mut Vec<Effect>) {
-        let render_timeout = self.rules.render_timeout;
-        let settled = self.is_over();
-        let can_be_changed = self.rules.routes[route].capabilities.edits;
+    fn up(&mut self, route: usize, at: Time, messages: Vec<String>, cx: &mut Context) {
+        let first_face = self.first_face();
         let widget = &mut self.widgets[route];
-        let was_up = matches!(widget.state, WidgetState::Up { .. });
-        let part = widget.one_by_one.index;
+        let question = widget.one_by_one.index;
         let mut new = false;
         for message in messages {
-            new |= widget.remember(message, part);
+            new |= widget.remember(message, question);
         }
         if new {
-            effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+            cx.note(Fact::Posted { route, attempt: widget.attempt });
         }
         widget.trouble = None;
-        if !was_up {
-            widget.state = WidgetState::Up { at, proven: false, fall_back_at: Some(at + render_timeout) };
-        }
-        // What is up already is being closed; only a card that the ask did not know has to be closed besides.
-        if settled && (!was_up || (new && can_be_changed)) {
-            effects.push(WidgetEffect::Close.on(route));
+        match &mut widget.state {
+            WidgetState::Up { card, .. } if new && widget.route.capabilities.edits => card.grow(first_face),
+            WidgetState::Up { .. } => {}
+            WidgetState::Queued { .. }
+            | WidgetState::Sent { .. }
+            | WidgetState::Unknown { .. }
+            | WidgetState::Held { .. }
+            | WidgetState::Failed { .. }
+            | WidgetState::Closed { .. } => widget.up(at, Some(at + self.rules.render_timeout), first_face),
         }
     }
 
-    fn unknown(&mut self, route: usize, at: Time, now: Time, effects: &mut Vec<Effect>) {
+    fn unknown(&mut self, route: usize, at: Time, cx: &mut Context) {
         self.widgets[route].trouble = Some(Trouble::Unknown);
-        self.widgets[route].state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: false };
-        effects.push(WidgetEffect::Look.on(route));
+        self.widgets[route].state =
+            WidgetState::Unknown { at, looks: 0, look_at: cx.now + LOOK_FOR, interrupted: false };
+        cx.act(WidgetEffect::Look.on(route));
     }
 
-    /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
-    pub fn was_interrupted(&self) -> bool {
-        self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Sent { .. }))
-    }
-
-    pub(super) fn interrupted(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        for (route, widget) in self.widgets.iter_mut().enumerate() {
-            if let WidgetState::Sent { at, .. } = widget.state {
-                widget.state = WidgetState::Unknown { at, looks: 0, look_at: now + LOOK_FOR, interrupted: true };
-                effects.push(WidgetEffect::Look.on(route));
-            }
-        }
-        !effects.is_empty()
-    }
-
-    /// Posts again what the end of the daemon cut off: that does not count as a try.
-    pub(super) fn post_again(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) {
-        if self.is_over() {
-            return self.over(route, now, effects);
-        }
-        self.widgets[route].state = WidgetState::Queued { not_before: now, until: now + self.rules.timeout };
-        effects.push(WidgetEffect::Queue { not_before: now }.on(route));
-    }
-
-    pub(super) fn looked(&mut self, route: usize, found: Found, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn looked(&mut self, route: usize, found: Found, cx: &mut Context) -> bool {
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let WidgetState::Unknown { at, looks, interrupted, .. } = widget.state else { return false };
         match found {
             Found::Widget(message) => {
-                self.up(route, at, vec![message], effects);
-                self.prove(route, now, effects);
+                self.up(route, at, vec![message], cx);
+                self.prove(route, cx);
             }
-            Found::CannotKnow => self.lost(route, interrupted, now, effects),
+            Found::CannotKnow => self.lost(route, interrupted, cx),
             // A channel's history may lag behind. On WhatsApp our own record says that it never left.
-            Found::Absent if looks == 0 && self.rules.routes[route].capabilities.history => {
-                widget.state = WidgetState::Unknown { at, looks: 1, look_at: now + LOOK_AGAIN, interrupted };
+            Found::Absent if looks == 0 && widget.route.capabilities.history => {
+                widget.state = WidgetState::Unknown { at, looks: 1, look_at: cx.now + LOOK_AGAIN, interrupted };
             }
             // The second look is not due yet.
             Found::Absent if looks == 1 => return false,
-            Found::Absent if interrupted => self.post_again(route, now, effects),
-            Found::Absent => self.try_again(route, None, Trouble::Unknown, now, effects),
+            Found::Absent if interrupted => self.post_again(route, cx),
+            Found::Absent => self.try_again(route, None, Trouble::Unknown, cx),
         }
         true
     }
 
     /// A message of ours was used that may not have been known: it is up, and will be closed too.
-    pub(super) fn spotted(&mut self, route: usize, message: String, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let settled = self.is_over();
+    pub(super) fn spotted(&mut self, route: usize, message: String, cx: &mut Context) -> bool {
+        let first_face = self.first_face();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        if widget.messages.contains(&message) {
+        if widget.question_of(&message).is_some() {
             return false;
         }
-        effects.push(Effect::Note(Fact::Posted { route, attempt: widget.attempt }));
+        cx.note(Fact::Posted { route, attempt: widget.attempt });
         // The newest message stays the card that people use.
-        let at = widget.messages.len().saturating_sub(1);
-        widget.messages.insert(at, message);
-        let part = widget.one_by_one.index;
-        widget.one_by_one.of.resize(widget.messages.len() - 1, part);
-        widget.one_by_one.of.insert(at, part);
-        if !matches!(widget.state, WidgetState::Up { .. }) {
-            widget.state = WidgetState::Up { at: now, proven: false, fall_back_at: None };
-        }
-        if settled {
-            effects.push(WidgetEffect::Close.on(route));
+        let at = widget.posts.len().saturating_sub(1);
+        widget.posts.insert(at, Post { message_id: message, question: widget.one_by_one.index });
+        if let Some(card) = widget.state.card_mut() {
+            card.grow(first_face);
         } else {
-            self.prove(route, now, effects);
+            widget.up(cx.now, None, first_face);
         }
+        self.prove(route, cx);
         true
     }
 
     /// A proof of display; a second one, or one for what is not posted, changes nothing.
-    pub(super) fn prove(&mut self, route: usize, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn prove(&mut self, route: usize, cx: &mut Context) -> bool {
         if self.is_over() {
             return false;
         }
+        let first_face = self.first_face();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let (WidgetState::Up { at, proven: false, .. }
         | WidgetState::Sent { at, .. }
@@ -240,12 +192,13 @@ impl Ask {
         else {
             return false;
         };
-        widget.state = WidgetState::Up { at, proven: true, fall_back_at: None };
+        let card = widget.state.card().unwrap_or(Card::Shows(first_face));
+        widget.state = WidgetState::Up { at, proven: true, fall_back_at: None, card };
         widget.trouble = None;
         widget.one_by_one.seen = true;
         self.confirmed = true;
-        effects.push(Effect::Note(Fact::Shown { route }));
-        self.open(now, now, effects);
+        cx.note(Fact::Shown { route });
+        self.open(cx.now, cx);
         true
     }
 
@@ -255,60 +208,53 @@ impl Ask {
         route: usize,
         retry_after: Option<Duration>,
         trouble: Trouble,
-        now: Time,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
-        let timeout = self.rules.timeout;
-        let max_retries = self.rules.max_retries;
-        let settled = self.is_over();
-        let widget = &mut self.widgets[route];
-        let attempt = widget.attempt;
-        let tries = widget.tries();
-        if settled {
-            self.over(route, now, effects);
-        } else if tries > max_retries {
-            self.used_up(route, trouble, now, effects);
-        } else {
-            effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-            widget.trouble = Some(trouble);
-            let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
-            let not_before = now + backoff.max(retry_after.unwrap_or_default());
-            widget.attempt = widget.attempt.saturating_add(1);
-            widget.state = WidgetState::Queued { not_before, until: (now + timeout).max(not_before) };
-            effects.push(WidgetEffect::Queue { not_before }.on(route));
+        if self.is_over() {
+            return self.over(route, cx.now);
         }
+        let widget = &mut self.widgets[route];
+        let tries = widget.tries();
+        if tries > self.rules.max_retries {
+            return self.used_up(route, trouble, cx);
+        }
+        cx.note(Fact::NotShown { route, attempt: widget.attempt });
+        widget.trouble = Some(trouble);
+        let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
+        let not_before = cx.now + backoff.max(retry_after.unwrap_or_default());
+        widget.attempt = widget.attempt.saturating_add(1);
+        widget.queue(route, not_before, (cx.now + self.rules.timeout).max(not_before), cx);
     }
 
     /// A page that a person is looking at displays the ask. People can answer there, so its clock starts and it does
     /// not end as undeliverable. This proves nothing for its routes.
-    pub(super) fn view(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn view(&mut self, cx: &mut Context) -> bool {
         if self.outcome().is_some() || self.viewed {
             return false;
         }
         self.viewed = true;
-        self.open(now, now, effects);
+        self.open(cx.now, cx);
         true
     }
 
     /// The route was posted as often as allowed. An ask that a page has displayed goes on, and its route is tried now
     /// and then.
-    fn used_up(&mut self, route: usize, trouble: Trouble, now: Time, effects: &mut Vec<Effect>) {
+    fn used_up(&mut self, route: usize, trouble: Trouble, cx: &mut Context) {
         if !self.viewed {
-            return self.give_up(route, trouble, false, now, effects);
+            return self.give_up(route, trouble, false, cx);
         }
         let counted = self.counts(route);
-        let (timeout, last) = (self.rules.timeout, self.rules.max_retries.saturating_add(1));
+        let last = self.rules.max_retries.saturating_add(1);
         let widget = &mut self.widgets[route];
         if counted {
-            effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
+            cx.note(Fact::NotShown { route, attempt: widget.attempt });
         }
-        let not_before = now + NOW_AND_THEN;
+        let not_before = cx.now + NOW_AND_THEN;
         widget.trouble = Some(trouble);
         widget.attempt = widget.one_by_one.first_attempt.max(1).saturating_add(last);
-        widget.state = WidgetState::Queued { not_before, until: not_before + timeout };
-        effects.push(WidgetEffect::Queue { not_before }.on(route));
+        widget.queue(route, not_before, not_before + self.rules.timeout, cx);
         if counted {
-            self.show_next(now, effects);
+            self.show_next(cx);
         }
     }
 
@@ -318,70 +264,60 @@ impl Ask {
     }
 
     /// Nothing of this route is up, nor will be: on to the next one.
-    pub(super) fn give_up(
-        &mut self,
-        route: usize,
-        trouble: Trouble,
-        for_good: bool,
-        now: Time,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn give_up(&mut self, route: usize, trouble: Trouble, for_good: bool, cx: &mut Context) {
         let settled = self.is_over();
         let widget = &mut self.widgets[route];
         widget.trouble = Some(trouble);
-        effects.push(Effect::Note(Fact::NotShown { route, attempt: widget.attempt }));
+        cx.note(Fact::NotShown { route, attempt: widget.attempt });
         widget.state = WidgetState::Failed { for_good };
         if settled {
-            self.over(route, now, effects);
-        } else if !self.show_next(now, effects) {
-            self.start_clock_or_end(now, effects);
+            self.over(route, cx.now);
+        } else if !self.show_next(cx) {
+            self.start_clock_or_end(cx);
         }
     }
 
     /// No route is left to try. If something was accepted, its clock runs from then; if something
     /// may still come up, that is waited for; else the agent is told at once.
-    fn start_clock_or_end(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn start_clock_or_end(&mut self, cx: &mut Context) {
         if self.stage != Stage::Posting {
-            let gone = |widget: &Widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed);
+            let gone =
+                |widget: &Widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed { .. });
             if self.outcome().is_none() && !self.viewed && self.widgets.iter().all(gone) {
-                self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects);
+                self.settle(Outcome::Undelivered { cause: self.cause() }, cx);
             }
             return;
         }
-        let on_its_way = |w: &Widget| {
-            matches!(w.state, WidgetState::Queued { .. } | WidgetState::Sent { .. } | WidgetState::Unknown { .. })
-        };
-        let waiting = |w: &Widget| matches!(w.state, WidgetState::Up { fall_back_at: Some(_), .. });
-        if self.widgets.iter().any(|w| on_its_way(w) || waiting(w)) {
-            return;
+        let (mut accepted, mut held) = (Vec::new(), false);
+        for widget in &self.widgets {
+            match widget.state {
+                WidgetState::Queued { .. }
+                | WidgetState::Sent { .. }
+                | WidgetState::Unknown { .. }
+                | WidgetState::Up { fall_back_at: Some(_), .. } => return,
+                WidgetState::Up { at, .. } => accepted.push(at),
+                WidgetState::Held { .. } => held = true,
+                WidgetState::Failed { .. } | WidgetState::Closed { .. } => {}
+            }
         }
-        let accepted = self.widgets.iter().filter_map(|widget| match widget.state {
-            WidgetState::Up { at, .. } => Some(at),
-            _ => None,
-        });
-        let held = self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Held { .. }));
-        match accepted.min() {
-            Some(earliest) => self.open(earliest, now, effects),
+        match accepted.into_iter().min() {
+            Some(earliest) => self.open(earliest, cx),
             None if held => {}
-            None => self.settle(Outcome::Undelivered { cause: self.cause() }, now, effects),
+            None => self.settle(Outcome::Undelivered { cause: self.cause() }, cx),
         }
     }
 
     fn cause(&self) -> Cause {
         let lasts = |widget: &Widget| matches!(widget.state, WidgetState::Failed { for_good: true });
         let retried = self.widgets.iter().position(|widget| !lasts(widget));
-        let route = retried.unwrap_or(0);
-        let reason =
-            self.widgets[route].trouble.map(|trouble| Reason { channel: self.rules.routes[route].channel, trouble });
+        let reason = self.widgets[retried.unwrap_or(0)].reason();
         Cause { retries: retried.map(|_| self.rules.max_retries), reason }
     }
 
     /// The first route that is in trouble and has nothing up.
     pub fn trouble(&self) -> Option<Reason> {
-        let routes = self.rules.routes.iter().zip(&self.widgets);
-        routes
-            .filter(|(_, widget)| !matches!(widget.state, WidgetState::Up { .. } | WidgetState::Closed))
-            .find_map(|(route, widget)| widget.trouble.map(|trouble| Reason { channel: route.channel, trouble }))
+        let shown = |widget: &&Widget| matches!(widget.state, WidgetState::Up { .. } | WidgetState::Closed { .. });
+        self.widgets.iter().filter(|widget| !shown(widget)).find_map(Widget::reason)
     }
 
     /// When a widget next needs a tick.
@@ -393,50 +329,56 @@ impl Ask {
             WidgetState::Unknown { look_at, .. } => Some(look_at),
             WidgetState::Up { fall_back_at, .. } if !settled => fall_back_at,
             WidgetState::Held { until, fall_back_at, .. } => Some(fall_back_at.unwrap_or(until).min(until)),
-            WidgetState::Up { .. } | WidgetState::Failed { .. } | WidgetState::Closed => None,
+            WidgetState::Up { .. } | WidgetState::Failed { .. } | WidgetState::Closed { .. } => None,
         });
         due.min()
     }
 
     /// Lets every widget whose time has come act; `true` if one did.
-    pub(super) fn tick_widgets(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn tick_widgets(&mut self, cx: &mut Context) -> bool {
         let mut changed = false;
         for route in 0..self.widgets.len() {
             let settled = self.is_over();
             let attempt = self.widgets[route].attempt;
             match self.widgets[route].state.clone() {
-                WidgetState::Queued { until, .. } if until <= now => {
+                WidgetState::Queued { until, .. } if until <= cx.now => {
                     let trouble = self.widgets[route].trouble.unwrap_or(Trouble::Unknown);
-                    self.give_up(route, trouble, false, now, effects);
+                    self.give_up(route, trouble, false, cx);
                 }
-                WidgetState::Sent { at, render_by } if render_by <= now => {
-                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-                    self.unknown(route, at, now, effects);
+                WidgetState::Sent { at, render_by } if render_by <= cx.now => {
+                    cx.note(Fact::NotShown { route, attempt });
+                    self.unknown(route, at, cx);
                 }
-                WidgetState::Unknown { at, looks: 1, look_at, interrupted } if look_at <= now => {
+                WidgetState::Unknown { at, looks: 1, look_at, interrupted } if look_at <= cx.now => {
                     self.widgets[route].state =
-                        WidgetState::Unknown { at, looks: 2, look_at: now + LOOK_FOR, interrupted };
-                    effects.push(WidgetEffect::Look.on(route));
+                        WidgetState::Unknown { at, looks: 2, look_at: cx.now + LOOK_FOR, interrupted };
+                    cx.act(WidgetEffect::Look.on(route));
                 }
-                WidgetState::Unknown { look_at, interrupted, .. } if look_at <= now => {
-                    self.lost(route, interrupted, now, effects);
+                WidgetState::Unknown { look_at, interrupted, .. } if look_at <= cx.now => {
+                    self.lost(route, interrupted, cx);
                 }
-                WidgetState::Held { until, .. } if until <= now => {
-                    self.give_up(route, Trouble::WindowClosed, true, now, effects);
+                WidgetState::Held { until, .. } if until <= cx.now => {
+                    self.give_up(route, Trouble::WindowClosed, true, cx);
                 }
-                WidgetState::Held { at, until, fall_back_at: Some(due) } if due <= now => {
-                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
+                WidgetState::Held { at, until, fall_back_at: Some(due) } if due <= cx.now => {
+                    cx.note(Fact::NotShown { route, attempt });
                     self.widgets[route].state = WidgetState::Held { at, until, fall_back_at: None };
-                    self.show_next(now, effects);
+                    self.show_next(cx);
                 }
-                WidgetState::Up { at, proven, fall_back_at: Some(due) } if due <= now && !settled => {
-                    effects.push(Effect::Note(Fact::NotShown { route, attempt }));
-                    self.widgets[route].state = WidgetState::Up { at, proven, fall_back_at: None };
-                    if !self.show_next(now, effects) {
-                        self.start_clock_or_end(now, effects);
+                WidgetState::Up { at, proven, fall_back_at: Some(due), card } if due <= cx.now && !settled => {
+                    cx.note(Fact::NotShown { route, attempt });
+                    self.widgets[route].state = WidgetState::Up { at, proven, fall_back_at: None, card };
+                    if !self.show_next(cx) {
+                        self.start_clock_or_end(cx);
                     }
                 }
-                _ => continue,
+                WidgetState::Queued { .. }
+                | WidgetState::Sent { .. }
+                | WidgetState::Unknown { .. }
+                | WidgetState::Up { .. }
+                | WidgetState::Held { .. }
+                | WidgetState::Failed { .. }
+                | WidgetState::Closed { .. } => continue,
             }
             changed = true;
         }

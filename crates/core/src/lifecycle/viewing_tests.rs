@@ -3,7 +3,7 @@
 
 use super::properties::{START, begin};
 use super::*;
-use crate::ChannelName;
+use crate::{ChannelName, Trouble};
 use std::time::Duration;
 
 fn step(ask: Ask, event: Event, now: Time) -> Step {

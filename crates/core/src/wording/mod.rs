@@ -18,7 +18,7 @@ pub use slack::*;
 pub use whatsapp::*;
 
 use super::{
-    Answer, Answers, Ask, Cause, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
+    Answers, AskState, Cause, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
     Trouble,
 };
 
@@ -92,15 +92,16 @@ impl Closing {
 /// What was answered to all questions.
 fn told(answers: &Answers, questions: &Questions) -> String {
     let answers = questions.iter().zip(answers.entries());
-    let told = answers.filter_map(|(question, answer)| Some(answer_words(question, answer.as_ref()?)));
+    let told =
+        answers.filter_map(|(question, answer)| Some(words(question, answer.as_ref()?).collect::<Vec<_>>().join(", ")));
     let told = told.collect::<Vec<_>>().join("; ");
     if told.is_empty() { "(skipped)".to_owned() } else { told }
 }
 
 /// The labels and the text of one answer.
-fn answer_words(question: &Question, answer: &Answer) -> String {
-    let labels = answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
-    labels.chain(answer.text()).collect::<Vec<_>>().join(", ")
+fn words<'a>(question: &'a Question, given: &'a Given) -> impl Iterator<Item = &'a str> {
+    let labels = given.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|choice| choice.label.as_str());
+    labels.chain(given.text.as_deref())
 }
 
 /// How an ask ended, told to a person who came too late.
@@ -137,13 +138,11 @@ pub fn too_late(said: &str) -> String {
 
 /// Replies in words, for the people who gave them.
 pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
-    let words = given.iter().filter_map(|(index, given)| {
+    let said = given.iter().filter_map(|(index, given)| {
         let question = questions.get(*index)?;
-        let labels = given.picks.iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
-        let words: Vec<&str> = labels.chain(given.text.as_deref()).collect();
-        Some(words.join(", ")).filter(|words| !words.is_empty())
+        Some(words(question, given).collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
     });
-    words.collect::<Vec<_>>().join("; ")
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// Why a reply was not taken.
@@ -227,10 +226,10 @@ pub fn for_log(rejection: &Rejection) -> String {
     }
 }
 
-impl Ask {
+impl AskState {
     /// How it ended, for its cards; `None` before the end.
     pub fn closing(&self) -> Option<Closing> {
-        if let Some(block) = &self.block {
+        if let Some(block) = self.block() {
             return Some(block_closing(block));
         }
         if let (Remark::Stopped, Some(line)) = (self.remark(), remark(Remark::Stopped)) {

@@ -2,7 +2,8 @@
 //! started agent reads: a part of [`super::wording`], through which they are used. Texts marked *exact* are part of
 //! the contract.
 
-use crate::{Answer, Ask, Outcome, Question, Remark};
+use super::words;
+use crate::{Ask, Outcome, Remark};
 
 /// Begins the closing line of a card that was answered after its timeout.
 pub const ANSWERED_LATE: &str = "Answered after the timeout: ";
@@ -53,7 +54,10 @@ pub fn briefing(ask: &Ask) -> String {
         }
         lines.push(match outcome {
             Some(Outcome::Answered { answers, .. }) => match answers.entries().get(index).and_then(Option::as_ref) {
-                Some(answer) => format!("The user answered: {}", quoted_words(question, answer)),
+                Some(answer) => {
+                    let quoted: Vec<String> = words(question, answer).map(|word| format!("\"{word}\"")).collect();
+                    format!("The user answered: {}", quoted.join(", "))
+                }
                 None => "The user skipped the question.".to_owned(),
             },
             Some(Outcome::Dismissed { .. }) => "The user dismissed the question.".to_owned(),
@@ -65,10 +69,4 @@ pub fn briefing(ask: &Ask) -> String {
     }
     lines.push("Continue from where you left off.".to_owned());
     lines.join("\n")
-}
-
-/// The labels and the text of one answer, each in quotation marks.
-fn quoted_words(question: &Question, answer: &Answer) -> String {
-    let labels = answer.picks().iter().filter_map(|pick| question.choices.get(*pick)).map(|c| c.label.as_str());
-    labels.chain(answer.text()).map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
 }

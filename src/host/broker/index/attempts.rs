@@ -79,7 +79,7 @@ fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
 
 /// The subjects that a block of this ask, or Allow again on it, holds for.
 pub(in crate::host::broker) fn held(ask: &Ask) -> Vec<Digest> {
-    match &ask.block {
+    match ask.block() {
         Some(block) if block.any_context => ask.content.questions.iter().map(alone).collect(),
         _ => subjects(&ask.content).collect(),
     }
@@ -120,7 +120,7 @@ impl Attempts {
             }
         }
         if ask.is_blocked() {
-            let any_context = ask.block.as_ref().is_some_and(|block| block.any_context);
+            let any_context = ask.block().is_some_and(|block| block.any_context);
             let block = Block { about: held(ask), any_context, since: ask.created_at };
             self.groups.entry(ask.group.clone()).or_default().blocked.insert(ask.id, block);
         } else if before.is_some_and(|before| before.blocked) {

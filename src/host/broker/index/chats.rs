@@ -31,7 +31,8 @@ pub(super) const fn is_chat(route: &Route) -> bool {
 }
 
 fn people(ask: &Ask) -> impl Iterator<Item = &String> {
-    ask.rules.routes.iter().filter(|route| is_chat(route)).flat_map(|route| {
+    let routes = ask.widgets.iter().map(|widget| &widget.route).chain(&ask.next_routes);
+    routes.filter(|route| is_chat(route)).flat_map(|route| {
         let listed = match &route.responders {
             Responders::Anyone => &[][..],
             Responders::Only(ids) => ids,
@@ -48,7 +49,7 @@ impl Chats {
     /// Takes in what an ask has become.
     pub(super) fn put(&mut self, slot: Slot, ask: &Ask, entries: &Entries) {
         // A message in a chat cannot mean an ask that was never shown there.
-        let shown = ask.rules.routes.iter().take(ask.widgets.len()).any(is_chat);
+        let shown = ask.widgets.iter().any(|widget| is_chat(&widget.route));
         for id in people(ask) {
             let person = self.people.entry(id.clone()).or_default();
             if !entries[slot].is_settled() {

@@ -155,7 +155,7 @@ impl Index {
         counts.open += u32::from(!entry.is_settled());
         // What is loaded at a start is in no order.
         let newest = counts.asked.back().copied().max(Some(ask.created_at));
-        if ask.block.is_none() && newest.is_none_or(|newest| ask.created_at + HOUR > newest) {
+        if ask.block().is_none() && newest.is_none_or(|newest| ask.created_at + HOUR > newest) {
             counts.asked.push_back(ask.created_at);
         }
         let slot = self.entries.add(entry);
@@ -222,9 +222,9 @@ impl Index {
         names.extend(ask.key.map(|key| (By::Key, self.hash.hash_one((group, key)))));
         names.extend(ask.waiters.iter().map(|it| (By::Request, self.hash.hash_one((group, &it.request_id)))));
         names.extend(ask.heard.iter().map(|message| (By::Heard, self.hash.hash_one(message))));
-        for (route, widget) in ask.rules.routes.iter().zip(&ask.widgets) {
-            let chat = if chats::is_chat(route) { "" } else { &route.chat };
-            names.extend(widget.messages.iter().map(|it| (By::Message, self.hash.hash_one((chat, it.as_str())))));
+        for widget in &ask.widgets {
+            let chat = if chats::is_chat(&widget.route) { "" } else { &widget.route.chat };
+            names.extend(widget.messages().map(|it| (By::Message, self.hash.hash_one((chat, it)))));
         }
         names
     }
@@ -233,7 +233,7 @@ impl Index {
     pub(super) fn take_back(&mut self, ask: &Ask) {
         let group = self.group_number(&ask.group);
         let asked = &mut self.counts(group).asked;
-        if ask.block.is_none()
+        if ask.block().is_none()
             && let Some(at) = asked.iter().rposition(|at| *at == ask.created_at)
         {
             asked.remove(at);

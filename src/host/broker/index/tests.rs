@@ -95,7 +95,6 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         remind_after: None,
         escalate_after: None,
         session: SessionRules::default(),
-        routes: vec![route],
     };
     let accepted = Accepted {
         id: AskId::from_bits(id << 64 | u128::from(number)),
@@ -103,6 +102,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         group: group(number),
         content: content(number),
         rules,
+        routes: vec![route],
         key: Some(key(number)),
         session: None,
         waiter,
@@ -136,7 +136,7 @@ impl World {
                 Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                     WidgetEvent::Posted { attempt, posted: Posted::Shown(format!("m{}", ask.id)) }.on(route)
                 }
-                Effect::Widget { route, effect: WidgetEffect::Close } => WidgetEvent::Closed(ask.remark()).on(route),
+                Effect::Widget { route, effect: WidgetEffect::Update } => WidgetEvent::Updated(ask.face()).on(route),
                 Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
                 Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
                 _ => continue,
@@ -246,13 +246,13 @@ impl World {
         for ask in self.asks.values() {
             prop_assert_eq!(index.group(ask.id), Some(Arc::new(ask.group.clone())));
             prop_assert_eq!(index.is_settled(ask.id), !open(ask));
-            let chat =
-                if ask.rules.routes[0].channel == ChannelName::WHATSAPP { "" } else { &ask.rules.routes[0].chat };
+            let Route { channel, chat, .. } = &ask.widgets[0].route;
+            let chat = if *channel == ChannelName::WHATSAPP { "" } else { chat };
             prop_assert_eq!(index.by_message(chat, &format!("m{}", ask.id)), Some(ask.id));
         }
         for person in PEOPLE {
             let means = |ask: &Ask| {
-                let Route { channel, chat, responders, .. } = &ask.rules.routes[0];
+                let Route { channel, chat, responders, .. } = &ask.widgets[0].route;
                 let listed = matches!(responders, Responders::Only(ids) if ids.iter().any(|id| id == person));
                 *channel == ChannelName::WHATSAPP && (chat == person || listed)
             };
@@ -265,7 +265,7 @@ impl World {
             prop_assert_eq!(index.asked_of(&[person.to_owned()]), ids(&open));
             prop_assert_eq!(index.ended_since(&[person.to_owned()], START), ids(&|ask| !open(ask)));
         }
-        let due = self.asks.values().map(Ask::deadline).min().unwrap_or(Time::MAX);
+        let due = self.asks.values().map(|ask| ask.deadline()).min().unwrap_or(Time::MAX);
         prop_assert_eq!(index.next_deadline(), due);
         let all = index.ahead(&Filter::default(), index.begin(&Filter::default()), None, usize::MAX);
         prop_assert_eq!(all.len(), self.asks.len());

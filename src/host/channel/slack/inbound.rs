@@ -125,7 +125,7 @@ impl Inbound {
         let Some(ask) = load(&self.broker, id).await? else { return Ok(()) };
         let Some(route) = route(&ask, &channel) else { return Ok(()) };
         let may_answer =
-            (ask.outcome().is_none() || ask.is_late_open()) && ask.rules.routes[route].responders.includes(&user);
+            (ask.outcome().is_none() || ask.is_late_open()) && ask.widgets[route].route.responders.includes(&user);
         let heard = Heard { message: format!("{channel}:{}", ts.unwrap_or_default()), at: None, names: Names::Message };
         let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
         let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts) };
@@ -156,7 +156,7 @@ impl Inbound {
         key: Option<&str>,
     ) -> Result<(), NotStored> {
         // "anyone" means anyone of the team, and not the guests of a shared channel.
-        let anyone = ask.rules.routes[route].responders == Responders::Anyone;
+        let anyone = ask.widgets[route].route.responders == Responders::Anyone;
         if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
             self.refuse(&actor, wording::OTHER_TEAM, "another team");
             return Ok(());
@@ -182,7 +182,7 @@ impl Inbound {
 
     /// Records a card that the ask does not know yet, so that it is closed too.
     fn adopt_card(&self, ask: &Ask, route: usize, ts: &str) {
-        let known = ask.widgets.get(route).is_some_and(|widget| widget.messages.iter().any(|known| known == ts));
+        let known = ask.widgets.get(route).is_some_and(|widget| widget.question_of(ts).is_some());
         if !known && !ts.is_empty() {
             self.broker.apply_later(ask.id, WidgetEvent::Spotted(ts.to_owned()).on(route));
         }
@@ -222,7 +222,7 @@ impl Inbound {
 
 /// The route on which this chat shows the ask.
 fn route(ask: &Ask, chat: &str) -> Option<usize> {
-    let mut routes = ask.rules.routes.iter().take(ask.widgets.len());
+    let mut routes = ask.widgets.iter().map(|widget| &widget.route);
     routes.position(|route| route.channel == ChannelName::SLACK && route.chat == chat)
 }
 

@@ -40,7 +40,7 @@ impl Channel for Slack {
 
     /// Posts the card, and before it the texts that do not fit into it.
     async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted> {
-        let Some(place) = ask.rules.routes.get(route) else { return Some(nothing("no such route")) };
+        let Some(place) = ask.route(route) else { return Some(nothing("no such route")) };
         let render = || {
             if let Some(blocked) = render::blocked(ask, attempt) {
                 return vec![blocked];
@@ -67,7 +67,7 @@ impl Channel for Slack {
 
     /// Looks for the card in the history of its channel.
     async fn find(&self, ask: &Ask, route: usize) -> Found {
-        let Some(place) = ask.rules.routes.get(route) else { return Found::CannotKnow };
+        let Some(place) = ask.route(route) else { return Found::CannotKnow };
         let until = self.clock().monotonic() + HISTORY_TIMEOUT;
         let mut backoff = Backoff::new(HISTORY_PAUSES.0, HISTORY_PAUSES.1);
         loop {
@@ -89,16 +89,13 @@ impl Channel for Slack {
 
     /// Posts a reminder in the thread of the card.
     async fn remind(&self, ask: &Ask, route: usize) {
-        let (Some(place), Some(ts)) =
-            (ask.rules.routes.get(route), ask.widgets.get(route).and_then(|widget| widget.messages.last()))
-        else {
-            return;
-        };
+        let Some(widget) = ask.widgets.get(route) else { return };
+        let (chat, Some(ts)) = (&widget.route.chat, widget.messages().next_back()) else { return };
         let Stage::Open { answer_by, .. } = ask.stage else { return };
         let message = render::reminder(ask.short_id.as_str(), answer_by);
-        let mut body = body(&place.chat, &message);
+        let mut body = body(chat, &message);
         body["thread_ts"] = json!(ts);
-        if let Err(error) = self.post_message(&place.chat, &body).await {
+        if let Err(error) = self.post_message(chat, &body).await {
             tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
         }
     }
@@ -136,14 +133,14 @@ impl Slack {
         texts: &[render::Message],
         progress: Progress<'_>,
     ) -> Result<(), Posted> {
-        let chat = &ask.rules.routes[route].chat;
+        let widget = &ask.widgets[route];
+        let chat = &widget.route.chat;
         let again = Posted::NotPosted { retry_after_millis: None, trouble: Trouble::Unknown };
         // After this time askd would search for messages that it has not sent yet. Each text that Slack takes extends it.
         let deadline = |left: Duration| self.clock().monotonic() + left.saturating_sub(Duration::from_secs(1));
-        let mut until = deadline(match ask.widgets.get(route).map(|widget| &widget.state) {
-            Some(WidgetState::Sent { render_by, .. }) => render_by.since(self.clock().now()),
-            _ => ask.rules.render_timeout,
-        });
+        let render_by = if let WidgetState::Sent { render_by, .. } = widget.state { Some(render_by) } else { None };
+        let left = render_by.map_or(ask.rules.render_timeout, |render_by| render_by.since(self.clock().now()));
+        let mut until = deadline(left);
         // The daemon that ran before this one may have begun to post it.
         let is_new = attempt == 1 && ask.created_at >= self.0.started;
         let posted = if is_new {
@@ -197,13 +194,12 @@ impl Slack {
     }
 
     async fn update_cards(&self, ask: &Ask, route: usize, message: &render::Message) -> Updated {
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Updated::Done;
-        };
-        let mut cards = widget.messages.clone();
+        let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
+        let chat = &widget.route.chat;
+        let mut cards: Vec<String> = widget.messages().map(str::to_owned).collect();
         // A post that counted as lost may have appeared since.
         if widget.attempt > 1 || cards.is_empty() {
-            match self.posted_messages(ask, &place.chat).await {
+            match self.posted_messages(ask, chat).await {
                 Ok(posted) => cards.extend(posted.cards),
                 Err(CallError::Refused { .. }) => {}
                 Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
@@ -213,9 +209,9 @@ impl Slack {
             cards.dedup();
         }
         for ts in cards {
-            let mut body = body(&place.chat, message);
+            let mut body = body(chat, message);
             body["ts"] = json!(ts);
-            match self.0.client.post::<IgnoredAny>("chat.update", &place.chat, &body).await {
+            match self.0.client.post::<IgnoredAny>("chat.update", chat, &body).await {
                 Ok(_) => {}
                 Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {

@@ -252,10 +252,9 @@ async fn shown(
     Optional(_body): Optional,
 ) -> Result<StatusCode, Problem> {
     let ask = inbox.ask(&name).await?;
-    let route = ask.rules.routes.iter().take(ask.widgets.len()).position(|route| route.channel == ChannelName::WEB);
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
-        let event = route.map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
+        let event = ask.shown_on(ChannelName::WEB).map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
         let Json(_view) = inbox.apply(&ask.id.to_string(), event).await?;
     }
     Ok(StatusCode::NO_CONTENT)

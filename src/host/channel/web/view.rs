@@ -1,7 +1,7 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
 use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
-use askd_core::{Ask, Block, ChannelName, Late, Lifted, Outcome, Question, Stage, wording};
+use askd_core::{AfterTimeout, Ask, Block, ChannelName, Lifted, Outcome, Question, Stage, wording};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -73,7 +73,6 @@ impl View {
             _ => None,
         };
         let cause = ask.outcome().map_or_else(|| ask.trouble(), Outcome::cause);
-        let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
         Self {
             id: ask.id.to_string(),
             short_id: ask.short_id.to_string(),
@@ -90,7 +89,7 @@ impl View {
             title: ask.content.title.clone(),
             context: ask.content.context.clone(),
             questions: ask.content.questions.iter().map(question).collect(),
-            channel: route.map_or(ChannelName::WEB, |route| route.channel).to_string(),
+            channel: ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
             attempt: ask.widgets.last().map_or(1, |widget| widget.attempt),
             created_at: time_text(ask.created_at),
             shown_at: ask.shown_at().map(time_text),
@@ -100,9 +99,9 @@ impl View {
             cause: cause.map(|reason| reason.to_string()),
             cause_line: cause.map(wording::trouble),
             outcome: outcome(ask),
-            block: ask.block.as_ref().map(block),
-            late_until: match ask.follow_up().late {
-                Late::Open { until } => Some(time_text(until)),
+            block: ask.block().map(block),
+            late_until: match ask.follow_up().after_timeout {
+                AfterTimeout::Answerable { until } => Some(time_text(until)),
                 _ => None,
             },
             late: ask.late_outcome().is_some(),

@@ -6,7 +6,7 @@ use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::text;
 use crate::host::channel::{NotStored, apply};
-use askd_core::{Ask, Event, Source, wording};
+use askd_core::{Event, Source, wording};
 
 /// What a text allows to be asked again.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Incoming<'_> {
             Allows::Nothing | Allows::It => None,
             Allows::Coded(code) => Some(code.as_str()),
         };
-        let mut blocked = self.find(blocks, Ask::is_blocked).await?;
+        let mut blocked = self.find(blocks, |ask| ask.is_blocked()).await?;
         blocked.sort_by_key(|asked| (asked.ask.created_at, asked.ask.id));
         if allows == Allows::Nothing {
             // A reply to the message of a block: say what the person can do about it.
@@ -78,7 +78,7 @@ impl Incoming<'_> {
         match apply(self.broker, asked.ask.id, event).await? {
             Some((ask, Some(refusal))) => self.tell(Some(&ask), text::tame(&refusal.to_string())),
             // The chat itself gets the closing message.
-            Some((ask, None)) if !self.ids.contains(&ask.rules.routes[asked.route].chat) => {
+            Some((ask, None)) if !self.ids.contains(&ask.widgets[asked.route].route.chat) => {
                 if let Some(line) = ask.closing_line() {
                     self.tell(Some(&ask), wording::receipt(&text::tame(&line)));
                 }

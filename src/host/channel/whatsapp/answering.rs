@@ -194,7 +194,7 @@ impl Incoming<'_> {
     /// timeout: then it has had one.
     fn send_receipt(&self, asked: &Asked, ask: &Ask) {
         let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-        let elsewhere = !self.ids.contains(&ask.rules.routes[asked.route].chat);
+        let elsewhere = !self.ids.contains(&ask.widgets[asked.route].route.chat);
         if (ask.late_outcome().is_some() || ended && elsewhere)
             && let Some(line) = ask.closing_line()
         {

@@ -13,7 +13,7 @@ use crate::host::backoff::Backoff;
 use crate::host::channel::{NotStored, load};
 use crate::host::port::Updated;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, ChannelName, Late, Time, Via, WidgetState, wording};
+use askd_core::{Ask, AskId, ChannelName, Time, Via, WidgetState, wording};
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -23,19 +23,17 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs
 impl Whatsapp {
     /// Says how the ask ended. Outside the window this waits until the person writes.
     pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Updated::Done;
-        };
-        if widget.state == WidgetState::Closed {
+        let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
+        if matches!(widget.state, WidgetState::Closed { .. }) {
             // Only what is new is said, and only if the person can be reached.
-            if !self.0.contacts.window_is_open(&place.chat) {
+            if !self.0.contacts.window_is_open(&widget.route.chat) {
                 return Updated::Done;
             }
             return self.send_closing(ask, route, |ask, audience, _| text::update(ask, audience)).await;
         }
         let closed = self.send_closing(ask, route, text::closing).await;
         if !matches!(closed, Updated::Later(_)) {
-            self.tell_others(ask, route, &place.chat);
+            self.tell_others(ask, route, &widget.route.chat);
         }
         closed
     }
@@ -52,10 +50,8 @@ impl Whatsapp {
     }
 
     async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, Time) -> Vec<String>) -> Updated {
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(route), ask.widgets.get(route)) else {
-            return Updated::Done;
-        };
-        let to = place.chat.as_str();
+        let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
+        let to = widget.route.chat.as_str();
         match self.0.ctx.unless_cut(self.0.contacts.window_opens(to, self.now() + ask.rules.keep)).await {
             Some(true) => {}
             Some(false) => return Updated::Never(wording::NEVER_WROTE.to_owned()),
@@ -65,7 +61,7 @@ impl Whatsapp {
         if self.has_changed(ask).await {
             return Updated::Later(None);
         }
-        let mut quotes = widget.messages.last().map(String::as_str).filter(|_| widget.one_by_one.to.is_none());
+        let mut quotes = widget.messages().next_back().filter(|_| widget.one_by_one.to.is_none());
         for (part, text) in texts(ask, self.audience(ask, to), self.now()).iter().enumerate() {
             let callback = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             let mut message = Outgoing { to, content: Content::Text(text), callback: Some(callback), quotes };
@@ -129,8 +125,10 @@ impl Whatsapp {
 
     /// Whether that person ended the ask here, or answered it late.
     fn has_ended(&self, ask: &Ask, person: &str) -> bool {
-        let late = if let Late::Answered { by, .. } = &ask.follow_up().late { Some(by) } else { None };
-        let by = late.or_else(|| ask.ended_by()).filter(|by| by.via == Via::Channel(ChannelName::WHATSAPP));
+        let by = ask
+            .answered_late_by()
+            .or_else(|| ask.ended_by())
+            .filter(|by| by.via == Via::Channel(ChannelName::WHATSAPP));
         by.is_some_and(|by| self.is_same_person(&by.id, person))
     }
 
@@ -199,5 +197,5 @@ impl Whatsapp {
 
 /// Tells the operator, who alone can help.
 fn report(ask: AskId, route: usize, why: &str) {
-    tracing::error!(%ask, route, why, "a card cannot be closed");
+    tracing::error!(%ask, route, why, "a card cannot be updated");
 }

@@ -31,7 +31,10 @@ fn promised(ask: &Ask, now: Time) -> Time {
         Stage::Posting => {
             let sent = ask.widgets.iter().filter_map(|widget| match widget.state {
                 WidgetState::Up { at, .. } | WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => Some(at),
-                _ => None,
+                WidgetState::Queued { .. }
+                | WidgetState::Held { .. }
+                | WidgetState::Failed { .. }
+                | WidgetState::Closed { .. } => None,
             });
             sent.min().unwrap_or(now) + ask.rules.timeout
         }

@@ -144,8 +144,7 @@ async fn refuse_stranger(broker: &Broker, message: &Message, ids: &[String]) -> 
     let quoted = message.quotes.as_deref().and_then(|quoted| broker.of_message(quoted));
     let Some(id) = quoted.or_else(named) else { return Ok(()) };
     let Some(ask) = load(broker, id).await? else { return Ok(()) };
-    let mut shown = ask.rules.routes.iter().take(ask.widgets.len());
-    let Some(route) = shown.position(|route| route.channel == ChannelName::WHATSAPP) else { return Ok(()) };
+    let Some(route) = ask.shown_on(ChannelName::WHATSAPP) else { return Ok(()) };
     let id = ids.first().cloned().unwrap_or_default();
     let person = Person { via: Via::Channel(ChannelName::WHATSAPP), id, name: None };
     let heard = Heard { message: message.id.clone(), at: message.at, names: Names::Nothing };

@@ -17,8 +17,7 @@ pub(super) const LISTEN: Duration = Duration::from_secs(60);
 
 /// The widget of a route, and the person who is asked there now.
 fn asked(ask: &Ask, route: usize) -> Option<(&Widget, &str)> {
-    let (place, widget) = (ask.rules.routes.get(route)?, ask.widgets.get(route)?);
-    Some((widget, widget.one_by_one.to.as_ref().unwrap_or(&place.chat)))
+    ask.widgets.get(route).map(|widget| (widget, widget.asked()))
 }
 
 #[async_trait]
@@ -116,8 +115,8 @@ impl Channel for Whatsapp {
         let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
             return;
         };
-        let current = |message: &&String| widget.question_of(message) == Some(widget.one_by_one.index);
-        let quotes = widget.messages.iter().rev().find(current).or(widget.messages.last()).map(String::as_str);
+        let current = |message: &&str| widget.question_of(message) == Some(widget.one_by_one.index);
+        let quotes = widget.messages().rev().find(current).or(widget.messages().next_back());
         let text = wording::whatsapp_reminder(&deadline_text::line(&ask, self.now()));
         let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, Kind::Note, 0) });
         let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
@@ -141,7 +140,7 @@ impl Whatsapp {
             return text::blocked(ask);
         }
         let broker = self.broker();
-        let chat = ask.rules.routes.get(route).map_or("", |place| &place.chat);
+        let chat = ask.route(route).map_or("", |place| &place.chat);
         let shared = broker.as_ref().is_some_and(|broker| broker.settings().shares(ChannelName::WHATSAPP, chat));
         let ids = self.0.contacts.all_ids(&[to.to_owned()]);
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));

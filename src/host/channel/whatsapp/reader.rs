@@ -32,7 +32,7 @@ pub(super) struct Reader<'a> {
 impl Asked {
     /// On which route, and by which of these ids, a person was asked.
     pub(super) fn find(ask: Ask, ids: &[String]) -> Option<Self> {
-        let routes = ask.rules.routes.iter().take(ask.widgets.len()).enumerate();
+        let routes = ask.widgets.iter().map(|widget| &widget.route).enumerate();
         let (route, person) =
             routes.filter(|(_, route)| route.channel == ChannelName::WHATSAPP).find_map(|(at, route)| {
                 let may_answer = |id: &&String| match &route.responders {
@@ -44,7 +44,7 @@ impl Asked {
                 Some((at, ids().find(|id| **id == route.chat).or_else(|| ids().next())?.clone()))
             })?;
         let widget = &ask.widgets[route];
-        let sent_to_them = ids.contains(widget.one_by_one.to.as_ref().unwrap_or(&ask.rules.routes[route].chat));
+        let sent_to_them = ids.iter().any(|id| id == widget.asked());
         // A question that was sent again may be in the chat twice.
         let again = widget.attempt > widget.one_by_one.first_attempt.max(1);
         let unsure = again || matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. });
@@ -141,7 +141,7 @@ impl Reader<'_> {
             let about_it = quotes.filter(|_| self.subject == Some(ask.id));
             Candidate {
                 code: ask.short_id.as_str(),
-                messages: ask.widgets[asked.route].messages.iter().map(String::as_str).chain(about_it).collect(),
+                messages: ask.widgets[asked.route].messages().chain(about_it).collect(),
                 nameless: asked.nameless,
                 begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
                 label: asked.question().choice(self.said.trim()).is_some(),

@@ -70,12 +70,9 @@ impl Whatsapp {
             return Ok(());
         }
         let Some(ask) = load(broker, callback.ask).await? else { return Ok(()) };
-        let (Some(place), Some(widget)) = (ask.rules.routes.get(callback.route), ask.widgets.get(callback.route))
-        else {
-            return Ok(());
-        };
+        let Some(widget) = ask.widgets.get(callback.route) else { return Ok(()) };
         let sending = widget.sendings.iter().find(|sending| sending.attempt == callback.attempt);
-        let to = sending.and_then(|sending| sending.to.as_ref()).unwrap_or(&place.chat);
+        let to = sending.and_then(|sending| sending.to.as_ref()).unwrap_or(&widget.route.chat);
         if self.0.contacts.learn(to, number) { self.0.contacts.save().await } else { Ok(()) }
     }
 
@@ -95,7 +92,7 @@ impl Whatsapp {
         for id in asks {
             let Some(ask) = load(broker, id).await? else { continue };
             for (route, widget) in ask.widgets.iter().enumerate() {
-                if widget.messages.contains(&status.id) || (id, route) == (callback.ask, callback.route) {
+                if widget.question_of(&status.id).is_some() || (id, route) == (callback.ask, callback.route) {
                     let event = WidgetEvent::Status {
                         attempt: widget.attempt,
                         question: widget.one_by_one.index,

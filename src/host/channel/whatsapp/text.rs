@@ -64,7 +64,7 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
 
 /// A question that was asked too often.
 pub(super) fn blocked(ask: &Ask) -> Vec<String> {
-    let Some(block) = &ask.block else { return Vec::new() };
+    let Some(block) = ask.block() else { return Vec::new() };
     let several = ask.content.questions.len() > 1;
     let mut head = vec![wording::chat_blocked(ask.group.as_str(), block.times, several)];
     head.extend(ask.content.title.iter().map(|title| tame(title)));

@@ -2,8 +2,8 @@
 
 use super::text::{Audience, How, blocked, closing, question, tame, update};
 use askd_core::{
-    Accepted, Ask, AskId, Block, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given,
-    Heard, Lifted, Names, Outcome, Person, Questions, Relation, Reply, Stage, Taker, WidgetEvent,
+    Accepted, Ask, AskId, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
+    Names, Person, Questions, Relation, Reply, Taker, WidgetEvent,
 };
 use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
 use std::time::Duration;
@@ -118,11 +118,11 @@ fn what_is_long_is_split_and_nothing_is_cut() {
 
 #[test]
 fn the_closing_line_says_how_it_ended_and_who_did_it() {
-    let new = Accepted {
+    let accepted = |content| Accepted {
         id: AskId::from_bits(1),
         short_id: "k7".parse().unwrap(),
         group: "g".parse().unwrap(),
-        content: content(vec![auth()]),
+        content,
         rules: Rules {
             timeout: Duration::from_secs(60),
             render_timeout: Duration::from_secs(30),
@@ -131,13 +131,13 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             remind_after: None,
             escalate_after: None,
             session: SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() },
-            routes: vec![Route {
-                channel: ChannelName::WHATSAPP,
-                chat: "15550001111".to_owned(),
-                responders: askd_core::Responders::Only(vec!["15550001111".to_owned()]),
-                capabilities: askd_core::Capabilities::default(),
-            }],
         },
+        routes: vec![Route {
+            channel: ChannelName::WHATSAPP,
+            chat: "15550001111".to_owned(),
+            responders: askd_core::Responders::Only(vec!["15550001111".to_owned()]),
+            capabilities: askd_core::Capabilities::default(),
+        }],
         key: None,
         session: None,
         waiter: Waiter {
@@ -154,7 +154,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         },
     };
     let now = Time::from_millis(1_790_000_000_000);
-    let ask = Ask::accept(new, now).ask;
+    let ask = Ask::accept(accepted(content(vec![auth()])), now).ask;
     let person =
         Person { via: Via::Channel(ChannelName::WHATSAPP), id: "15550001111".to_owned(), name: Some("Ada".to_owned()) };
     let heard = Heard { message: "m".to_owned(), at: None, names: Names::Message };
@@ -170,17 +170,14 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
     assert_eq!(closing(&withdrawn, Audience::Ender, Time::from_millis(0)), ["Cancelled"]);
     // A question that was asked too often, as long as it is blocked and after that.
-    let mut often = ask.clone();
-    often.stage =
-        Stage::Settled { outcome: Outcome::Blocked { limit: 5 }, at: now, shown_at: None, follow_up: Box::default() };
-    often.block = Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: None });
+    let often = |content| Ask::blocked(accepted(content), 5, 6, now).ask;
     assert_eq!(
-        blocked(&often),
+        blocked(&often(content(vec![auth()]))),
         ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
           The agent was told to wait for your guidance. It cannot ask this again until somebody allows it. To allow it \
           again, reply allow k7, or quote this message and reply allow."]
     );
-    often.content = content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect());
+    let often = often(content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect()));
     let texts = blocked(&often);
     assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
     assert!(texts.last().unwrap().contains("reply allow k7"));
@@ -189,8 +186,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         id: "15550001111".to_owned(),
         name: Some("Ada".to_owned()),
     });
-    often.block =
-        Some(Block { times: 6, told: 6, telling: false, any_context: false, lifted: Some(Lifted { by, at: now }) });
+    let often = often.step(Event::FollowUp(FollowUpEvent::Lifted { by }), now).unwrap().unwrap().ask;
     assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
     after_the_timeout(ask, now);
 }

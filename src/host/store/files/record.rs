@@ -69,15 +69,15 @@ struct Record<'a> {
 
 /// The bytes of an ask's file.
 pub(super) fn write(ask: &Ask, boot: &str) -> Result<Vec<u8>, serde_json::Error> {
-    let route = ask.rules.routes.get(ask.widgets.len().saturating_sub(1));
     let widget = ask.widgets.last();
+    let route = widget.map(|widget| &widget.route);
     let record = Record {
         v: VERSION,
         boot,
         request_id: ask.waiters.first().map(|waiter| &waiter.request_id),
         channel_name: route.map(|route| route.channel),
         chat: route.map(|route| route.chat.as_str()).filter(|chat| !chat.is_empty()),
-        message_id: widget.and_then(|widget| widget.messages.last()).map(String::as_str),
+        message_id: widget.and_then(|widget| widget.messages().next_back()),
         attempt: widget.map_or(0, |widget| widget.attempt),
         shown_at: ask.shown_at(),
         answer_by: if let Stage::Open { answer_by, .. } = ask.stage { Some(answer_by) } else { None },

@@ -24,7 +24,7 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     let path = temp.path().join("state");
     let open = || Files::open(&path, false).unwrap();
     let promised = ask(1, "g");
-    let soon = Ask { viewed: true, ..promised.clone() };
+    let soon = promised.clone().step(askd_core::Event::Viewed, promised.created_at).unwrap().unwrap().ask;
     let file = path.join("pending_questions/g").join(file_name(promised.id));
     let load = |store: &Files| store.load(&promised.group, promised.id).unwrap().unwrap();
     let store = open();
@@ -205,7 +205,7 @@ fn records_of_format_1_are_read_whatever_version_wrote_them() {
     without["rules"].as_object_mut().unwrap().remove("session");
     assert_eq!(read(&without).unwrap().rules.session, SessionRules::default());
     let named = with(&open, "/rules/routes/0/responders", json!(["U1"]));
-    assert_eq!(read(&named).unwrap().rules.routes[0].responders, Responders::Only(vec!["U1".to_owned()]));
+    assert_eq!(read(&named).unwrap().widgets[0].route.responders, Responders::Only(vec!["U1".to_owned()]));
     let published = with(&open, "/waiters/0/response", json!("published"));
     assert_eq!(read(&published).unwrap().waiters[0].response.published_at(), Some(Time::from_millis(0)));
     // Why it could not be shown: words for the operator at first, then a class.

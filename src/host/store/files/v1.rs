@@ -11,7 +11,7 @@ type Object = Map<String, Value>;
 
 /// The same record in the shape of today.
 pub(super) fn in_todays_shape(mut record: Object) -> Value {
-    let defaults = json!({"viewed": false, "reminders": 0, "escalations": 0, "so_far": [], "heard": [], "after": {}});
+    let defaults = json!({"viewed": false, "so_far": [], "heard": [], "after": {}});
     default(&mut record, defaults);
     heard(&mut record);
     inside(&mut record, "rules", rules);
@@ -19,11 +19,28 @@ pub(super) fn in_todays_shape(mut record: Object) -> Value {
     each(&mut record, "widgets", widget);
     inside(&mut record, "stage", |stage| inside(stage, "outcome", outcome));
     inside(&mut record, "after", follow_up);
-    // Format 1 held what follows the decision beside the stage.
-    let after = record.remove("after");
-    inside(&mut record, "stage", |stage| stage.extend(after.map(|after| ("follow_up".to_owned(), after))));
+    routes(&mut record);
+    cards(&mut record);
     // The blocks of the first version hold under every title and context.
-    inside(&mut record, "block", |block| default(block, json!({"any_context": true})));
+    inside(&mut record, "block", |block| {
+        default(block, json!({"any_context": true}));
+        rename(block, "told", "first");
+    });
+    // Format 1 held these beside the stage, at every stage.
+    let [reminders, escalations, block, mut after] =
+        ["reminders", "escalations", "block", "after"].map(|field| record.remove(field).unwrap_or_default());
+    inside(&mut record, "stage", |stage| {
+        let is_settled = stage.get("name").is_some_and(|name| name == "settled");
+        if stage.get("name").is_some_and(|name| name == "open") {
+            let number = |count: Value| count.as_u64().unwrap_or(0);
+            default(stage, json!({"reminders": number(reminders), "escalations": number(escalations)}));
+        }
+        // A block belongs to a settled ask; beside any other stage it makes the record unreadable.
+        if is_settled || !block.is_null() {
+            after["block"] = block;
+            stage.insert("follow_up".to_owned(), after);
+        }
+    });
     Value::Object(record)
 }
 
@@ -89,11 +106,60 @@ fn widget(widget: &mut Object) {
         "waiting": []});
     inside(widget, "parts", |parts| default(parts, defaults));
     rename(widget, "parts", "one_by_one");
+    posts(widget);
     each(widget, "sendings", |sending| {
         default(sending, json!({"attempt": 0, "question": 0, "failed": false}));
         if let (Some(called), Some(by)) = (sending.remove("called"), sending.remove("left_by")) {
             sending.insert("left".to_owned(), json!({"called": called, "by": by}));
         }
+    });
+}
+
+/// In format 1 the routes stood among the rules, the first ones beside the widgets that were posted by them.
+fn routes(record: &mut Object) {
+    let mut routes = Vec::new().into_iter();
+    inside(record, "rules", |rules| {
+        if let Some(Value::Array(all)) = rules.remove("routes") {
+            routes = all.into_iter();
+        }
+    });
+    each(record, "widgets", |widget| widget.extend(routes.next().map(|route| ("route".to_owned(), route))));
+    record.insert("next_routes".to_owned(), routes.collect());
+}
+
+/// In format 1 the ids of messages and the questions that they asked were two lists, the second one possibly shorter.
+fn posts(widget: &mut Object) {
+    let mut questions = Value::Null;
+    inside(widget, "one_by_one", |one_by_one| questions = one_by_one.remove("of").unwrap_or_default());
+    let messages = widget.remove("messages").unwrap_or_default();
+    let ids = messages.as_array().into_iter().flatten().enumerate();
+    let posts = ids.map(|(at, id)| json!({"message_id": id, "question": questions[at].as_u64().unwrap_or(0)}));
+    let posts: Value = posts.collect();
+    widget.insert("posts".to_owned(), posts);
+}
+
+/// In format 1 a closed card had its remark, a block the lowest number that a card showed, and an open card nothing.
+fn cards(record: &mut Object) {
+    let settled = record.get("stage").is_some_and(|stage| stage["name"] == "settled");
+    let block = record.get("block").filter(|block| block.is_object() && block["lifted"].is_null());
+    let changing = json!({"changing": {"again": false}});
+    let up = match block {
+        Some(block) if block["telling"] == false => json!({"shows": {"blocked": {"times": block["told"]}}}),
+        None if !settled => json!({"shows": "open"}),
+        _ => changing.clone(),
+    };
+    each(record, "widgets", |widget| {
+        let has_messages = widget.get("posts").is_some_and(|posts| *posts != json!([]));
+        let closed = match widget.remove("said") {
+            _ if !has_messages => Value::Null,
+            None | Some(Value::Null) => changing.clone(),
+            Some(said) => json!({"shows": {"closed": said}}),
+        };
+        inside(widget, "state", |state| match state.get("name").and_then(Value::as_str) {
+            Some("up") => default(state, json!({"card": up})),
+            Some("closed") => default(state, json!({"card": closed})),
+            _ => {}
+        });
     });
 }
 
@@ -109,9 +175,8 @@ fn outcome(outcome: &mut Object) {
 
 fn follow_up(after: &mut Object) {
     after.remove("briefings");
-    default(after, json!({"late": {"name": "no"}, "stop": "no", "overdue": false}));
-    inside(after, "late", |late| rename(late, "given", "answers"));
-    default(after, json!({"wake": {"name": "idle"}}));
+    default(after, json!({"overdue": false, "wake": {"name": "idle"}}));
+    after_timeout(after);
     let Some(Value::Object(mut start)) = after.remove("wake") else { return };
     let flag = |name| start.get(name).is_some_and(|value| value == true);
     let (accepted, before) = (flag("accepted"), flag("before"));
@@ -132,6 +197,24 @@ fn follow_up(after: &mut Object) {
     start.insert("name".to_owned(), json!(name));
     after.insert("briefing".to_owned(), briefing);
     after.insert("start".to_owned(), Value::Object(start));
+}
+
+/// In format 1 a late answer and a stop were two fields, though an ask never had both.
+fn after_timeout(after: &mut Object) {
+    let (late, stop) = (after.remove("late").unwrap_or_default(), after.remove("stop").unwrap_or_default());
+    let mut after_timeout = if let Value::Object(late) = late { late } else { Object::new() };
+    rename(&mut after_timeout, "given", "answers");
+    let late = after_timeout.get("name").and_then(Value::as_str).unwrap_or("no");
+    let name = match (stop.as_str().unwrap_or("no"), late) {
+        ("no", "no") => "nothing",
+        ("no", "open") => "answerable",
+        ("no", late) => late,
+        ("owed", _) => "stop_owed",
+        ("done", _) => "stopped",
+        (stop, _) => stop,
+    };
+    after_timeout.insert("name".to_owned(), json!(name));
+    after.insert("after_timeout".to_owned(), Value::Object(after_timeout));
 }
 
 fn default(object: &mut Object, fields: Value) {
@@ -156,4 +239,63 @@ fn inside(object: &mut Object, field: &str, change: impl FnOnce(&mut Object)) {
 fn each(object: &mut Object, field: &str, mut change: impl FnMut(&mut Object)) {
     let Some(Value::Array(objects)) = object.get_mut(field) else { return };
     objects.iter_mut().filter_map(Value::as_object_mut).for_each(&mut change);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use askd_core::FollowUp;
+
+    /// What follows the decision, as format 1 wrote it, in today's shape.
+    fn read(after: Value) -> (Object, FollowUp) {
+        let Value::Object(mut after) = after else { panic!("{after}") };
+        follow_up(&mut after);
+        let read = serde_json::from_value(Value::Object(after.clone()));
+        (after.clone(), read.unwrap_or_else(|error| panic!("{error}: {after:?}")))
+    }
+
+    #[test]
+    fn what_became_of_the_briefing_and_the_start_had_one_name() {
+        let (time, never) = ("2026-11-20T10:00:00.000Z", json!(Time::from_millis(0)));
+        let published = json!({"published": {"at": never}});
+        for (wake, briefing, start) in [
+            (json!({"name": "idle"}), json!("undecided"), "not_tried"),
+            (json!({"name": "briefing"}), json!("owed"), "not_tried"),
+            (json!({"name": "kept"}), published.clone(), "not_tried"),
+            (json!({"name": "started", "accepted": true, "before": false}), json!("taken"), "started"),
+            (json!({"name": "started", "accepted": false, "before": true}), published.clone(), "started_before"),
+            (json!({"name": "started", "accepted": false, "before": false}), published.clone(), "started"),
+            (json!({"name": "reclaiming"}), json!("taking_back"), "not_tried"),
+            (json!({"name": "reclaimed", "until": time}), json!({"taken_back": {"at": time}}), "not_tried"),
+            (json!({"name": "read"}), json!("taken"), "not_tried"),
+            (json!({"name": "given_up", "why": "away"}), published.clone(), "given_up"),
+            (
+                json!({"name": "starting", "since": time, "tries": 2, "next": time, "running": false}),
+                published.clone(),
+                "starting",
+            ),
+        ] {
+            let (after, _) = read(json!({"wake": wake}));
+            assert_eq!((&after["briefing"], &after["start"]["name"]), (&briefing, &json!(start)), "{wake}");
+        }
+    }
+
+    #[test]
+    fn a_late_answer_and_a_stop_were_two_fields() {
+        let by = json!({"channel": "web", "id": "operator", "name": null});
+        let time = "2026-11-20T10:00:00.000Z";
+        let answered = json!({"name": "answered", "given": [null], "by": by, "at": time});
+        for (late, stop, name) in [
+            (json!({"name": "no"}), "no", "nothing"),
+            (json!({"name": "open", "until": time}), "no", "answerable"),
+            (json!({"name": "asked_again"}), "no", "asked_again"),
+            (answered, "no", "answered"),
+            (json!({"name": "no"}), "owed", "stop_owed"),
+            (json!({"name": "no"}), "stopping", "stopping"),
+            (json!({"name": "no"}), "done", "stopped"),
+        ] {
+            let (after, _) = read(json!({"late": late, "stop": stop}));
+            assert_eq!(after["after_timeout"]["name"], name, "{late} {stop}");
+        }
+    }
 }

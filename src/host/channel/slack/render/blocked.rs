@@ -14,7 +14,7 @@ const SHORT: usize = 300;
 
 /// The card while the block stands; `None` if it does not.
 pub(in super::super) fn blocked(ask: &Ask, attempt: u8) -> Option<Message> {
-    let block = ask.block.as_ref().filter(|_| ask.is_blocked())?;
+    let block = ask.block().filter(|_| ask.is_blocked())?;
     let group = ask.group.as_str();
     let mut blocks = vec![context(&wording::slack_blocked(group, ask.short_id.as_str(), block.times))];
     blocks.extend(questions(ask));

@@ -15,7 +15,7 @@ const LINE: usize = 1_200;
 /// The card of a settled ask; `None` while it is open or blocked.
 pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
     let Stage::Settled { at, .. } = &ask.stage else { return None };
-    if let Some(block) = &ask.block {
+    if let Some(block) = ask.block() {
         return block.lifted.as_ref().map(|lifted| super::blocked::lifted(ask, lifted));
     }
     if ask.is_late_open() {

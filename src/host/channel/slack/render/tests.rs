@@ -50,6 +50,13 @@ fn late(content: Content) -> Message {
 }
 
 fn ask_of(content: Content, session: SessionRules) -> Ask {
+    let ask = Ask::accept(accepted(content, session), NOW).ask;
+    let ask = ask.step(WidgetEvent::SlotGranted.on(0), NOW).unwrap().unwrap().ask;
+    let posted = WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("1.1".to_owned()) }.on(0);
+    ask.step(posted, NOW).unwrap().unwrap().ask
+}
+
+fn accepted(content: Content, session: SessionRules) -> Accepted {
     let route = Route {
         channel: ChannelName::SLACK,
         chat: "C1".to_owned(),
@@ -64,7 +71,6 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
         remind_after: None,
         escalate_after: None,
         session,
-        routes: vec![route],
     };
     let waiter = Waiter {
         request_id: "r1".parse().unwrap(),
@@ -78,19 +84,17 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
         withdrawn: false,
         response: Delivery::default(),
     };
-    let new = Accepted {
+    Accepted {
         id: AskId::from_bits(7),
         short_id: "k7".parse().unwrap(),
         group: "research".parse().unwrap(),
         content,
         rules,
+        routes: vec![route],
         key: None,
         session: None,
         waiter,
-    };
-    let ask = Ask::accept(new, NOW).ask.step(WidgetEvent::SlotGranted.on(0), NOW).unwrap().unwrap().ask;
-    let posted = WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("1.1".to_owned()) }.on(0);
-    ask.step(posted, NOW).unwrap().unwrap().ask
+    }
 }
 
 fn answered(content: Content, given: Vec<(usize, Given)>, name: &str) -> Message {
@@ -475,22 +479,20 @@ fn a_block_of_code_goes_on_as_one_in_the_next_piece() {
     assert_eq!(pieces.concat().matches("let a = 1;").count(), 600);
 }
 
-fn often(content: Content, lifted: Option<askd_core::Lifted>) -> Ask {
-    let mut ask = ask(content);
-    ask.stage = Stage::Settled {
-        outcome: askd_core::Outcome::Blocked { limit: 5 },
-        at: NOW,
-        shown_at: None,
-        follow_up: Box::default(),
-    };
-    ask.block = Some(askd_core::Block { times: 17, told: 17, telling: false, any_context: false, lifted });
-    ask
+/// Asked too often.
+fn often(content: Content) -> Ask {
+    Ask::blocked(accepted(content, SessionRules::default()), 5, 17, NOW).ask
+}
+
+/// The same once the block has ended.
+fn lifted(content: Content, by: Option<Person>) -> Ask {
+    often(content).step(Event::FollowUp(askd_core::FollowUpEvent::Lifted { by }), NOW).unwrap().unwrap().ask
 }
 
 #[test]
 fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
     let content = content(None, None, vec![draft("Deploy to *prod*?", "select", &["yes", "no"])]);
-    let card = blocked(&often(content.clone(), None), 1).unwrap();
+    let card = blocked(&often(content.clone()), 1).unwrap();
     within_limits(std::slice::from_ref(&card));
     let texts: Vec<String> = texts(&card).into_iter().map(|(_, text)| text).collect();
     assert!(texts.contains(&"*research* asked this 17 times without an answer · `k7`".to_owned()), "{texts:?}");
@@ -501,16 +503,16 @@ fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
         (&buttons[0]["elements"][0]["action_id"], buttons[0]["elements"].as_array().unwrap().len()),
         (&json!("allow"), 1)
     );
-    assert!(closed(&often(content.clone(), None), 0).is_none(), "it stands");
+    assert!(closed(&often(content.clone()), 0).is_none(), "it stands");
     let person =
         Person { via: Via::Channel(ChannelName::SLACK), id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
-    let ended = often(content.clone(), Some(askd_core::Lifted { by: Some(person), at: NOW }));
+    let ended = lifted(content.clone(), Some(person));
     assert!(blocked(&ended, 1).is_none());
     let card = closed(&ended, 0).unwrap();
     assert_eq!(card.text, "Allowed again by alice");
     assert!(json!(card.blocks).to_string().contains("Allowed again by <@U0ALICE> · <!date^"), "{:?}", card.blocks);
     assert!(!json!(card.blocks).to_string().contains("actions"));
-    let nobody = closed(&often(content, Some(askd_core::Lifted { by: None, at: NOW })), 0).unwrap();
+    let nobody = closed(&lifted(content, None), 0).unwrap();
     assert_eq!(nobody.text, "It may be asked again");
 }
 
@@ -519,9 +521,7 @@ fn a_card_of_a_block_is_one_message_however_long_its_questions_are_and_can_do_no
     let evil = "<!channel> <@U0ALICE> https://evil.example @here ";
     let long: Vec<Draft> = (0..10).map(|n| draft(&format!("{n} {}", &evil.repeat(55)), "text", &[])).collect();
     let content = content(None, None, long);
-    let lifted = askd_core::Lifted { by: None, at: NOW };
-    for card in [blocked(&often(content.clone(), None), 1).unwrap(), closed(&often(content, Some(lifted)), 0).unwrap()]
-    {
+    for card in [blocked(&often(content.clone()), 1).unwrap(), closed(&lifted(content, None), 0).unwrap()] {
         within_limits(std::slice::from_ref(&card));
         for (_, text) in texts(&card) {
             let agent = text.replace("<!date^", "");

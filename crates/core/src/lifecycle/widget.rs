@@ -1,0 +1,187 @@
+//! A route of an ask, and the card that was posted there: how far it is, and which messages it consists of. The steps that
+//! lead on are in [`super::showing`] and [`super::one_by_one`]; what the card shows is in [`super::face`].
+
+use super::{Card, Context, Face, Sending, WidgetEffect};
+use crate::{Reason, Route, Time, Trouble};
+use serde::{Deserialize, Serialize};
+
+/// A route, and what was posted there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widget {
+    /// The route.
+    pub route: Route,
+    /// Which try this is, from 1.
+    pub attempt: u8,
+    /// How far it is.
+    pub state: WidgetState,
+    /// What was posted; the last one is the card people use.
+    pub posts: Vec<Post>,
+    /// Where several questions are asked one after the other: how far that is.
+    pub one_by_one: OneByOne,
+    /// When its questions were sent, to whom, and what came of that.
+    pub sendings: Vec<Sending>,
+    /// Why the last try was not shown, as long as no card is up.
+    pub trouble: Option<Trouble>,
+}
+
+/// A message that was posted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Post {
+    /// The channel's id of it.
+    pub message_id: String,
+    /// The number of the question that it asked; `0` if it asks all of them.
+    pub question: usize,
+}
+
+/// How far a widget is that asks one question after the other, and what it went through.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OneByOne {
+    /// Which question is shown now, or is on its way.
+    pub index: usize,
+    /// The try with which it began; earlier ones belong to the questions before it.
+    pub first_attempt: u8,
+    /// Who is asked, if not the chat of the route: another person is answering.
+    pub to: Option<String>,
+    /// Sent a second time because askd did not know what came of the first.
+    pub repeated: bool,
+    /// Failed late because the chat was closed for us; happens to a question once.
+    pub lapsed: bool,
+    /// Something of it was displayed.
+    pub seen: bool,
+    /// Who is asked their next question once the one that is on its way is there.
+    pub waiting: Vec<String>,
+}
+
+/// How far a widget is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum WidgetState {
+    /// Waits in our own queue: not sooner than `not_before`, not later than `until`.
+    Queued {
+        /// The backoff of a retry.
+        not_before: Time,
+        /// When waiting is given up.
+        until: Time,
+    },
+    /// Sent; the channel has not said anything.
+    Sent {
+        /// When.
+        at: Time,
+        /// How long we wait for a word.
+        render_by: Time,
+    },
+    /// The channel's word was lost: it may be up or not.
+    Unknown {
+        /// When it was sent.
+        at: Time,
+        /// 0: the first look into the history is under way; 1: it found nothing; 2: the second one is
+        /// under way.
+        looks: u8,
+        /// When the second look is due, or the one under way is given up.
+        look_at: Time,
+        /// The daemon ended while posting it: if it is not there, that does not count as a try.
+        interrupted: bool,
+    },
+    /// The channel has it.
+    Up {
+        /// When it was listed or accepted.
+        at: Time,
+        /// Whether there is proof that it was displayed.
+        proven: bool,
+        /// When, without proof, the next route is shown too; `None` once that is done.
+        fall_back_at: Option<Time>,
+        /// The card.
+        card: Card,
+    },
+    /// The person has to write first; was asked to.
+    Held {
+        /// Since when.
+        at: Time,
+        /// When waiting is given up.
+        until: Time,
+        /// When the next route is shown too; `None` once that is done.
+        fall_back_at: Option<Time>,
+    },
+    /// Could not be posted; nothing is up.
+    Failed {
+        /// No retry can help; otherwise the retries are used up.
+        for_good: bool,
+    },
+    /// Nothing more is posted.
+    Closed {
+        /// The card says how the ask ended; `None`: there is none that would have to.
+        card: Option<Card>,
+    },
+}
+
+impl Widget {
+    pub(super) fn new(route: Route, now: Time) -> Self {
+        Self {
+            route,
+            attempt: 1,
+            state: WidgetState::Queued { not_before: now, until: now },
+            posts: Vec::new(),
+            one_by_one: OneByOne::default(),
+            sendings: Vec::new(),
+            trouble: None,
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.trouble.map(|trouble| Reason { channel: self.route.channel, trouble })
+    }
+
+    /// People see it, without proof so far.
+    pub(super) fn up(&mut self, at: Time, fall_back_at: Option<Time>, face: Face) {
+        self.state = WidgetState::Up { at, proven: false, fall_back_at, card: Card::Shows(face) };
+        self.trouble = None;
+    }
+
+    /// Keeps the channel's id of a message, and which question it asked.
+    pub(super) fn remember(&mut self, message_id: String, question: usize) -> bool {
+        let new = self.question_of(&message_id).is_none();
+        if new {
+            self.posts.push(Post { message_id, question });
+        }
+        new
+    }
+
+    /// The channel's ids of what was posted; the last one is the card people use.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.posts.iter().map(|post| post.message_id.as_str())
+    }
+
+    /// The person who is asked now: the chat of the route, or another one who is answering.
+    pub fn asked(&self) -> &str {
+        self.one_by_one.to.as_ref().unwrap_or(&self.route.chat)
+    }
+
+    /// Which question the message of that id asked.
+    pub fn question_of(&self, message: &str) -> Option<usize> {
+        self.posts.iter().find(|post| post.message_id == message).map(|post| post.question)
+    }
+
+    /// Which try of the question that is on its way this is, from 1.
+    pub(super) fn tries(&self) -> u8 {
+        self.attempt.saturating_sub(self.one_by_one.first_attempt.max(1)).saturating_add(1)
+    }
+
+    /// Waits in our own queue.
+    pub(super) fn queue(&mut self, route: usize, not_before: Time, until: Time, cx: &mut Context) {
+        self.state = WidgetState::Queued { not_before, until };
+        cx.act(WidgetEffect::Queue { not_before }.on(route));
+    }
+
+    /// Another question, or the same one on another footing: lines up anew.
+    pub(super) fn line_up(&mut self, route: usize, until: Time, cx: &mut Context) {
+        self.attempt = self.attempt.saturating_add(1);
+        self.one_by_one.first_attempt = self.attempt;
+        self.one_by_one.repeated = false;
+        self.queue(route, cx.now, until, cx);
+    }
+
+    /// Nothing is up at the moment, but people know of it: they are told how it ended.
+    pub(super) fn came_up(&mut self, at: Time) {
+        self.state = WidgetState::Up { at, proven: true, fall_back_at: None, card: Card::Shows(Face::Open) };
+    }
+}

@@ -13,9 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 const TRACED: &str = "trace=fsync,fdatasync,syncfs,openat,openat2,mkdirat,mkdir,rename,renameat,renameat2,unlink,unlinkat,\
-                      linkat,statx,newfstatat,access,faccessat2,utimensat";
+                      linkat,statx,newfstatat,access,faccessat2,utimensat,sendto,write,writev";
 /// The daemon flushes what it saved soon within 5 s, and looks for taken responses as often.
 const LATER: Duration = Duration::from_secs(11);
+/// In the quick form: once each, at the least.
+const SOONER: Duration = Duration::from_secs(6);
 
 struct Line {
     at: f64,
@@ -31,14 +33,15 @@ pub(crate) fn measure(bench: &mut Bench) {
     if system::says("strace", &["-V"]).is_none() {
         return bench.report.skip("system calls of one life: strace is not there");
     }
+    let later = if bench.quick { SOONER } else { LATER };
     let mut world = World::new(Host::Askd, fresh(&bench.base, "calls"), 1, &bench.chat);
     world.start();
     life(bench, &world);
-    std::thread::sleep(LATER);
+    std::thread::sleep(later);
     // What the daemon does anyway in that time.
     let file = world.folder.join("strace-idle");
     let strace = attach(world.pid(), &file);
-    std::thread::sleep(LATER);
+    std::thread::sleep(later);
     detach(strace);
     let idle = count(&read(&fs::read_to_string(&file).unwrap()), [0.0; 3]);
     let mut most: Vec<(&str, f64, usize)> = Vec::new();
@@ -46,7 +49,7 @@ pub(crate) fn measure(bench: &mut Bench) {
         let file = world.folder.join("strace");
         let strace = attach(world.pid(), &file);
         let moments = life(bench, &world);
-        std::thread::sleep(LATER);
+        std::thread::sleep(later);
         detach(strace);
         let lines = read(&fs::read_to_string(&file).unwrap());
         fs::rename(&file, file.with_extension(format!("{:.0}", moments[0]))).unwrap();
@@ -66,7 +69,7 @@ pub(crate) fn measure(bench: &mut Bench) {
 
 fn attach(pid: u32, file: &std::path::Path) -> Child {
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-ttt", "-e", TRACED, "-o"]).arg(file).args(["-p", &pid.to_string()]);
+    strace.args(["-f", "-y", "-ttt", "-e", TRACED, "-o"]).arg(file).args(["-p", &pid.to_string()]);
     let strace = strace.stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     strace
@@ -132,7 +135,10 @@ fn count(lines: &[Line], [asked, clicked, acknowledged]: [f64; 3]) -> Vec<(&'sta
         |from: f64, to: f64| lines.iter().filter(is_sync).filter(|line| line.at >= from && line.at < to).count();
     let deleted = lines.iter().find(|line| line.call.starts_with("unlink") && line.rest.contains(".claimed-"));
     let calls = |name: &str| lines.iter().filter(|line| line.call == name).count();
-    let failed = lines.iter().filter(|line| line.rest.contains(" = -1 E")).count();
+    let is_reply = |line: &&Line| line.at >= clicked && line.rest.contains("HTTP/1.1 200");
+    let acknowledged = lines.iter().find(is_reply).map_or(acknowledged, |line| line.at.min(acknowledged));
+    let is_of_file = |line: &&Line| !matches!(line.call.as_str(), "sendto" | "write" | "writev");
+    let failed = lines.iter().filter(is_of_file).filter(|line| line.rest.contains(" = -1 E")).count();
     let all = lines.iter().filter(is_sync).count();
     vec![
         ("one life: fsync", all as f64, 8),

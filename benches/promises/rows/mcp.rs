@@ -181,7 +181,7 @@ fn waiting(bench: &mut Bench, folder: &Path) {
     let mut mcp = Mcp::start(folder);
     mcp.send(1, "tools/call", &Mcp::arguments(UNANSWERED));
     std::thread::sleep(Duration::from_secs(3));
-    let window = Duration::from_secs(if bench.quick { 8 } else { 30 });
+    let window = Duration::from_secs(if bench.quick { 6 } else { 30 });
     let before = system::activity(mcp.child.id());
     std::thread::sleep(window);
     let after = system::activity(mcp.child.id());

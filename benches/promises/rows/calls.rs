@@ -110,8 +110,9 @@ fn life(bench: &mut Bench, world: &World) -> [f64; 3] {
 fn read(text: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for line in text.lines() {
-        let mut parts = line.splitn(3, ' ');
-        let (Some(_pid), Some(at), Some(rest)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        // Columns are padded.
+        let parts = line.split_once(' ').and_then(|(_pid, line)| line.trim_start().split_once(' '));
+        let Some((at, rest)) = parts else { continue };
         let rest = rest.trim_start();
         let Ok(at) = at.parse() else { continue };
         if let Some(resumed) = rest.strip_prefix("<... ") {
@@ -133,6 +134,8 @@ fn count(lines: &[Line], [asked, clicked, acknowledged]: [f64; 3]) -> Vec<(&'sta
     let is_sync = |line: &&Line| matches!(line.call.as_str(), "fsync" | "fdatasync" | "syncfs");
     let between =
         |from: f64, to: f64| lines.iter().filter(is_sync).filter(|line| line.at >= from && line.at < to).count();
+    let life = clicked > 0.0;
+    assert!(!life || between(asked, acknowledged) > 1, "strace saw no fsync of a life that was made durable");
     let deleted = lines.iter().find(|line| line.call.starts_with("unlink") && line.rest.contains(".claimed-"));
     let calls = |name: &str| lines.iter().filter(|line| line.call == name).count();
     let is_reply = |line: &&Line| line.at >= clicked && line.rest.contains("HTTP/1.1 200");

@@ -5,6 +5,7 @@
 //! end. The next start takes up the rest. All tasks of the daemon are spawned here.
 
 use crate::clock::{Clock, Moment};
+use crate::sabotage::on;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -16,6 +17,15 @@ use tokio_util::task::TaskTracker;
 pub(super) const IN_HAND: Duration = Duration::from_secs(5);
 /// How long writes and calls that are under way may take after that.
 const UNDER_WAY: Duration = Duration::from_secs(2);
+
+/// How long a step of the stop may take that has this time limit.
+pub(super) fn at_most(limit: Duration) -> Duration {
+    match () {
+        () if on("stopatonce") => Duration::ZERO,
+        () if on("stopwaits") => Duration::from_secs(3600),
+        () => limit,
+    }
+}
 
 /// The clock, the stop and the tasks of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -98,14 +108,16 @@ impl Ctx {
     pub async fn stop(&self) {
         self.begin_stop();
         let told = self.told.get().copied().unwrap_or_else(|| self.clock.monotonic());
-        let left = (told + IN_HAND).since(self.clock.monotonic());
+        let left = (told + at_most(IN_HAND)).since(self.clock.monotonic());
         self.in_hand.close();
         if self.clock.timeout(left, self.in_hand.wait()).await.is_none() {
             tracing::warn!(left = self.in_hand.len(), "work that did not end in time was cut off");
         }
-        self.cut.cancel();
+        if !on("stopwaits") {
+            self.cut.cancel();
+        }
         self.tasks.close();
-        if self.clock.timeout(UNDER_WAY, self.tasks.wait()).await.is_none() {
+        if self.clock.timeout(at_most(UNDER_WAY), self.tasks.wait()).await.is_none() {
             tracing::warn!(left = self.tasks.len(), "what is unfinished goes on at the next start");
         }
     }

@@ -3,7 +3,7 @@
 
 use super::places::{Place, Places};
 use crate::host::channel::web::Problem;
-use crate::host::ctx::{Ctx, IN_HAND};
+use crate::host::ctx::{Ctx, IN_HAND, at_most};
 use crate::host::settings::{Http, url_host};
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -104,7 +104,7 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
         });
     }
     drop(listener);
-    if ctx.clock().timeout(IN_HAND, graceful.shutdown()).await.is_none() {
+    if ctx.clock().timeout(at_most(IN_HAND), graceful.shutdown()).await.is_none() {
         tracing::warn!("cut off connections that did not end in time");
     }
     Ok(())

@@ -83,7 +83,7 @@ fn a_withdrawal_by_the_agent_or_an_operator_is_told_as_such() {
     let id = world.open_of("r2")["id"].as_str().unwrap().to_owned();
     assert_eq!(world.call("POST", &format!("/asks/{id}/cancel"), None).0, 200);
     for id in ["r1", "r2"] {
-        let response = world.passes(SOON, "the response", || agent.response(id));
+        let response = world.passing(SOON, "the response", || agent.response(id));
         assert_eq!(response["error"], "ask_user cancelled: the question was withdrawn.");
         assert_eq!(
             (&response["result"]["status"], &response["result"]["reason"]),
@@ -231,7 +231,7 @@ fn the_beacon_of_the_page_is_the_proof_of_display() {
     for _ in 0..2 {
         assert_eq!(world.call("POST", &format!("/asks/{id}/shown"), None).0, 204);
     }
-    let seen = world.ask(id);
+    let seen = world.details(id);
     assert_eq!(seen["render_confirmed"], true);
     assert_eq!(seen["answer_by"], ask["answer_by"], "a proof never restarts a clock");
     let (status, _) = world.call("POST", &format!("/asks/{id}/cancel"), None);

@@ -3,7 +3,7 @@
 
 use crate::command_line::{err, out};
 use crate::harness::{Agent, SHORTEST, SOON, World, within};
-use crate::mcp_world::Client;
+use crate::mcp_client::Client;
 use serde_json::{Value, json};
 
 const TOO_OFTEN: &str = "Maximum retry attempts (5) exceeded for: 'Deploy now?'. Please wait for user guidance or \
@@ -265,7 +265,7 @@ fn an_answer_starts_the_count_anew_and_ends_a_block() {
     let block = world.one_block();
     assert_eq!(world.answer(&open, &json!({"Deploy now?": "no"})).0, 200);
     within(SOON, "the block to end", || world.blocks().is_empty().then_some(()));
-    assert_eq!(world.ask(block["id"].as_str().unwrap())["outcome"]["line"], "It may be asked again");
+    assert_eq!(world.details(block["id"].as_str().unwrap())["outcome"]["line"], "It may be asked again");
     dismissed(&world, &agent, 11..=15, &deploy());
     agent.ask("blocked-again", &deploy());
     assert_eq!(status(&agent.wait("blocked-again")), "blocked");
@@ -432,7 +432,7 @@ fn a_crash_at_any_step_of_a_block_loses_nothing() {
     world.without_env("ASKD_CRASH_AT");
     world.start();
     within(SOON, "the block to end", || world.blocks().is_empty().then_some(()));
-    let ended = world.ask(block["id"].as_str().unwrap());
+    let ended = world.details(block["id"].as_str().unwrap());
     assert_eq!(ended["outcome"]["line"], "Allowed again by operator");
     agent.ask("r7", &deploy());
     world.open_of("r7");

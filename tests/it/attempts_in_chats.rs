@@ -2,33 +2,32 @@
 //! what is left of it after a crash.
 
 use crate::attempts::deploy;
-use crate::slack_world::{self, ALICE, BOB, CHANNEL, Make, Mode, STRANGER};
-use crate::whatsapp_world::{self, ADA, BOB as BEN, MALLORY, select};
+use crate::harness::{SOON, World, choice};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
+use crate::on_whatsapp::{ADA, BOB as BEN, MALLORY, on_whatsapp, result, sim};
 use askd_sim::slack::{FaultKind, Message};
 use serde_json::json;
 use std::time::Duration;
 
-const SOON: Duration = slack_world::SOON;
-
 /// One group whose questions may be asked once, and one whose channel the bot is not in.
-async fn slack(mode: Mode) -> slack_world::World {
+async fn limited(mode: Mode) -> World {
     let groups = format!(
         "[asks]\nmax_attempts = 1\n[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", \
          responders = [\"{ALICE}\", \"{BOB}\"] }}]\n[groups.mute]\nroutes = [{{ channel = \"slack\", chat = \
          \"C0UNINVITED\", responders = [\"{ALICE}\"] }}]\n"
     );
-    Make::new(mode).groups(&groups).with_binary().start().await
+    in_slack(mode).groups(&groups).with_binary().start().await
 }
 
 /// Asked once and dismissed, then asked again: the card of the block.
-async fn blocked(world: &slack_world::World) -> Message {
-    world.ask("research", "r1", deploy());
+async fn blocked(world: &World) -> Message {
+    world.ask("r1", deploy());
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "dismiss", BOB).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
     world.says(CHANNEL, &card.ts, "Cancelled by").await;
-    world.ask("research", "r2", deploy());
-    assert_eq!(world.response("research", "r2", SOON).await["result"]["status"], "blocked");
+    world.ask("r2", deploy());
+    assert_eq!(world.response("r2").await["result"]["status"], "blocked");
     let card = world.card(CHANNEL).await;
     world.says(CHANNEL, &card.ts, "asked this 2 times").await
 }
@@ -36,7 +35,7 @@ async fn blocked(world: &slack_world::World) -> Message {
 #[tokio::test]
 async fn slack_shows_one_card_and_counts_on_it_until_a_responder_allows_it() {
     for mode in [Mode::Http, Mode::Socket] {
-        let world = slack(mode).await;
+        let world = limited(mode).await;
         let card = blocked(&world).await;
         let shown = card.visible_text();
         for part in
@@ -47,8 +46,8 @@ async fn slack_shows_one_card_and_counts_on_it_until_a_responder_allows_it() {
         assert!(card.text.contains("research asked too often: Deploy now?"), "{}", card.text);
         assert_eq!(card.elements().len(), 1, "one button");
         for (request, times) in [("r3", 3), ("r4", 4)] {
-            world.ask("research", request, deploy());
-            assert_eq!(world.response("research", request, SOON).await["result"]["status"], "blocked");
+            world.ask(request, deploy());
+            assert_eq!(world.response(request).await["result"]["status"], "blocked");
             let card = world.says(CHANNEL, &card.ts, &format!("asked this {times} times")).await;
             assert!(!card.elements().is_empty(), "still with its button");
         }
@@ -69,69 +68,69 @@ async fn slack_shows_one_card_and_counts_on_it_until_a_responder_allows_it() {
         let closed = world.says(CHANNEL, &card.ts, "Allowed again by <@U0ALICE>").await;
         assert!(closed.elements().is_empty() && closed.visible_text().contains("Deploy now?"));
         assert_eq!(closed.text, "Allowed again by alice");
-        world.ask("research", "r5", deploy());
+        world.ask("r5", deploy());
         let card = world.card(CHANNEL).await;
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-        assert_eq!(world.response("research", "r5", SOON).await["result"]["answers"]["Deploy now?"], "yes");
-        world.all_done(SOON).await;
+        assert_eq!(world.response("r5").await["result"]["answers"]["Deploy now?"], "yes");
+        world.all_closed(SOON).await;
     }
 }
 
 #[tokio::test]
 async fn a_card_of_a_block_survives_crashes_and_bad_days_of_slack() {
-    let mut world = slack(Mode::Http).await;
-    world.ask("research", "r1", deploy());
+    let mut world = limited(Mode::Http).await;
+    world.ask("r1", deploy());
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "dismiss", BOB).await.expect("sent");
     world.says(CHANNEL, &card.ts, "Cancelled by").await;
     // Stored, and killed while the post of its card hangs: it comes up all the same, once.
     world.slack.faults().next("chat.postMessage", FaultKind::Stall(Duration::from_secs(3)), 1);
-    world.ask("research", "r2", deploy());
-    world.response("research", "r2", SOON).await;
+    world.ask("r2", deploy());
+    world.response("r2").await;
     let card = world.card(CHANNEL).await;
     world.kill();
-    world.serve().await;
+    world.begin().await;
     world.stored(&card.ts).await;
     // Counted while the card cannot be rewritten, and killed.
     world.slack.faults().next("chat.update", FaultKind::Status(503), 1_000);
-    world.ask("research", "r3", deploy());
-    assert_eq!(world.response("research", "r3", SOON).await["result"]["status"], "blocked");
+    world.ask("r3", deploy());
+    assert_eq!(world.response("r3").await["result"]["status"], "blocked");
     world.kill();
     world.slack.faults().clear();
-    world.serve().await;
+    world.begin().await;
     world.says(CHANNEL, &card.ts, "asked this 3 times").await;
     // Allowed while the card cannot be closed, and killed.
     world.slack.faults().next("chat.update", FaultKind::Status(503), 1_000);
     world.slack.click(CHANNEL, &card.ts, "allow", BOB).await.expect("sent");
     world.kill();
     world.slack.faults().clear();
-    world.serve().await;
+    world.begin().await;
     world.says(CHANNEL, &card.ts, "Allowed again by <@U0BOB>").await;
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
     assert_eq!(world.slack.messages(CHANNEL).len(), 2, "one card for the question, one for the block");
 }
 
 #[tokio::test]
 async fn what_could_not_be_shown_does_not_count() {
-    let world = slack(Mode::Http).await;
+    let world = limited(Mode::Http).await;
     for number in 0..3 {
         let id = format!("r{number}");
-        world.ask("mute", &id, deploy());
-        assert_eq!(world.response("mute", &id, SOON).await["result"]["status"], "undeliverable", "{id}");
+        world.ask_as("mute", &id, deploy());
+        assert_eq!(world.response_to("mute", &id, SOON).await["result"]["status"], "undeliverable", "{id}");
     }
 }
 
 #[tokio::test]
 async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() {
     let routes = r#"{ channel = "whatsapp", chat = "15550001111" }"#;
-    let world = whatsapp_world::World::start(whatsapp_world::sim(), routes, "[asks]\nmax_attempts = 1\n").await;
+    let world = on_whatsapp(sim(), routes, "[asks]\nmax_attempts = 1\n").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Deploy now?", &["yes", "no"]));
+    world.ask("r1", choice("Deploy now?", &["yes", "no"]));
     world.shown(ADA, "The agent is asking: Deploy now?").await;
     world.writes(ADA, "cancel").await;
     world.response("r1").await;
-    world.ask("r2", select("Deploy now?", &["yes", "no"]));
-    assert_eq!(whatsapp_world::result(&world.response("r2").await), ("blocked", "system"));
+    world.ask("r2", choice("Deploy now?", &["yes", "no"]));
+    assert_eq!(result(&world.response("r2").await), ("blocked", "system"));
     let message = world.shown(ADA, "The agent \"research\" has asked this question 2 times").await;
     assert!(message.text.contains("Deploy now?") && message.text.contains("told to wait"), "{}", message.text);
     let code = message.text.split("reply allow ").nth(1).unwrap().split(',').next().unwrap().to_owned();
@@ -140,36 +139,36 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     world.writes(BEN, &format!("allow {code}")).await;
     assert!(world.said_to(MALLORY).is_empty() && world.said_to(BEN).is_empty());
     assert!(world.records().iter().any(|(_, record)| record.contains("\"lifted\": null")));
-    assert!(!world.folder.path().join("state/groups/research.json").exists());
+    assert!(!world.data().join("state/groups/research.json").exists());
     // Something else in reply to it is told what can be done.
-    let other = world.sim.person_quotes(ADA, &message.id, "ok then");
+    let other = world.phone.person_quotes(ADA, &message.id, "ok then");
     world.taken(&other).await;
     world.shown(ADA, &format!("To allow it again, reply allow {code}")).await;
     world.writes(ADA, &format!("Allow {code}")).await;
     world.shown(ADA, "Allowed again by Ada").await;
 
-    world.ask("r3", select("Deploy now?", &["yes", "no"]));
+    world.ask("r3", choice("Deploy now?", &["yes", "no"]));
     let asked = |m: &askd_sim::whatsapp::Message| m.text.contains("is asking: Deploy now?");
     let twice = |sim: &askd_sim::whatsapp::Whatsapp| sim.messages_to(ADA).iter().filter(|m| asked(m)).count() == 2;
-    assert!(world.sim.wait_until(twice, whatsapp_world::SOON).await, "it is asked again");
+    assert!(world.phone.wait_until(twice, SOON).await, "it is asked again");
     world.quiet(1).await;
     world.writes(ADA, "cancel").await;
     world.response("r3").await;
-    world.ask("r4", select("Deploy now?", &["yes", "no"]));
-    assert_eq!(whatsapp_world::result(&world.response("r4").await), ("blocked", "system"));
+    world.ask("r4", choice("Deploy now?", &["yes", "no"]));
+    assert_eq!(result(&world.response("r4").await), ("blocked", "system"));
     let new = |sim: &askd_sim::whatsapp::Whatsapp| {
         let blocks = sim.messages_to(ADA).into_iter().filter(|m| m.stage.shown() && m.text.contains("has asked this"));
         blocks.count() == 2
     };
-    assert!(world.sim.wait_until(new, whatsapp_world::SOON).await, "a message of its own");
-    let message = world.sim.messages_to(ADA).into_iter().rfind(|m| m.text.contains("has asked this")).unwrap();
-    let quoted = world.sim.person_quotes(ADA, &message.id, "allow");
+    assert!(world.phone.wait_until(new, SOON).await, "a message of its own");
+    let message = world.phone.messages_to(ADA).into_iter().rfind(|m| m.text.contains("has asked this")).unwrap();
+    let quoted = world.phone.person_quotes(ADA, &message.id, "allow");
     world.taken(&quoted).await;
     let ended = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.messages_to(ADA).iter().filter(|m| m.text.contains("Allowed again by Ada")).count() == 2
     };
-    assert!(world.sim.wait_until(ended, whatsapp_world::SOON).await, "{:#?}", world.said_to(ADA));
-    let (_, list) = world.api(reqwest::Method::GET, "/asks?state=settled", None).await;
+    assert!(world.phone.wait_until(ended, SOON).await, "{:#?}", world.said_to(ADA));
+    let (_, list) = world.call("GET", "/asks?state=settled", None);
     let by: Vec<_> =
         list["asks"].as_array().unwrap().iter().map(|ask| &ask["block"]["allowed_again"]["by"]["id"]).collect();
     assert!(by.contains(&&json!(ADA)), "{list}");

@@ -276,12 +276,12 @@ fn interrupted_it_withdraws_unless_told_to_keep() {
     };
     let (output, ask) = interrupt(&["ask", "a?"]);
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
-    within(SOON, "the withdrawal", || (world.ask(ask["id"].as_str().unwrap())["state"] == "settled").then_some(()));
+    within(SOON, "the withdrawal", || (world.details(ask["id"].as_str().unwrap())["state"] == "settled").then_some(()));
     assert!(world.open().is_empty());
     let (output, ask) = interrupt(&["ask", "b?", "--keep"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("stays open"), "{}", err(&output));
-    assert_eq!(world.ask(ask["id"].as_str().unwrap())["state"], "open");
+    assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn several_questions_are_answered_by_id_or_text() {
 fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
     let world = World::process();
     let other = World::empty().with_binary();
-    let taken = other.serve().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
+    let taken = other.command().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
     assert_eq!(taken.status.code(), Some(1));
     let line = err(&taken).lines().find(|line| line.contains("cannot listen")).unwrap().to_owned();
     assert!(line.contains("stop it, or set [http] listen"), "{line}");
@@ -371,7 +371,7 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
         ("[slack]\nbot_token = \"xapp-a\"\napp_token = \"xoxb-a\"\n", "this one belongs in slack.app_token"),
         ("[groups.g]\nroute = [{ channel = \"web\" }]\n", "unknown key \"route\"; did you mean \"routes\"?"),
     ] {
-        let output = World::empty().with_binary().config(settings).serve().output().unwrap();
+        let output = World::empty().with_binary().config(settings).command().output().unwrap();
         assert_eq!((output.status.code(), err(&output).contains(words)), (Some(2), true), "{words}: {}", err(&output));
     }
 
@@ -381,7 +381,7 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
         ("ASKD__HTTP__LISTEN", "0.0.0.0:0", "allowed_hosts"),
         ("ASKD__COLOUR", "red", "colour"),
     ] {
-        let output = World::empty().env(name, value).serve().env(name, value).output().unwrap();
+        let output = World::empty().env(name, value).command().env(name, value).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{name}: {}", err(&output));
         assert!(err(&output).contains(words), "{name}: {}", err(&output));
     }
@@ -431,7 +431,7 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
     let binary = world.dir.path().join("askd");
     copy_binary(&binary);
     let log = std::fs::File::create(world.log_path()).unwrap();
-    let serve = world.serve();
+    let serve = world.command();
     let mut command = Command::new(binary);
     command.args(serve.get_args()).env("ASKD__DATA_DIR", world.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
     let mut child = command.uid(12345).gid(12345).stdout(Stdio::null()).stderr(log).spawn().unwrap();

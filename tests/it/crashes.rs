@@ -171,7 +171,7 @@ fn killed_at_every_step_it_goes_on() {
 #[test]
 fn a_second_daemon_on_the_same_folder_ends_with_75_before_it_looks_at_the_port() {
     let world = World::process();
-    let output = world.serve().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
+    let output = world.command().env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
     assert_eq!(output.status.code(), Some(75));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("another askd holds") && error.contains("data_dir"), "{error}");

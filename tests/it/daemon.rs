@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 /// How long something that needs no time may take on a busy machine. Only a story that fails waits so long.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(45);
 /// The shortest time that a question may wait for its answer.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
 /// How far one step moves the clock while the story waits. It is less than any time limit of a call.
@@ -33,23 +33,14 @@ const IDLE: Duration = Duration::from_millis(25);
 /// What stands beside a daemon in place of a chat platform, with a clock of its own.
 pub(crate) trait StandIn {
     /// Where it listens.
-    fn address(&self) -> Option<String>;
+    fn url(&self) -> String;
     /// Moves its clock.
     fn advance(&self, by: Duration);
 }
 
-/// No stand-in.
-impl StandIn for () {
-    fn address(&self) -> Option<String> {
-        None
-    }
-
-    fn advance(&self, _by: Duration) {}
-}
-
 impl StandIn for askd_sim::slack::Slack {
-    fn address(&self) -> Option<String> {
-        self.url().strip_prefix("http://").map(str::to_owned)
+    fn url(&self) -> String {
+        self.url().to_owned()
     }
 
     fn advance(&self, by: Duration) {
@@ -58,8 +49,8 @@ impl StandIn for askd_sim::slack::Slack {
 }
 
 impl StandIn for askd_sim::whatsapp::Whatsapp {
-    fn address(&self) -> Option<String> {
-        self.url().strip_prefix("http://").map(str::to_owned)
+    fn url(&self) -> String {
+        self.url()
     }
 
     fn advance(&self, by: Duration) {
@@ -67,8 +58,9 @@ impl StandIn for askd_sim::whatsapp::Whatsapp {
     }
 }
 
-/// Returns when the stand-in at `address` has answered a call: it has read whatever lay there before.
-async fn round_trip(address: &str) {
+/// Returns when the stand-in has answered a call: it has read whatever lay there before.
+async fn round_trip(url: &str) {
+    let address = url.trim_start_matches("http://");
     let Ok(mut line) = TcpStream::connect(address).await else { return };
     let call = format!("GET /nothing HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     if line.write_all(call.as_bytes()).await.is_ok() {
@@ -105,6 +97,9 @@ pub(crate) fn without_environment(binary: &std::path::Path) -> Command {
     command
 }
 
+/// How many daemons were started in this process: each has a name for its threads.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
 /// A daemon that was started.
 pub(crate) struct Daemon {
     life: Life,
@@ -121,6 +116,8 @@ enum Life {
 struct Here {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
+    /// What its threads are called.
+    threads: String,
     hand: Hand,
     stop: CancellationToken,
     ended: Mutex<Receiver<bool>>,
@@ -165,19 +162,16 @@ impl Daemon {
         Self { life: Life::Process(child), listens: Mutex::new(listens) }
     }
 
-    /// Starts one within this process, as `askd serve` does with these files of settings.
-    pub(crate) fn here(files: &[PathBuf], log: &Path) -> Self {
-        Self::with(Settings::load(files).unwrap(), log)
-    }
-
-    /// The same with these settings.
+    /// Starts one within this process with these settings.
     pub(crate) fn with(settings: Settings, log: &Path) -> Self {
         let filter: Targets = settings.log.filter.parse().unwrap();
         let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
         let lines = lines.with_writer(Mutex::new(log_file(log)));
+        let threads = format!("story-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(filter).with(lines));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            .thread_name(&threads)
             .enable_all()
             // All threads of this daemon log to its file for as long as they live.
             .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
@@ -187,8 +181,23 @@ impl Daemon {
         let ((tell, listens), (over, ended)) = (channel(), channel());
         let served = serve(settings, clock, tell, stop.clone());
         runtime.spawn(async move { over.send(served.await) });
-        let here = Here { runtime: Some(runtime), hand, stop, ended: Mutex::new(ended) };
+        let here = Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended) };
         Self { life: Life::Here(here), listens: Mutex::new(listens) }
+    }
+
+    /// Where it listens, or how it ended instead, once it is known. Other tasks of the story go on meanwhile.
+    pub(crate) async fn listening(&mut self) -> Result<SocketAddr, ExitStatus> {
+        let until = Instant::now() + SOON;
+        loop {
+            if let Ok(address) = self.listens.get_mut().unwrap().try_recv() {
+                return Ok(address);
+            }
+            if let Some(status) = self.ended() {
+                return Err(status);
+            }
+            assert!(Instant::now() < until, "the daemon neither listens nor ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until it listens; `None` if it ended instead.
@@ -212,9 +221,16 @@ impl Daemon {
         }
     }
 
-    /// What its workers have done so far, if all of them wait for something.
+    /// What its workers have done so far, if all of them wait for something, and no thread of it works or waits for a
+    /// disk.
     fn parked(&self) -> Option<Vec<u64>> {
-        let Life::Here(Here { runtime: Some(runtime), .. }) = &self.life else { return None };
+        let Life::Here(Here { runtime: Some(runtime), threads, .. }) = &self.life else { return None };
+        let sleeps =
+            |stat: &String| stat.split_once(&format!("({threads}) ")).is_none_or(|(_, rest)| rest.starts_with('S'));
+        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        if !tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).all(|stat| sleeps(&stat)) {
+            return None;
+        }
         let metrics = runtime.metrics();
         let counts = (0..metrics.num_workers()).map(|worker| metrics.worker_park_unpark_count(worker));
         // A worker whose count is odd waits.
@@ -228,7 +244,7 @@ impl Daemon {
         at_most: Duration,
         what: &str,
         mut look: impl FnMut() -> Option<T>,
-        beside: &impl StandIn,
+        beside: &[&dyn StandIn],
     ) -> T {
         let (mut passed, began) = (Duration::ZERO, Instant::now());
         loop {
@@ -245,17 +261,19 @@ impl Daemon {
     }
 
     /// Waits a moment; if the daemon is idle all the while, moves its clock a step. Returns how much time passed.
-    pub(crate) async fn step(&self, beside: &impl StandIn) -> Duration {
+    pub(crate) async fn step(&self, beside: &[&dyn StandIn]) -> Duration {
         let before = self.parked();
         // On a busy machine the daemon may wait for a call that the stand-in has not read yet.
-        if let Some(address) = beside.address() {
-            round_trip(&address).await;
+        for stand_in in beside {
+            round_trip(&stand_in.url()).await;
         }
         tokio::time::sleep(IDLE).await;
         if before.is_none() || self.parked() != before {
             return IDLE;
         }
-        beside.advance(STEP);
+        for stand_in in beside {
+            stand_in.advance(STEP);
+        }
         self.later(STEP);
         IDLE + STEP
     }

@@ -95,7 +95,7 @@ fn other_peoples_files_are_left_alone() {
     .unwrap();
     agent.ask_framework("ours");
     world.open_of("ours");
-    world.passes(SOON, "the complaint about what has no type", || {
+    world.passing(SOON, "the complaint about what has no type", || {
         (world.log().matches("has no readable").count() == 1).then_some(())
     });
     for (name, content) in others {
@@ -136,7 +136,7 @@ fn a_writer_may_pause_and_what_stays_cut_off_is_answered_and_kept() {
     agent.ask_framework("r4");
     world.open_of("r4");
     agent.cancel("r4");
-    world.passes(Duration::from_secs(6), "the withdrawal", || agent.response("r4"));
+    world.passing(Duration::from_secs(6), "the withdrawal", || agent.response("r4"));
     assert_eq!(agent.wait("r4")["result"]["reason"], "system");
     world.later(Duration::from_secs(12));
     std::thread::sleep(Duration::from_millis(200));
@@ -150,7 +150,7 @@ fn a_writer_may_pause_and_what_stays_cut_off_is_answered_and_kept() {
     world.later(Duration::from_secs(40));
     std::thread::sleep(Duration::from_millis(200));
     assert!(agent.response("r1").is_none(), "still being written");
-    let response = world.passes(Duration::from_secs(30), "the rejection", || agent.response("r1"));
+    let response = world.passing(Duration::from_secs(30), "the rejection", || agent.response("r1"));
     assert_eq!(response["result"]["status"], "rejected");
     assert!(response["error"].as_str().unwrap().contains("EOF"), "{response}");
     agent.tasks_gone();

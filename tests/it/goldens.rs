@@ -2,8 +2,8 @@
 //! them, and can still do, is what it was.
 
 use crate::harness::{Agent, SOON, World, askd, within};
-use crate::slack_world::{ALICE, CHANNEL, Make, Mode};
-use crate::whatsapp_world::{self as phone, ADA, TO_ADA};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
+use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, sim};
 use askd_sim::slack::Raw;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ fn what_the_inbox_says_of_asks_of_earlier_versions_is_what_it_always_said() {
             let (status, list) = world.call("GET", &format!("/asks?state={state}&limit=1000"), None);
             assert_eq!(status, 200);
             for ask in list["asks"].as_array().unwrap() {
-                assert_eq!(&world.ask(ask["id"].as_str().unwrap()), ask, "a list shows what the ask itself shows");
+                assert_eq!(&world.details(ask["id"].as_str().unwrap()), ask, "a list shows what the ask itself shows");
                 shown.insert(ask["request_id"].as_str().unwrap().to_owned(), moved(ask.clone(), -golden.moved));
                 *count += 1;
             }
@@ -196,14 +196,14 @@ fn late_answers_are_still_taken_once_where_an_earlier_version_said_so() {
             let (status, body) = golden.answer(&world, request_id, &json!({question: "yes"}));
             assert_eq!(status, 200, "{version}: {request_id}: {body}");
             within(SOON, "the agent to be started", || {
-                let ask = world.ask(&golden.id(request_id));
+                let ask = world.details(&golden.id(request_id));
                 let (late, status) = (&ask["late"], &ask["outcome"]["status"]);
                 (*late == true && *status == "timeout" && ask["note"].to_string().contains("started")).then_some(())
             });
             assert_eq!(golden.answer(&world, request_id, &json!({question: "no"})).0, 409, "it is taken once");
         }
         assert_eq!(golden.answer(&world, "inbox-timeout", &json!({"Too late?": "Yes"})).0, 409, "none was offered");
-        let answered = world.ask(&golden.id("team-late-answered"));
+        let answered = world.details(&golden.id("team-late-answered"));
         assert_eq!(answered["late_answer"]["answers"], json!({"Answered late?": "yes"}));
     }
 }
@@ -217,7 +217,7 @@ fn blocks_of_earlier_versions_hold_are_counted_and_end() {
         golden.ask_again(&team, "team-blocked", "again");
         assert_eq!(team.take("again")["result"]["status"], "blocked");
         within(SOON, "the card to count it", || {
-            (world.ask(&golden.id("team-blocked"))["block"]["times"] == 4).then_some(())
+            (world.details(&golden.id("team-blocked"))["block"]["times"] == 4).then_some(())
         });
         golden.ask_again(&inbox, "inbox-allowed", "allowed");
         world.open_of("allowed");
@@ -335,7 +335,7 @@ fn a_file_of_a_newer_version_stops_the_start_and_nothing_is_changed() {
         let kept = || ["pending_questions", "settled", "groups", "channels"].map(|kind| files(&state.join(kind)));
         let before = kept();
         assert!(!world.try_start());
-        let code = world.serve().output().unwrap();
+        let code = world.command().output().unwrap();
         assert_eq!(code.status.code(), Some(2), "{folder}: {}", world.log());
         assert!(String::from_utf8_lossy(&code.stderr).contains(name), "{folder}: the file is named");
         assert_eq!(kept(), before, "{folder}");
@@ -363,9 +363,9 @@ async fn a_slack_card_of_an_earlier_version_is_answered_after_the_upgrade() {
             "[groups.team]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, \
              {{ channel = \"web\" }}]\nsession = {{ start = {{ command = [\"/bin/true\"] }} }}\n"
         );
-        let mut world = Make::new(Mode::Http).groups(&groups).prepare().await;
-        golden.put(&world.folder.path().join("data"));
-        world.serve().await;
+        let mut world = in_slack(Mode::Http).groups(&groups).prepare().await;
+        golden.put(&world.data());
+        world.begin().await;
         let (tapped, form) = (golden.record("team-open"), golden.record("team-form"));
         let block = |part: &str| format!("askd:{}:{part}:1", form["id"].as_str().unwrap());
         let state = json!({
@@ -380,9 +380,9 @@ async fn a_slack_card_of_an_earlier_version_is_answered_after_the_upgrade() {
                 json!({"Which targets?": ["prod"], "Sure?": "Yes"}),
             ),
         ] {
-            let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url), &payload);
+            let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url()), &payload);
             assert_eq!(world.slack.send_raw(raw).await.status, Some(200), "{version}: {}", world.log());
-            let response = world.response("team", request_id, SOON).await;
+            let response = world.response_to("team", request_id, SOON).await;
             assert_eq!(response["result"]["answers"], answers, "{version}: {request_id}");
             assert_eq!(response["result"]["answered_by"]["id"], ALICE, "{version}: {request_id}");
         }
@@ -410,23 +410,26 @@ async fn an_old_ask_without_a_time_of_sending_is_answered_by_quote_and_not_by_co
     for version in VERSIONS {
         let golden = Golden::of(version);
         let groups = format!("[groups.pair]\nroutes = [{TO_ADA}]\n[groups.ada]\nroutes = [{TO_ADA}]\n");
-        let mut world = phone::World::process(phone::sim(), TO_ADA, &groups).await;
+        let mut world = binary_on_whatsapp(sim(), TO_ADA, &groups).await;
         world.kill();
-        golden.put(world.folder.path());
-        world.begin();
+        golden.put(&world.data());
+        world.begin().await;
         let record = golden.record("pair-open");
         let words = format!("{} yes", record["short_id"].as_str().unwrap());
-        let before = world.records_of("pair");
+        let pair = || {
+            world.store().into_iter().filter(|(path, _)| path.parent().unwrap().ends_with("pair")).collect::<Vec<_>>()
+        };
+        let before = pair();
         world.writes(ADA, &words).await;
         if version == "35ffb63" {
-            assert_eq!(world.records_of("pair"), before);
+            assert_eq!(pair(), before);
             let now = Timestamp::now().as_second().to_string();
             let quote = json!({"from": ADA, "id": "wamid.QUOTE", "timestamp": now, "type": "text", "text": {"body": "yes"},
                 "context": {"from": "1", "id": record["message_id"]}});
             assert_eq!(world.webhook(&quote).await, 200);
         }
-        let path = world.folder.path().join("ipc/pair/responses/pair-open.json");
-        phone::until("the response", || path.exists()).await;
+        let path = world.data().join("ipc/pair/responses/pair-open.json");
+        happens("the response", || path.exists()).await;
         let response = read(&path);
         assert_eq!(response["result"]["answers"], json!({"Deploy now?": "yes"}), "{version}");
         // Half of it was answered then, and the rest is answered now: what was said is not asked again.
@@ -437,8 +440,8 @@ async fn an_old_ask_without_a_time_of_sending_is_answered_by_quote_and_not_by_co
         assert_eq!(world.webhook(&quote).await, 200);
         world.shown(ADA, "Question 3 of 3").await;
         world.writes(ADA, "skip").await;
-        let path = world.folder.path().join("ipc/ada/responses/ada-half.json");
-        phone::until("the response", || path.exists()).await;
+        let path = world.data().join("ipc/ada/responses/ada-half.json");
+        happens("the response", || path.exists()).await;
         let answers = json!({"Which framework?": "Vue", "Sure?": "No"});
         assert_eq!(read(&path)["result"]["answers"], answers, "{version}");
     }

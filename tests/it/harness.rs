@@ -1,12 +1,19 @@
 //! The world of the stories: a temporary data folder, a daemon, an agent that is nothing but files, and a person who
-//! is nothing but HTTP. Waiting is for a state, with a bound. Time passes where the story says so: the daemon runs in
-//! this process, on a clock that the story moves, unless the story asks for the real binary.
+//! is nothing but HTTP. A story switches on the stand-ins that it needs: `in_slack.rs` and `on_whatsapp.rs` have what
+//! people do and see there. Waiting is for a state, with a bound. Time passes where the story says so: the daemon runs
+//! in this process, on a clock that the story moves, unless the story asks for the real binary.
+//!
+//! A stand-in runs in the test's own runtime: a story with one starts, awaits and stops the daemon by the asynchronous
+//! functions (`begin`, `passes`, `stop`), so that the stand-in can answer meanwhile.
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, StandIn};
 pub(crate) use crate::daemon::{SHORTEST, SOON, askd, without_environment};
-use askd::testing::Settings;
+use crate::in_slack::Meeting;
+use askd::testing::{Hand, Settings};
+use askd_sim::slack::Slack;
+use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,10 +25,26 @@ use tempfile::TempDir;
 /// The binary under test.
 pub(crate) const ASKD: &str = env!("CARGO_BIN_EXE_askd");
 
+/// What a daemon logs beside a stand-in.
+const DETAILED: &str = "info,askd=debug";
+
+/// A part of the world that a story switches on.
+pub(crate) struct Part<T>(pub(crate) Option<T>);
+
+impl<T> std::ops::Deref for Part<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("this part of the world is switched on")
+    }
+}
+
 /// A data folder and, most of the time, a daemon on it.
 pub(crate) struct World {
     // First, so that it ends before its folder goes.
     daemon: Option<Daemon>,
+    pub(crate) slack: Part<Slack>,
+    pub(crate) meeting: Part<Meeting>,
+    pub(crate) phone: Part<Whatsapp>,
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
     config: String,
@@ -36,6 +59,12 @@ impl Drop for World {
     fn drop(&mut self) {
         drop(self.daemon.take());
         if std::thread::panicking() {
+            for message in self.slack.0.iter().flat_map(|slack| slack.select(|_| true)) {
+                eprintln!("--- in {}: {}", message.channel, message.visible_text());
+            }
+            for person in self.phone.0.iter().flat_map(|phone| &phone.config().people) {
+                eprintln!("--- said to {}: {:#?}", person.name, self.said_to(&person.wa_id));
+            }
             eprintln!("--- the daemon's log ---\n{}", self.log());
         }
     }
@@ -56,6 +85,9 @@ impl World {
     pub(crate) fn empty() -> Self {
         Self {
             daemon: None,
+            slack: Part(None),
+            meeting: Part(None),
+            phone: Part(None),
             dir: tempfile::tempdir().unwrap(),
             env: Vec::new(),
             config: String::new(),
@@ -85,6 +117,12 @@ impl World {
         self
     }
 
+    /// With these settings besides.
+    pub(crate) fn more_config(mut self, text: &str) -> Self {
+        self.config.push_str(text);
+        self
+    }
+
     /// With a Docker Engine at this socket.
     pub(crate) fn docker(mut self, socket: &Path) -> Self {
         self.docker_host = Some(format!("unix://{}", socket.display()));
@@ -92,9 +130,16 @@ impl World {
     }
 
     /// With this variable in the daemon's environment: only a process has one.
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(self, name: &str, value: &str) -> Self {
+        let mut world = self.with_binary();
+        world.set_env(name, value);
+        world
+    }
+
+    /// The same from the next start on.
+    pub(crate) fn set_env(&mut self, name: &str, value: &str) {
+        assert!(self.process, "only a process has an environment: see `World::process`");
         self.env.push((name.to_owned(), value.to_owned()));
-        self.with_binary()
     }
 
     /// Forgets a variable again.
@@ -117,6 +162,10 @@ impl World {
         self.dir.path().join("data")
     }
 
+    pub(crate) fn state(&self) -> PathBuf {
+        self.data().join("state")
+    }
+
     pub(crate) fn log_path(&self) -> PathBuf {
         self.dir.path().join("log")
     }
@@ -132,9 +181,12 @@ impl World {
     }
 
     /// The command that starts the daemon.
-    pub(crate) fn serve(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = without_environment(&self.binary);
         command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
+        if !self.stand_ins().is_empty() {
+            command.env("ASKD__LOG__FILTER", DETAILED);
+        }
         if !self.config.is_empty() {
             command.arg("--config").arg(self.settings_file());
         }
@@ -145,18 +197,26 @@ impl World {
         command
     }
 
-    /// Starts the daemon and waits until it listens; `false` if it ended instead.
-    pub(crate) fn try_start(&mut self) -> bool {
-        let daemon = if self.process {
-            Daemon::process(self.serve(), &self.log_path())
+    fn start_daemon(&self) -> Daemon {
+        if self.process {
+            Daemon::process(self.command(), &self.log_path())
         } else {
             let of_all = self.dir.path().join("all.toml");
-            let text = format!("data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:0\"\n", self.data().display());
+            let filter = if self.stand_ins().is_empty() { "info,notify=error" } else { DETAILED };
+            let text = format!(
+                "data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:0\"\nlog.filter = \"{filter}\"\n",
+                self.data().display()
+            );
             fs::write(&of_all, text).unwrap();
             let mut settings = Settings::load(&[of_all, self.settings_file()]).unwrap();
             settings.docker_host.clone_from(&self.docker_host);
             Daemon::with(settings, &self.log_path())
-        };
+        }
+    }
+
+    /// Starts the daemon and waits until it listens; `false` if it ended instead.
+    pub(crate) fn try_start(&mut self) -> bool {
+        let daemon = self.start_daemon();
         self.address = daemon.address();
         let listens = self.address.is_some();
         self.daemon = listens.then_some(daemon);
@@ -167,19 +227,80 @@ impl World {
         assert!(self.try_start(), "the daemon did not start:\n{}", self.log());
     }
 
-    fn daemon(&self) -> &Daemon {
-        self.daemon.as_ref().unwrap()
+    /// Starts the daemon (again) beside the stand-ins, and tells them where it is.
+    pub(crate) async fn begin(&mut self) {
+        let ended = self.try_begin().await;
+        assert!(ended.is_none(), "the daemon did not start: {ended:?}\n{}", self.log());
     }
 
-    /// Lets time pass: at once where the clock can be moved.
+    /// The same; how it ended, if it did instead.
+    pub(crate) async fn try_begin(&mut self) -> Option<ExitStatus> {
+        let listening = self.daemon.insert(self.start_daemon()).listening().await;
+        match listening {
+            Ok(address) => self.address = Some(address),
+            Err(ended) => return Some(ended),
+        }
+        if self.slack.0.is_some() {
+            self.connect_slack().await;
+        }
+        if let Some(phone) = &self.phone.0 {
+            phone.set_webhook(Some(&format!("{}/whatsapp/webhook", self.url())));
+        }
+        None
+    }
+
+    /// A start with these variables in its environment.
+    pub(crate) async fn begin_with(&mut self, env: &[(&str, &str)]) {
+        let before = self.env.clone();
+        for (name, value) in env {
+            self.set_env(name, value);
+        }
+        self.begin().await;
+        self.env = before;
+    }
+
+    /// `kill -9`, and a new start.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        self.begin().await;
+    }
+
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().expect("the daemon runs")
+    }
+
+    fn stand_ins(&self) -> Vec<&dyn StandIn> {
+        let slack = self.slack.0.as_ref().map(|slack| slack as &dyn StandIn);
+        slack.into_iter().chain(self.phone.0.as_ref().map(|phone| phone as &dyn StandIn)).collect()
+    }
+
+    /// Lets time pass, at the stand-ins too: at once where the clock can be moved.
     pub(crate) fn later(&self, by: Duration) {
+        for stand_in in self.stand_ins() {
+            stand_in.advance(by);
+        }
         self.daemon().later(by);
     }
 
+    /// Moves the daemon's clock.
+    pub(crate) fn hand(&self) -> &Hand {
+        self.daemon().hand()
+    }
+
     /// Lets time pass until `look` finds something, at most `at_most` of it.
-    pub(crate) fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        self.daemon().passes(at_most, what, look, &self.stand_ins()).await
+    }
+
+    /// The same for a world without stand-ins, which needs no runtime.
+    pub(crate) fn passing<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(self.daemon().passes(at_most, what, look, &()))
+        runtime.block_on(self.passes(at_most, what, look))
+    }
+
+    /// Waits a moment; a second passes if the daemon is idle all the while.
+    pub(crate) async fn step(&self) {
+        self.daemon().step(&self.stand_ins()).await;
     }
 
     /// As `kill -9`.
@@ -187,6 +308,29 @@ impl World {
         if let Some(daemon) = self.daemon.take() {
             daemon.kill();
         }
+    }
+
+    /// As `kill -TERM`.
+    pub(crate) fn tell_to_stop(&self) {
+        self.daemon().tell_to_stop();
+    }
+
+    /// How the daemon ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        let ended = self.daemon.as_mut()?.ended()?;
+        self.daemon = None;
+        Some(ended)
+    }
+
+    /// As `kill -TERM`, beside the stand-ins. The exit code.
+    pub(crate) async fn stop(&mut self) -> Option<i32> {
+        self.tell_to_stop();
+        self.ends().await
+    }
+
+    /// Waits until the daemon has ended by itself, beside the stand-ins. The exit code.
+    pub(crate) async fn ends(&mut self) -> Option<i32> {
+        until("the daemon to end", SOON, || self.has_ended()).await.code()
     }
 
     /// Waits until the daemon has ended by itself.
@@ -200,8 +344,12 @@ impl World {
         self.ended()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon().pid()
+    }
+
     fn proc(&self, file: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{file}", self.daemon().pid())).unwrap()
+        fs::read_to_string(format!("/proc/{}/{file}", self.pid())).unwrap()
     }
 
     /// The processor time that the daemon has used so far.
@@ -258,6 +406,35 @@ impl World {
         Agent { path }
     }
 
+    /// An agent of the group `research` asks: the only group of most stories with a chat.
+    pub(crate) fn ask(&self, request_id: &str, request: Value) {
+        self.ask_as("research", request_id, request);
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "a story builds what it asks in the call")]
+    pub(crate) fn ask_as(&self, group: &str, request_id: &str, request: Value) {
+        self.group(group).ask(request_id, &request);
+    }
+
+    /// What it was given, if it was.
+    pub(crate) fn response_now(&self, request_id: &str) -> Option<Value> {
+        self.group("research").response(request_id)
+    }
+
+    /// What it is given.
+    pub(crate) async fn response(&self, request_id: &str) -> Value {
+        self.response_within(request_id, SOON).await
+    }
+
+    pub(crate) async fn response_within(&self, request_id: &str, at_most: Duration) -> Value {
+        self.response_to("research", request_id, at_most).await
+    }
+
+    pub(crate) async fn response_to(&self, group: &str, request_id: &str, at_most: Duration) -> Value {
+        let agent = self.group(group);
+        self.passes(at_most, &format!("the response to {request_id}"), || agent.response(request_id)).await
+    }
+
     // The person.
 
     /// Calls the API with the token.
@@ -304,7 +481,8 @@ impl World {
         self.call("POST", &path, Some(&json!({ "answers": answers })))
     }
 
-    pub(crate) fn ask(&self, id: &str) -> Value {
+    /// What the inbox says of an ask.
+    pub(crate) fn details(&self, id: &str) -> Value {
         let (status, ask) = self.call("GET", &format!("/asks/{id}"), None);
         assert_eq!(status, 200, "{ask}");
         ask
@@ -318,13 +496,45 @@ impl World {
     }
 
     pub(crate) fn audit(&self) -> Vec<Value> {
-        let folder = self.data().join("state/audit");
+        let folder = self.state().join("audit");
         let mut lines = Vec::new();
         for name in names(&folder) {
             let text = fs::read_to_string(folder.join(name)).unwrap();
             lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
         }
         lines
+    }
+
+    /// Every file of the asks, byte for byte.
+    pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        for kind in ["pending_questions", "settled"] {
+            for group in names(&self.state().join(kind)) {
+                files.extend(self.records_of(kind, &group));
+            }
+        }
+        files
+    }
+
+    /// The same of the group `research`.
+    pub(crate) fn records(&self) -> BTreeMap<PathBuf, String> {
+        let mut records = self.records_of("pending_questions", "research");
+        records.extend(self.records_of("settled", "research"));
+        records
+    }
+
+    fn records_of(&self, kind: &str, group: &str) -> BTreeMap<PathBuf, String> {
+        let folder = self.state().join(kind).join(group);
+        let paths = names(&folder).into_iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));
+        // One may be renamed, into place or to where settled asks are, since it was listed.
+        paths.filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect()
+    }
+
+    /// Waits until nothing is owed to anybody any more, while time passes.
+    pub(crate) async fn all_closed(&self, at_most: Duration) {
+        let pending = self.state().join("pending_questions");
+        let none = || self.store().keys().all(|path| !path.starts_with(&pending)).then_some(());
+        self.passes(at_most, "every ask to be done with", none).await;
     }
 
     /// Waits until nothing is pending any more.
@@ -444,6 +654,11 @@ impl Agent {
     }
 }
 
+/// A single choice.
+pub(crate) fn choice(question: &str, labels: &[&str]) -> Value {
+    json!({"questions": [{"question": question, "options": labels}]})
+}
+
 /// Waits until a folder holds these names and no others: the daemon and the agent's side tidy up a
 /// moment after what can be seen of them.
 pub(crate) fn holds(folder: &Path, expected: &[&str]) {
@@ -472,6 +687,18 @@ pub(crate) fn within<T>(bound: Duration, what: &str, mut look: impl FnMut() -> O
         }
         assert!(Instant::now() < end, "waited {bound:?} for {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The same for a story with stand-ins, which go on meanwhile.
+pub(crate) async fn until<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < at_most, "waited {at_most:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -508,7 +735,7 @@ fn unchunked(body: &str) -> String {
 impl World {
     /// With a daemon whose system calls on files are written down.
     pub(crate) fn started_under_strace(mut self) -> Self {
-        let serve = self.serve();
+        let serve = self.command();
         let mut command = Command::new("strace");
         command
             .args(["-f", "-qq", "-e", "trace=openat2,fsync,renameat,renameat2,unlinkat", "-o"])

@@ -155,3 +155,39 @@ fn every_file_says_what_it_is_and_stays_readable() {
         assert!(code <= 600 || tests_only, "{} has {code} lines before its tests: split it", path.display());
     }
 }
+
+/// The compiler sees what nobody uses in the package, whose modules are private. What the core and its callers share is
+/// public: there each name has to be used in another file.
+#[test]
+fn what_the_core_makes_public_is_used() {
+    let core = root().join("crates/core/src");
+    let files = sources(&root().join("src")).into_iter().chain(sources(&core));
+    let files: Vec<(PathBuf, String)> = files
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .filter(|(_, text)| !tests_only(text))
+        .collect();
+    let words = |text: &str| -> BTreeSet<String> {
+        let lines = text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines().map(str::trim_start);
+        let lines = lines.filter(|line| !line.starts_with("//") && !line.starts_with("pub use"));
+        let words = lines.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        words.map(str::to_owned).collect()
+    };
+    let words: Vec<(&PathBuf, BTreeSet<String>)> = files.iter().map(|(path, text)| (path, words(text))).collect();
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with(&core)) {
+        for line in text.lines().filter_map(|line| line.trim_start().strip_prefix("pub ")) {
+            let line = line.trim_start_matches("const ").trim_start_matches("fn ").trim_start_matches("struct ");
+            let line = line.trim_start_matches("enum ").trim_start_matches("type ");
+            let name: String = line.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let used = words.iter().any(|(other, words)| *other != path && words.contains(&name));
+            assert!(
+                used || matches!(name.as_str(), "use" | "mod") || text.contains(&format!("type Err = {name};")),
+                "{}: nobody uses {name}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn tests_only(text: &str) -> bool {
+    text.contains("use proptest::prelude")
+}

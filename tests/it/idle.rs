@@ -20,7 +20,7 @@ fn old_signs_of_life_are_tidied_away() {
         fs::File::open(sign).unwrap().set_modified(long_ago).unwrap();
     }
     world.start();
-    world.passes(SOON, "the old ones to go", || signs[..2].iter().all(|sign| !sign.exists()).then_some(()));
+    world.passing(SOON, "the old ones to go", || signs[..2].iter().all(|sign| !sign.exists()).then_some(()));
     assert!(signs[2..].iter().all(|sign| sign.exists()));
 }
 

@@ -165,7 +165,7 @@ fn the_code_of_a_settled_ask_names_the_newest_one() {
     let code = ask["short_id"].as_str().unwrap().to_owned();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     for round in ["running", "started again"] {
-        assert_eq!(world.ask(&code)["id"], ask["id"], "{round}");
+        assert_eq!(world.details(&code)["id"], ask["id"], "{round}");
         let (status, problem) =
             world.call("POST", &format!("/asks/{code}/answer"), Some(&json!({"answers": {"r1_0": "React"}})));
         assert_eq!(status, 409, "{round}: {problem}");

@@ -1,6 +1,6 @@
 //! Stories about the whole of askd: real files, real HTTP, and the daemon in this process or as the real binary
-//! (`daemon.rs`). One file a subject; the worlds they play in are in `harness.rs`, `slack_world.rs` and
-//! `whatsapp_world.rs`.
+//! (`daemon.rs`). One file a subject. The world they play in is in `harness.rs`; what people do in Slack and on WhatsApp
+//! is in `in_slack.rs` and `on_whatsapp.rs`, and an MCP client in `mcp_client.rs`.
 #![cfg(feature = "host")]
 #![expect(
     clippy::unwrap_used,
@@ -34,12 +34,14 @@ mod house;
 mod http;
 mod hung;
 mod idle;
+mod in_slack;
 mod listing;
 mod liveness;
 mod mcp;
+mod mcp_client;
 mod mcp_lines;
 mod mcp_troubles;
-mod mcp_world;
+mod on_whatsapp;
 mod other_versions;
 mod saves;
 mod sessions;
@@ -56,7 +58,6 @@ mod slack_faults;
 mod slack_forms;
 mod slack_refusals;
 mod slack_round;
-mod slack_world;
 mod small_channel;
 mod stopping;
 #[expect(dead_code, reason = "benches use the rest")]
@@ -76,4 +77,3 @@ mod whatsapp_time;
 mod whatsapp_together;
 mod whatsapp_trips;
 mod whatsapp_window;
-mod whatsapp_world;

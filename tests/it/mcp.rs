@@ -1,7 +1,7 @@
 //! The agent's side through MCP: the real `askd mcp`, a real daemon, a person who is HTTP.
 
 use crate::harness::{Agent, SOON, World, names, within};
-use crate::mcp_world::{Client, go};
+use crate::mcp_client::{Client, go};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -2,7 +2,7 @@
 //! where a response belongs. A clear result, no hang, nothing lost.
 
 use crate::harness::{Agent, SOON, World, within};
-use crate::mcp_world::{Client, go};
+use crate::mcp_client::{Client, go};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! them from the project's history (`tests/versions/build`); without them `goldens` replays the files that they wrote.
 
 use crate::harness::{Agent, SOON, World, askd, within, without_environment};
-use crate::mcp_world::{Client, go};
+use crate::mcp_client::{Client, go};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

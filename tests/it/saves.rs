@@ -84,7 +84,7 @@ fn an_answer_that_was_not_renamed_changed_nothing() {
         assert_eq!(status, 503, "{call}: {problem}");
         assert!(problem["detail"].as_str().unwrap().contains("nothing was changed"), "{call}: {problem}");
         disk.ends("fail");
-        assert_eq!(world.ask(ask["id"].as_str().unwrap())["state"], "open", "{call}: nothing was changed");
+        assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open", "{call}: nothing was changed");
     }
     assert_eq!(world.answer(&ask, &json!({"r1_0": "React"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");

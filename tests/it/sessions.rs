@@ -75,7 +75,7 @@ fn briefing(run: &str) -> Value {
 }
 
 fn note(world: &World, ask: &Value) -> Value {
-    world.ask(ask["id"].as_str().unwrap())["note"].clone()
+    world.details(ask["id"].as_str().unwrap())["note"].clone()
 }
 
 fn whats(world: &World) -> Vec<String> {
@@ -185,7 +185,7 @@ fn a_dead_process_is_told_apart_from_one_that_lives() {
     agent.ask("dead", &and(json!({"questions": [{"question": "And now?"}]}), &json!({"process": "died"})));
     assert_eq!(world.answer(&world.open_of("alive"), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     assert_eq!(world.answer(&world.open_of("dead"), &json!({"And now?": "go on"})).0, 200);
-    world.passes(JUDGED, "the one that died to be judged", || program.runs().pop());
+    world.passing(JUDGED, "the one that died to be judged", || program.runs().pop());
     let told = briefing(&program.run());
     assert_eq!(
         told["text"],
@@ -208,12 +208,12 @@ fn a_start_that_fails_is_tried_again_and_nothing_is_lost() {
     agent.ask("r1", &question());
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    world.passes(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
+    world.passing(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
     let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
     assert!(briefing.exists());
     let _repaired = Program::new(dir.path(), "start", 0);
     let started = json!("The agent was started with the answer.");
-    world.passes(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
+    world.passing(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     assert!(whats(&world).contains(&"start_failed".to_owned()));
 }
 
@@ -225,7 +225,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     let ask = world.one_open();
     assert_eq!(world.call("POST", &format!("/asks/{}/dismiss", ask["id"].as_str().unwrap()), None).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    let told = world.passes(JUDGED, "the briefing", || fs::read(&path).ok());
+    let told = world.passing(JUDGED, "the briefing", || fs::read(&path).ok());
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert!(told["text"].as_str().unwrap().contains("\nThe user dismissed the question.\nContinue"), "{told}");
     assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("user")));
@@ -233,7 +233,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     within(SOON, "the card to say so", || (note(&world, &ask) == kept).then_some(()));
     // The agent starts, and reads it.
     fs::remove_file(&path).unwrap();
-    world.passes(SOON, "the card to say nothing of it any more", || (note(&world, &ask) == Value::Null).then_some(()));
+    world.passing(SOON, "the card to say nothing of it any more", || (note(&world, &ask) == Value::Null).then_some(()));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     world.later(Duration::from_secs(1));
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    world.passes(JUDGED, "the briefing", || path.exists().then_some(()));
+    world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
     // Past the retention it is a new question, and the briefing stays.
     agent.ask("late", &and(question(), &json!({"session_id": "s"})));
     let new = world.one_open();
@@ -286,7 +286,7 @@ fn the_same_request_once_more_gets_its_answer_once_more() {
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    world.passes(JUDGED, "the briefing", || path.exists().then_some(()));
+    world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
     agent.ask("r1", &question());
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
     within(SOON, "the briefing to be gone", || (!path.exists()).then_some(()));
@@ -303,7 +303,7 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     let id = ask["id"].as_str().unwrap();
-    let shown = world.ask(id);
+    let shown = world.details(id);
     assert!(shown["late_until"].is_string(), "{shown}");
     assert_eq!(shown["note"], "You can still answer: the agent will be started with it.");
     assert!(program.runs().is_empty(), "nobody is started for a timeout");
@@ -352,7 +352,7 @@ fn without_a_start_a_late_answer_is_refused_and_given_back() {
     let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
     assert_eq!(status, 409);
     assert!(problem["detail"].as_str().unwrap().ends_with("Your answer was not used: JWT tokens"), "{problem}");
-    assert_eq!(world.ask(ask["id"].as_str().unwrap())["late_until"], Value::Null);
+    assert_eq!(world.details(ask["id"].as_str().unwrap())["late_until"], Value::Null);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     assert!(agent.response("r1").is_some(), "the response comes first");
     assert!(run.contains("ASKD_REASON=ask_user_timeout\n") && run.contains("\"reason\":\"ask_user_timeout\""), "{run}");
     within(SOON, "the card to say so", || {
-        (world.ask(ask["id"].as_str().unwrap())["outcome"]["line"] == "Timed out, cancelled.").then_some(())
+        (world.details(ask["id"].as_str().unwrap())["outcome"]["line"] == "Timed out, cancelled.").then_some(())
     });
     // The audit log is written after what the API shows was stored.
     let stopped = |whats: &Vec<String>| whats.iter().any(|what| what == "stopped");
@@ -384,7 +384,7 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     world.later(SHORTEST);
     assert_eq!(agent.wait("r2")["result"]["status"], "timeout");
     world.all_done("g");
-    assert_eq!(world.ask(other["id"].as_str().unwrap())["outcome"]["line"], "Timed out");
+    assert_eq!(world.details(other["id"].as_str().unwrap())["outcome"]["line"], "Timed out");
     assert_eq!(program.runs().len(), 1);
 }
 

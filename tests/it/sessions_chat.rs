@@ -1,9 +1,10 @@
 //! What the cards of Slack and the messages of WhatsApp say of an outcome after the decision, and answers that come
 //! after the timeout: taken once, from whoever may answer, and the agent is started with them.
 
+use crate::harness::{SHORTEST, World, choice, until};
+use crate::in_slack::{ALICE, BOB as SLACK_BOB, CHANNEL, Mode, STRANGER, in_slack};
+use crate::on_whatsapp::{ADA, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
 use crate::sessions::Program;
-use crate::slack_world::{self as slack, BOB as SLACK_BOB, CHANNEL, Make, Mode, STRANGER, choice};
-use crate::whatsapp_world::{self as phone, ADA, MALLORY, TO_ADA};
 use askd_sim::slack::{Act, Message as Card, Raw};
 use askd_sim::whatsapp::Message as Said;
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const ALICE: &str = slack::ALICE;
 /// Long enough for a short timeout to pass and to be told of, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const STILL: &str = "You can still answer: the agent will be started with it.";
@@ -47,7 +47,7 @@ impl Run {
 
     /// What it was given when it was run.
     async fn ran(&self) -> String {
-        slack::until("the program to run", PATIENCE, || self.program.runs().into_iter().next()).await
+        until("the program to run", PATIENCE, || self.program.runs().into_iter().next()).await
     }
 
     /// The briefing it was given, when it was run once.
@@ -75,8 +75,8 @@ fn group(session: &str, rules: &str) -> String {
     )
 }
 
-async fn in_slack(session: &str, rules: &str) -> slack::World {
-    Make::new(Mode::Http).groups(&group(session, rules)).start().await
+async fn with_session(session: &str, rules: &str) -> World {
+    in_slack(Mode::Http).groups(&group(session, rules)).start().await
 }
 
 fn briefly(mut ask: Value) -> Value {
@@ -85,39 +85,39 @@ fn briefly(mut ask: Value) -> Value {
 }
 
 /// Takes a response, as a client does.
-async fn take(world: &slack::World, request_id: &str) -> Value {
-    let response = world.response("research", request_id, PATIENCE).await;
+async fn take(world: &World, request_id: &str) -> Value {
+    let response = world.response_within(request_id, PATIENCE).await;
     std::fs::remove_file(response_path(world, request_id)).unwrap();
     response
 }
 
-fn response_path(world: &slack::World, request_id: &str) -> PathBuf {
-    world.folder.path().join(format!("data/ipc/research/responses/{request_id}.json"))
+fn response_path(world: &World, request_id: &str) -> PathBuf {
+    world.data().join(format!("ipc/research/responses/{request_id}.json"))
 }
 
 /// Asks, lets it time out, and gives the card that can still be answered.
-async fn late_card(world: &slack::World, request_id: &str, ask: Value) -> Card {
-    world.ask("research", request_id, briefly(ask));
+async fn late_card(world: &World, request_id: &str, ask: Value) -> Card {
+    world.ask(request_id, briefly(ask));
     let card = world.card(CHANNEL).await;
-    world.later(slack::SHORTEST);
+    world.later(SHORTEST);
     assert_eq!(take(world, request_id).await["result"]["status"], "timeout");
     world.says(CHANNEL, &card.ts, STILL).await
 }
 
 /// A click on a card as it was, whatever it says by now.
-async fn stale_click(world: &slack::World, click: &Value) {
-    let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url), click);
+async fn stale_click(world: &World, click: &Value) {
+    let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url()), click);
     assert_eq!(world.slack.send_raw(raw).await.status, Some(200));
 }
 
-fn click_of(world: &slack::World, card: &Card, action: &str, user: &str) -> Value {
+fn click_of(world: &World, card: &Card, action: &str, user: &str) -> Value {
     world.slack.payload_of_click(CHANNEL, &card.ts, action, user).unwrap()
 }
 
 #[tokio::test]
 async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it() {
     let start = Run::new("start");
-    let mut world = Make::new(Mode::Http).groups(&group(&start.means("start"), "")).with_binary().start().await;
+    let mut world = in_slack(Mode::Http).groups(&group(&start.means("start"), "")).with_binary().start().await;
     let card = late_card(&world, "r1", choice("Which auth strategy?", &["JWT tokens", "OAuth 2.0"])).await;
     let shown = card.visible_text();
     assert!(shown.contains("*research* asked") && shown.contains(" · Timed out at <!date^"), "{shown}");
@@ -130,7 +130,7 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     world.told(STRANGER, "Only the people named for this question may answer it").await;
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "a stranger changes nothing");
     world.kill();
-    world.serve().await;
+    world.begin().await;
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     assert!(delivery.acknowledged);
     world.stored("\"JWT tokens\"").await;
@@ -145,14 +145,14 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     let note = world.told(SLACK_BOB, "This question was answered already.").await;
     assert!(note.text.contains("JWT tokens, by alice (slack). Nothing was changed."), "{}", note.text);
     assert_eq!(start.program.runs().len(), 1);
-    assert!(!world.answered("research", "r1"), "the outcome for its waiter was the timeout");
+    assert!(world.response_now("r1").is_none(), "the outcome for its waiter was the timeout");
     assert_eq!(world.slack.messages(CHANNEL).len(), 1, "one card, nothing else");
 }
 
 #[tokio::test]
 async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     let start = Run::new("start");
-    let world = in_slack(&start.means("start"), "").await;
+    let world = with_session(&start.means("start"), "").await;
     let form = json!({"questions": [
         {"question": "Which targets?", "type": "multi-select", "options": ["staging", "prod"]},
         {"question": "Why now?"},
@@ -172,7 +172,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     world.says(CHANNEL, &card.ts, STARTED).await;
 
     let start = Run::new("start");
-    let world = in_slack(&start.means("start"), "").await;
+    let world = with_session(&start.means("start"), "").await;
     let card = late_card(&world, "r1", choice("Which?", &["React", "Vue"])).await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
     world.told(ALICE, "That is not one of the answers.").await;
@@ -184,7 +184,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
 #[tokio::test]
 async fn asking_again_closes_the_late_card_and_opens_another() {
     let start = Run::new("start");
-    let world = in_slack(&start.means("start"), "").await;
+    let world = with_session(&start.means("start"), "").await;
     let same = || {
         let mut ask = choice("Which?", &["React", "Vue"]);
         ask["session_id"] = json!("s");
@@ -192,7 +192,7 @@ async fn asking_again_closes_the_late_card_and_opens_another() {
     };
     let card = late_card(&world, "r1", same()).await;
     let stale = click_of(&world, &card, "pick:0:0", ALICE);
-    world.ask("research", "r2", same());
+    world.ask("r2", same());
     let closed = world.says(CHANNEL, &card.ts, "Asked again.").await;
     assert!(closed.elements().is_empty() && closed.visible_text().contains("Timed out · <!date^"));
     let new = world.card(CHANNEL).await;
@@ -200,7 +200,7 @@ async fn asking_again_closes_the_late_card_and_opens_another() {
     stale_click(&world, &stale).await;
     let note = world.told(ALICE, "This question has timed out").await;
     assert!(note.text.contains("React"), "what was answered is given back: {}", note.text);
-    assert!(!world.answered("research", "r2"), "one consent does not serve another request");
+    assert!(world.response_now("r2").is_none(), "one consent does not serve another request");
     world.slack.click(CHANNEL, &new.ts, "pick:0:1", SLACK_BOB).await.unwrap();
     assert_eq!(take(&world, "r2").await["result"]["answers"], json!({"Which?": "Vue"}));
     assert!(start.program.runs().is_empty());
@@ -209,11 +209,11 @@ async fn asking_again_closes_the_late_card_and_opens_another() {
 #[tokio::test]
 async fn when_the_time_for_late_answers_is_over_the_card_closes_and_a_click_is_given_back() {
     let start = Run::new("start");
-    let world = in_slack(&start.means("start"), "late_answers = \"2s\"").await;
-    world.ask("research", "r1", briefly(choice("Which?", &["React", "Vue"])));
+    let world = with_session(&start.means("start"), "late_answers = \"2s\"").await;
+    world.ask("r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
     let stale = click_of(&world, &card, "pick:0:1", ALICE);
-    world.later(slack::SHORTEST);
+    world.later(SHORTEST);
     assert_eq!(take(&world, "r1").await["result"]["status"], "timeout");
     let over = || world.slack.message(CHANNEL, &card.ts).filter(|now| now.text == "Timed out");
     let over = world.passes(PATIENCE, "the card to close", over).await;
@@ -229,21 +229,21 @@ async fn when_the_time_for_late_answers_is_over_the_card_closes_and_a_click_is_g
 }
 
 /// What cards were changed to, in order.
-fn updates(world: &slack::World) -> Vec<String> {
+fn updates(world: &World) -> Vec<String> {
     let calls = world.slack.calls().into_iter().filter(|call| call.method == "chat.update");
     calls.map(|call| call.args["blocks"].to_string()).collect()
 }
 
 #[tokio::test]
 async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
-    let world = in_slack("", "answer_retention = \"1s\"").await;
-    world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
+    let world = with_session("", "answer_retention = \"1s\"").await;
+    world.ask("r1", choice("Which?", &["React", "Vue"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     let kept = "Nobody collected the answer; it is kept for the agent's next start.";
     let said = world.says(CHANNEL, &card.ts, kept).await.visible_text();
     assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
-    let briefings = world.folder.path().join("data/ipc/research/briefings");
+    let briefings = world.data().join("ipc/research/briefings");
     let briefing = || {
         std::fs::read_dir(&briefings).ok()?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some())
     };
@@ -251,38 +251,38 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
     let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(kept));
     let plain = world.passes(PATIENCE, "the card to say nothing of it any more", plain).await;
     assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
-    world.all_done(PATIENCE).await;
+    world.all_closed(PATIENCE).await;
 }
 
 #[tokio::test]
 async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
     let stop = Run::new("stop");
-    let world = in_slack(&stop.means("stop"), "on_timeout = \"abort_task\"").await;
-    world.ask("research", "r1", briefly(choice("Which?", &["React", "Vue"])));
+    let world = with_session(&stop.means("stop"), "on_timeout = \"abort_task\"").await;
+    world.ask("r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
-    world.later(slack::SHORTEST);
+    world.later(SHORTEST);
     assert!(stop.ran().await.contains("ASKD_REASON=ask_user_timeout\n"));
-    assert!(world.answered("research", "r1"), "the response comes first");
+    assert!(world.response_now("r1").is_some(), "the response comes first");
     let closed = world.says(CHANNEL, &card.ts, "Timed out, cancelled.").await;
     assert!(closed.elements().is_empty() && closed.text == "Timed out, cancelled.", "{}", closed.text);
     assert_eq!(closed.visible_text().matches("Timed out").count(), 1, "{}", closed.visible_text());
     let updates = updates(&world);
     assert!(updates.len() == 2 && updates[0].contains("Timed out · "), "closed before it was stopped: {updates:?}");
     assert_eq!(stop.program.runs().len(), 1);
-    world.all_done(PATIENCE).await;
+    world.all_closed(PATIENCE).await;
 }
 
 #[tokio::test]
 async fn what_is_not_collected_for_ten_minutes_is_said_until_it_is() {
-    let world = in_slack("", "timeout = \"1h\"").await;
-    world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
+    let world = with_session("", "timeout = \"1h\"").await;
+    world.ask("r1", choice("Which?", &["React", "Vue"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
-    world.response("research", "r1", PATIENCE).await;
-    world.all_done(PATIENCE).await;
+    world.response_within("r1", PATIENCE).await;
+    world.all_closed(PATIENCE).await;
     world.later(Duration::from_secs(590));
     // Whatever came of that was done before what is asked now is up.
-    world.ask("research", "r2", choice("And now?", &["yes", "no"]));
+    world.ask("r2", choice("And now?", &["yes", "no"]));
     world.card(CHANNEL).await;
     assert_eq!(updates(&world).len(), 1);
     world.later(Duration::from_secs(11));
@@ -306,22 +306,22 @@ fn section(session: &str) -> String {
     format!("[groups.research.session]\n{session}\n")
 }
 
-async fn on_whatsapp(session: &str) -> phone::World {
-    let world = phone::World::start(phone::sim(), TO_ADA, &section(session)).await;
+async fn phone_with_session(session: &str) -> World {
+    let world = on_whatsapp(sim(), TO_ADA, &section(session)).await;
     world.writes(ADA, "hello").await;
     world
 }
 
 /// Asks, lets it time out, and gives the question and the message that closed it.
-async fn late_question(world: &phone::World, id: &str, text: &str) -> (Said, Said) {
-    world.ask(id, briefly(phone::select(text, &["React", "Vue"])));
+async fn late_question(world: &World, id: &str, text: &str) -> (Said, Said) {
+    world.ask(id, briefly(choice(text, &["React", "Vue"])));
     let question = world.shown(ADA, text).await;
-    world.later(phone::SHORTEST);
-    assert_eq!(phone::result(&world.response(id).await), ("timeout", "timeout"));
+    world.later(SHORTEST);
+    assert_eq!(result(&world.response(id).await), ("timeout", "timeout"));
     let about = |said: &Said| said.outgoing && said.quotes.as_ref() == Some(&question.id);
-    let closing = || world.sim.messages_to(ADA).into_iter().find(|said| about(said) && said.stage.shown());
+    let closing = || world.phone.messages_to(ADA).into_iter().find(|said| about(said) && said.stage.shown());
     let closing = world.passes(PATIENCE, "a closing message", closing).await;
-    std::fs::remove_file(world.folder.path().join(format!("ipc/research/responses/{id}.json"))).unwrap();
+    std::fs::remove_file(world.data().join(format!("ipc/research/responses/{id}.json"))).unwrap();
     let late = closing.text.contains(STILL);
     let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"closed\": \"late\"");
     world.until("it to be noted", || world.records().iter().all(|(_, record)| noted(record) || !late)).await;
@@ -334,14 +334,14 @@ fn code(closing: &Said) -> String {
     code.unwrap_or_else(|| panic!("{}", closing.text)).to_owned()
 }
 
-fn count(world: &phone::World, text: &str) -> usize {
+fn count(world: &World, text: &str) -> usize {
     world.said_to(ADA).iter().filter(|said| said.contains(text)).count()
 }
 
 #[tokio::test]
 async fn on_whatsapp_a_late_answer_needs_the_code() {
     let start = Run::new("start");
-    let mut world = phone::World::process(phone::sim(), TO_ADA, &section(&start.means("start"))).await;
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, &section(&start.means("start"))).await;
     world.writes(ADA, "hello").await;
     let (_, closing) = late_question(&world, "r1", "Which framework?").await;
     assert!(closing.text.starts_with("Timed out at ") && closing.text.contains(" UTC. "), "{}", closing.text);
@@ -349,7 +349,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     let before = world.records();
     world.writes(ADA, "2").await;
     for said in ["1", "React"] {
-        let id = world.sim.person_says(MALLORY, &format!("{code} {said}"));
+        let id = world.phone.person_says(MALLORY, &format!("{code} {said}"));
         world.taken(&id).await;
     }
     assert!(before == world.records(), "a bare number is none, and a stranger's is none");
@@ -360,7 +360,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     assert!(!back.text.contains("cancel"), "there is nothing to dismiss: {}", back.text);
     world.writes(ADA, &code).await;
     world.until("to be told how once more", || count(&world, &closing.text) == 2).await;
-    world.restart();
+    world.restart().await;
     world.writes(ADA, &format!("{} 2", code.to_uppercase())).await;
     world.shown(ADA, "Got it.\nAnswered after the timeout: Vue by Ada").await;
     let told = start.briefing().await;
@@ -377,15 +377,15 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
 #[tokio::test]
 async fn on_whatsapp_a_late_answer_quotes_while_another_question_is_open() {
     let start = Run::new("start");
-    let world = on_whatsapp(&start.means("start")).await;
+    let world = phone_with_session(&start.means("start")).await;
     let (question, closing) = late_question(&world, "r1", "Which framework?").await;
-    world.ask("r2", phone::select("Which targets?", &["staging", "prod"]));
+    world.ask("r2", choice("Which targets?", &["staging", "prod"]));
     world.shown(ADA, "Which targets?").await;
     world.quiet(1).await;
     // The closing message can be quoted as well as the question.
-    let wrong = world.sim.person_quotes(ADA, &closing.id, "React, Vue");
+    let wrong = world.phone.person_quotes(ADA, &closing.id, "React, Vue");
     world.taken(&wrong).await;
-    let quoted = world.sim.person_quotes(ADA, &question.id, "1");
+    let quoted = world.phone.person_quotes(ADA, &question.id, "1");
     world.taken(&quoted).await;
     let answer = start.briefing().await["result"]["answers"]["Which framework?"].clone();
     assert_eq!(answer, "React, Vue", "the first one");
@@ -398,12 +398,12 @@ async fn on_whatsapp_a_late_answer_quotes_while_another_question_is_open() {
 #[tokio::test]
 async fn a_late_answer_from_elsewhere_is_told_on_whatsapp_once() {
     let start = Run::new("start");
-    let world = on_whatsapp(&start.means("start")).await;
+    let world = phone_with_session(&start.means("start")).await;
     let (_, closing) = late_question(&world, "r1", "Which framework?").await;
     // Its code is still its own.
     let path = format!("/asks/{}/answer", code(&closing));
     let body = json!({"answers": {"Which framework?": "Vue"}});
-    assert_eq!(world.api(reqwest::Method::POST, &path, Some(body)).await.0, 200);
+    assert_eq!(world.call("POST", &path, Some(&body)).0, 200);
     let told = format!("Answered after the timeout: Vue by operator\n{STARTED}");
     world.shown(ADA, &told).await;
     assert_eq!(count(&world, "Answered after the timeout"), 1, "{:#?}", world.said_to(ADA));
@@ -411,38 +411,38 @@ async fn a_late_answer_from_elsewhere_is_told_on_whatsapp_once() {
 
 #[tokio::test]
 async fn without_a_start_a_late_reply_is_given_back_on_whatsapp() {
-    let world = on_whatsapp("").await;
+    let world = phone_with_session("").await;
     let (question, closing) = late_question(&world, "r1", "Which framework?").await;
     assert_eq!(closing.text, "Timed out");
-    world.sim.person_quotes(ADA, &question.id, "Svelte, if we can");
+    world.phone.person_quotes(ADA, &question.id, "Svelte, if we can");
     let back = world.shown(ADA, "This question has timed out. The agent was told that nobody answered.").await;
     assert!(back.text.ends_with("Your answer was not used: Svelte, if we can"), "{}", back.text);
 }
 
 /// A message to Ada fails, because the chat is closed for us after all.
-async fn lapse(world: &phone::World, message: &str) {
-    world.sim.status(message, askd_sim::whatsapp::Stage::Failed, Some(131_047));
+async fn lapse(world: &World, message: &str) {
+    world.phone.status(message, askd_sim::whatsapp::Stage::Failed, Some(131_047));
     let told = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains("131047"))
     };
-    assert!(world.sim.wait_until(told, PATIENCE).await);
+    assert!(world.phone.wait_until(told, PATIENCE).await);
 }
 
 #[tokio::test]
 async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     let start = Run::new("start");
-    let world = on_whatsapp(&start.means("start")).await;
-    world.ask("r1", briefly(phone::select("Which framework?", &["React", "Vue"])));
+    let world = phone_with_session(&start.means("start")).await;
+    world.ask("r1", briefly(choice("Which framework?", &["React", "Vue"])));
     world.shown(ADA, "Which framework?").await;
-    let id = world.open().await[0]["id"].as_str().unwrap().to_owned();
-    let sticker = world.sim.person_sends(ADA, &askd_sim::whatsapp::Sending::Sticker);
+    let id = world.open()[0]["id"].as_str().unwrap().to_owned();
+    let sticker = world.phone.person_sends(ADA, &askd_sim::whatsapp::Sending::Sticker);
     world.taken(&sticker).await;
     let hint = world.shown(ADA, "I can only read text as an answer.").await;
     lapse(&world, &hint.id).await;
-    world.later(phone::SHORTEST);
+    world.later(SHORTEST);
     world.response("r1").await;
     let body = json!({"answers": {"Which framework?": "Vue"}});
-    assert_eq!(world.api(reqwest::Method::POST, &format!("/asks/{id}/answer"), Some(body)).await.0, 200);
+    assert_eq!(world.call("POST", &format!("/asks/{id}/answer"), Some(&body)).0, 200);
     start.briefing().await;
     let started = |line: &Value| line["what"] == "started";
     world.until("the start to be noted", || world.audit().iter().any(started)).await;
@@ -458,8 +458,8 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
 async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
     // It fails until the chat is closed for us.
     let start = Run::failing("start");
-    let world = on_whatsapp(&format!("{}\n[asks]\npickup_timeout = \"1s\"", start.means("start"))).await;
-    world.ask("r1", phone::select("Which framework?", &["React", "Vue"]));
+    let world = phone_with_session(&format!("{}\n[asks]\npickup_timeout = \"1s\"", start.means("start"))).await;
+    world.ask("r1", choice("Which framework?", &["React", "Vue"]));
     world.shown(ADA, "Which framework?").await;
     world.writes(ADA, "1").await;
     let closing = world.shown(ADA, "Answered: React by Ada").await;
@@ -474,7 +474,7 @@ async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
     world.writes(ADA, "anything new?").await;
     world.shown(ADA, &format!("Got it.\nAnswered: React by Ada\n{STARTED}")).await;
     // What would have been said besides goes before what is said now.
-    world.ask("r2", phone::select("And now?", &["a"]));
+    world.ask("r2", choice("And now?", &["a"]));
     world.shown(ADA, "And now?").await;
     assert_eq!(count(&world, STARTED), 1, "{:#?}", world.said_to(ADA));
 }
@@ -482,8 +482,8 @@ async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
 #[tokio::test]
 async fn on_whatsapp_a_stopped_session_is_told_of() {
     let stop = Run::new("stop");
-    let world = on_whatsapp(&stop.means("stop")).await;
-    let mut ask = briefly(phone::select("Which framework?", &["React", "Vue"]));
+    let world = phone_with_session(&stop.means("stop")).await;
+    let mut ask = briefly(choice("Which framework?", &["React", "Vue"]));
     ask["timeoutPolicy"] = json!("abort_task");
     world.ask("r1", ask);
     world.shown(ADA, "Which framework?").await;

@@ -130,7 +130,7 @@ fn answer(call: &str, container: &mut Container) -> (&'static str, String) {
 
 fn note(world: &World, ask: &Value, wanted: &str) {
     let id = ask["id"].as_str().unwrap();
-    world.passes(JUDGED, wanted, || (world.ask(id)["note"] == wanted).then_some(()));
+    world.passing(JUDGED, wanted, || (world.details(id)["note"] == wanted).then_some(()));
 }
 
 fn asked_and_answered(world: &World, agent: &Agent, more: &Value) -> Value {
@@ -160,7 +160,7 @@ fn a_stopped_container_is_started_and_finds_its_briefing() {
     // The agent reads it. What was said stays true.
     std::fs::remove_file(briefing(&agent, &ask)).unwrap();
     let read = || world.audit().iter().any(|line| line["what"] == "briefing_read");
-    world.passes(SOON, "that it was read to be noticed", || read().then_some(()));
+    world.passing(SOON, "that it was read to be noticed", || read().then_some(()));
     note(&world, &ask, STARTED);
     assert_eq!(engine.starts(), 1, "once");
 }
@@ -199,7 +199,7 @@ fn an_engine_that_is_away_a_container_that_is_gone_and_a_start_that_is_refused_l
     let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
     let agent = world.group("g");
     let ask = asked_and_answered(&world, &agent, &json!({}));
-    let says = |what: &str| world.passes(JUDGED, what, || world.log().contains(what).then_some(()));
+    let says = |what: &str| world.passing(JUDGED, what, || world.log().contains(what).then_some(()));
     says("there is no Docker Engine at");
     engine.set(|container| container.there = false);
     engine.listen();
@@ -220,7 +220,7 @@ fn a_probe_tells_who_lives_by_the_run_of_its_container() {
     let agent = world.group("g");
     // It gives no sign of life; but its container runs as it did when it asked.
     let ask = asked_and_answered(&world, &agent, &json!({"process": "p1"}));
-    let looked = |times| world.passes(JUDGED, "the probe", || (engine.calls("GET") >= times).then_some(()));
+    let looked = |times| world.passing(JUDGED, "the probe", || (engine.calls("GET") >= times).then_some(()));
     looked(3);
     assert!(agent.response("r1").is_some(), "alive: with a sign of life and a probe, dead needs both");
     assert!(!briefing(&agent, &ask).exists());

@@ -49,7 +49,7 @@ fn a_start_that_is_owed_and_due_at_a_restart_happens_once() {
     world.start();
     let note = json!("The agent was started with the answer.");
     let id = ask["id"].as_str().unwrap();
-    within(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    within(LOOKED, "the card to say so", || (world.details(id)["note"] == note).then_some(()));
     assert_eq!(program.runs().len(), 2, "the first try, and one more");
 }
 
@@ -116,7 +116,7 @@ fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
     fs::rename(briefings.join(format!("{id}.json")), briefings.join(format!(".taken-{id}.json"))).unwrap();
     let _repaired = Program::new(dir.path(), "start", 0);
     let note = json!("The agent was started with the answer.");
-    world.passes(LOOKED, "the card to say so", || (world.ask(id)["note"] == note).then_some(()));
+    world.passing(LOOKED, "the card to say so", || (world.details(id)["note"] == note).then_some(()));
     assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
 }
 

@@ -1,7 +1,8 @@
 //! Every form a card can take, as the daemon really sends it: written to a folder, where the checks of `tests/contract` have
 //! Slack's own libraries judge it.
 
-use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice, until, write};
+use crate::harness::{SOON, World, choice, until};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
 use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -49,14 +50,13 @@ fn asks() -> Vec<Value> {
 
 #[tokio::test]
 async fn every_form_is_written_down_for_slack_s_own_libraries() {
-    let mut make = Make::new(Mode::Http);
-    make.groups = make.groups.replace("[groups.research]", "[groups.research]\nmax_open_per_group = 100");
-    let world = make.start().await;
+    let world =
+        in_slack(Mode::Http).group("[groups.research]", "[groups.research]\nmax_open_per_group = 100").start().await;
     let asks = asks();
     // One that is posted again, for its heading.
     world.slack.faults().next("chat.postMessage", FaultKind::Error("service_unavailable".into()), 1);
     for (n, ask) in asks.iter().enumerate() {
-        world.ask("research", &format!("r{n}"), ask.clone());
+        world.ask(&format!("r{n}"), ask.clone());
     }
     let all_up = || (world.live(CHANNEL).len() == asks.len()).then_some(());
     world
@@ -79,12 +79,10 @@ async fn every_late_card_is_written_down_too() {
         "[groups.research]\nmax_open_per_group = 100\ntimeout = \"15s\"\nsession = {{ start = {{ command = [{:?}] }} }}",
         "/bin/true"
     );
-    let mut make = Make::new(Mode::Http);
-    make.groups = make.groups.replace("[groups.research]", &start);
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).group("[groups.research]", &start).start().await;
     let asks = asks();
     for (n, ask) in asks.iter().enumerate() {
-        world.ask("research", &format!("r{n}"), ask.clone());
+        world.ask(&format!("r{n}"), ask.clone());
     }
     let late = || {
         let cards = world.slack.messages(CHANNEL).into_iter();

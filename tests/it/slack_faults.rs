@@ -1,7 +1,8 @@
 //! Slack at its worst: limits, errors, broken connections before and after the deed. Every ask ends, with one card at
 //! most.
 
-use crate::slack_world::{ALICE, CHANNEL, Make, Mode, SOON, World, choice};
+use crate::harness::{SOON, choice, until};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
 use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
@@ -12,115 +13,115 @@ const POST: &str = "chat.postMessage";
 #[tokio::test]
 async fn a_lost_reply_gives_no_second_card() {
     for lost in [FaultKind::ResetAfter, FaultKind::Truncate] {
-        let world = World::new(Mode::Http).await;
+        let world = in_slack(Mode::Http).start().await;
         world.slack.faults().next(POST, lost.clone(), 1);
         world.slack.faults().next("conversations.history", FaultKind::Status(503), 2);
-        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        world.ask("r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
         assert!(world.log().contains("looking for the card"), "{lost:?}");
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-        world.response("research", "r1", SOON).await;
+        world.response("r1").await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;
-        world.all_done(SOON).await;
+        world.all_closed(SOON).await;
         assert_eq!(world.slack.messages(CHANNEL).len(), 1, "{lost:?}");
     }
 }
 
 #[tokio::test]
 async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
-    let world = World::new(Mode::Http).await;
+    let world = in_slack(Mode::Http).start().await;
     world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
     world.slack.faults().next("conversations.history", FaultKind::Status(500), 20);
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
-    let response = world.response("research", "r1", SOON).await;
+    let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
     world.says(CHANNEL, &card.ts, "Answered: b").await;
     world.slack.faults().clear();
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
-    let mut world = Make::new(Mode::Http).with_binary().prepare().await;
-    let slow = world.folder.path().join("slow");
-    world.env("ASKD_SLOW_CALL", &slow.display().to_string());
-    world.serve().await;
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    let slow = world.dir.path().join("slow");
+    world.set_env("ASKD_SLOW_CALL", &slow.display().to_string());
+    world.begin().await;
     world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
     world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     let lost = || world.log().contains("looking for the card").then_some(());
-    crate::slack_world::until("the lost reply to be noticed", SOON, lost).await;
-    crate::slack_world::write(&slow, b"fsync:900ms");
+    until("the lost reply to be noticed", SOON, lost).await;
+    write(&slow, b"fsync:900ms");
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
     assert!(delivery.took < Duration::from_secs(3), "{delivery:?}");
-    let response = world.response("research", "r1", SOON).await;
+    let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
     world.slack.faults().clear();
     std::fs::remove_file(&slow).expect("removed");
     world.says(CHANNEL, &card.ts, "Answered: b").await;
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 #[tokio::test]
 async fn a_crash_between_post_and_record_gives_no_second_card() {
-    let mut world = Make::new(Mode::Http).with_binary().start().await;
+    let mut world = in_slack(Mode::Http).with_binary().start().await;
     world.slack.faults().next(POST, FaultKind::Stall(Duration::from_secs(3)), 1);
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.kill();
-    world.serve().await;
+    world.begin().await;
     world.stored(&card.ts).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
     world.says(CHANNEL, &card.ts, "Answered: b").await;
     assert_eq!(world.slack.messages(CHANNEL).len(), 1);
 }
 
 #[tokio::test]
 async fn a_definite_failure_is_tried_again_and_says_so() {
-    let world = World::new(Mode::Http).await;
+    let world = in_slack(Mode::Http).start().await;
     world.slack.faults().next(POST, FaultKind::Error("service_unavailable".into()), 1);
     world.slack.faults().next(POST, FaultKind::RateLimited(2), 1);
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     assert!(card.visible_text().contains("Previous attempt failed to display. This is retry attempt 3."));
     assert!(too_early(&world.slack.calls()).is_empty());
     let mut never = choice("Never?", &["a", "b"]);
     never["maxRetries"] = json!(0);
     world.slack.faults().next(POST, FaultKind::Error("service_unavailable".into()), 1);
-    world.ask("research", "r2", never);
-    let response = world.response("research", "r2", SOON).await;
+    world.ask("r2", never);
+    let response = world.response("r2").await;
     assert_eq!(response["error"], "Max retries exceeded");
     assert_eq!(response["result"]["retryReason"], "Max retries (0) exceeded");
 }
 
 #[tokio::test]
 async fn a_closing_that_fails_is_tried_until_it_is_done_also_after_a_restart() {
-    let mut world = Make::new(Mode::Http).with_binary().start().await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let mut world = in_slack(Mode::Http).with_binary().start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.faults().next("chat.update", FaultKind::Status(503), 3);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
     world.kill();
     assert!(!world.slack.message(CHANNEL, &card.ts).unwrap().elements().is_empty());
-    world.serve().await;
+    world.begin().await;
     world.says(CHANNEL, &card.ts, "Answered: a").await;
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let canary = World::new(Mode::Http).await;
-    let world = World::new(Mode::Http).await;
+    let canary = in_slack(Mode::Http).start().await;
+    let world = in_slack(Mode::Http).start().await;
     world.slack.faults().next(POST, FaultKind::Redirect(format!("{}/chat.postMessage", canary.slack.api_url())), 1);
     let before = canary.slack.calls().len();
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     // What follows a post of which nobody knows what became of it: it was not the redirect's target.
     let looked = || world.slack.calls().iter().any(|call| call.method == "conversations.history").then_some(());
     world.slack.wait_for(SOON, looked).await.expect("the answer to the post was read");
@@ -133,12 +134,15 @@ async fn posts_keep_their_pace_in_each_channel() {
         "[groups.a]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = \"anyone\" }}]\n\
          [groups.b]\nroutes = [{{ channel = \"slack\", chat = \"C0RESEARCH\", responders = \"anyone\" }}]\n"
     );
-    let mut make = Make::new(Mode::Http).groups(&groups).sim(|sim| sim.pace = Duration::from_millis(400));
-    make.slack = make.slack.replace("0s", "400ms");
-    let world = make.start().await;
+    let world = in_slack(Mode::Http)
+        .groups(&groups)
+        .sim(|sim| sim.pace = Duration::from_millis(400))
+        .key("0s", "400ms")
+        .start()
+        .await;
     for n in 0..5 {
-        world.ask("a", &format!("a{n}"), choice(&format!("A{n}?"), &["x"]));
-        world.ask("b", &format!("b{n}"), choice(&format!("B{n}?"), &["x"]));
+        world.ask_as("a", &format!("a{n}"), choice(&format!("A{n}?"), &["x"]));
+        world.ask_as("b", &format!("b{n}"), choice(&format!("B{n}?"), &["x"]));
     }
     let all = || (world.live(CHANNEL).len() == 5 && world.live("C0RESEARCH").len() == 5).then_some(());
     world.slack.wait_for(SOON, all).await.expect("all are up");
@@ -153,8 +157,8 @@ async fn posts_keep_their_pace_in_each_channel() {
 
 #[tokio::test]
 async fn sockets_come_and_go_without_a_hot_loop() {
-    let world = World::new(Mode::Socket).await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let world = in_slack(Mode::Socket).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     for how in [Goodbye::Refresh, Goodbye::Abrupt] {
         let before = world.slack.sockets_ever();
@@ -176,44 +180,36 @@ async fn sockets_come_and_go_without_a_hot_loop() {
         .await
         .expect("came back");
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
 }
 
 #[tokio::test]
 async fn told_to_stop_it_stops_and_goes_on_later() {
     for mode in [Mode::Http, Mode::Socket] {
-        let mut world = Make::new(mode).with_binary().start().await;
-        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let mut world = in_slack(mode).with_binary().start().await;
+        world.ask("r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.slack.faults().next("chat.update", FaultKind::Status(503), 1);
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         assert_eq!(world.stop().await, Some(0), "{mode:?}");
         world.slack.wait_for(SOON, || (world.slack.sockets() == 0).then_some(())).await.expect("no socket is left");
-        world.serve().await;
-        world.response("research", "r1", SOON).await;
+        world.begin().await;
+        world.response("r1").await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;
     }
 }
 
 #[tokio::test]
 async fn a_wrong_app_token_is_said_to_the_operator() {
-    let mut make = Make::new(Mode::Socket);
-    make.slack = make.slack.replace("xapp-askd-sim", "xapp-wrong");
-    make.waits = false;
-    let world = make.start().await;
-    crate::slack_world::until("the operator to be told", SOON, || {
-        world.log().contains("cannot connect to Slack").then_some(())
-    })
-    .await;
+    let world = in_slack(Mode::Socket).key("xapp-askd-sim", "xapp-wrong").without_waiting().start().await;
+    until("the operator to be told", SOON, || world.log().contains("cannot connect to Slack").then_some(())).await;
     assert!(world.log().contains("invalid_auth"));
     assert!(!world.log().contains("xapp-wrong"), "no token in the log");
 }
 
 #[tokio::test]
 async fn a_wrong_bot_token_is_said_before_anything_is_ready() {
-    let mut make = Make::new(Mode::Http);
-    make.slack = make.slack.replace("xoxb-askd-sim", "xoxb-wrong");
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).key("xoxb-askd-sim", "xoxb-wrong").start().await;
     let log = world.log();
     let (said, ready) = (log.find("Slack cannot be used"), log.find("askd is ready"));
     assert!(said.is_some() && said < ready, "{log}");
@@ -230,7 +226,7 @@ async fn everything_goes_wrong(asks: usize) {
         )
     };
     let groups = chats.iter().enumerate().map(group).collect::<Vec<_>>().concat();
-    let make = Make::new(Mode::Http).groups(&groups).sim(|sim| {
+    let make = in_slack(Mode::Http).groups(&groups).sim(|sim| {
         let like = sim.channels[0].clone();
         sim.channels
             .extend(chats[2..].iter().map(|chat| askd_sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
@@ -253,7 +249,7 @@ async fn everything_goes_wrong(asks: usize) {
     for n in 0..asks {
         let mut ask = choice(&format!("Question {n}?"), &["a", "b"]);
         ask["timeoutMs"] = json!(600_000);
-        world.ask(&format!("g{}", n % chats.len()), &format!("r{n}"), ask);
+        world.ask_as(&format!("g{}", n % chats.len()), &format!("r{n}"), ask);
     }
     // Not a figure of speed: the machine may be busy with others.
     let most = Duration::from_secs(120 + 5 * asks as u64);
@@ -265,8 +261,9 @@ async fn everything_goes_wrong(asks: usize) {
                     let _sent = world.slack.act(ALICE, &at(chat, &card.ts), Act::Click).await;
                 }
             }
-            let left =
-                (0..asks).filter(|n| !world.answered(&format!("g{}", n % chats.len()), &format!("r{n}"))).count();
+            let left = (0..asks)
+                .filter(|n| world.group(&format!("g{}", n % chats.len())).response(&format!("r{n}")).is_none())
+                .count();
             if left == 0 {
                 return;
             }
@@ -274,7 +271,7 @@ async fn everything_goes_wrong(asks: usize) {
         }
     };
     tokio::time::timeout(most, people).await.expect("every ask ends");
-    world.all_done(most).await;
+    world.all_closed(most).await;
     let mut cards: HashMap<String, usize> = HashMap::new();
     for chat in chats {
         for message in world.slack.messages(chat) {

@@ -1,6 +1,7 @@
 //! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
 
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, World, choice};
+use crate::harness::{SOON, choice};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::{Act, FaultKind, Raw};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -26,8 +27,8 @@ fn typed(text: &str) -> Act {
 #[tokio::test]
 async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
     for mode in [Mode::Http, Mode::Socket] {
-        let world = World::new(mode).await;
-        world.ask("research", "r1", form());
+        let world = in_slack(mode).start().await;
+        world.ask("r1", form());
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
         let before = world.store();
@@ -41,7 +42,7 @@ async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
         assert_eq!(world.slack.message(CHANNEL, &card.ts).expect("there").edits, 0, "what was typed is not lost");
         let rest = [("choice:1", chosen(&["0", "2"])), ("text:1", typed("the lab")), ("choice:2", chosen(&["1"]))];
         world.slack.submit(CHANNEL, &card.ts, &rest, "submit", ALICE).await.expect("sent");
-        let response = world.response("research", "r1", SOON).await;
+        let response = world.response("r1").await;
         assert_eq!(
             response["result"]["answers"],
             json!({"Which framework?": "React", "Which targets?": ["staging", "prod US", "the lab"],
@@ -53,36 +54,36 @@ async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
 
 #[tokio::test]
 async fn other_and_skip_are_answers() {
-    let world = World::new(Mode::Http).await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "submit", ALICE).await.expect("sent");
     world.told(ALICE, "Still missing").await;
     world.slack.submit(CHANNEL, &card.ts, &[("text:0", typed(" mine "))], "submit", ALICE).await.expect("sent");
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"Which?": "mine"}));
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "mine"}));
 
     let optional = json!({"questions": [{"question": "Which?", "options": ["c"], "required": false}]});
-    world.ask("research", "r2", optional);
+    world.ask("r2", optional);
     let card =
         world.slack.wait_for(SOON, || world.live(CHANNEL).into_iter().find(|live| live.ts != card.ts)).await.unwrap();
     world.slack.click(CHANNEL, &card.ts, "skip", BOB).await.expect("sent");
-    let response = world.response("research", "r2", SOON).await;
+    let response = world.response("r2").await;
     assert_eq!((&response["result"]["status"], &response["result"]["answers"]), (&json!("answered"), &json!({})));
     world.says(CHANNEL, &card.ts, "Answered: (skipped) by").await;
 }
 
 #[tokio::test]
 async fn a_choice_in_a_form_can_be_taken_back_for_a_text() {
-    let world = World::new(Mode::Http).await;
+    let world = in_slack(Mode::Http).start().await;
     let two = json!({"questions": [{"question": "One?", "options": ["a", "b"]}, {"question": "Two?", "options": ["c"], "required": false}]});
-    world.ask("research", "r1", two);
+    world.ask("r1", two);
     let card = world.card(CHANNEL).await;
     let both = [("choice:0", chosen(&["1"])), ("text:0", typed("mine"))];
     world.slack.submit(CHANNEL, &card.ts, &both, "submit", ALICE).await.expect("sent");
     world.told(ALICE, "not both").await;
     let other = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["skip"]))];
     world.slack.submit(CHANNEL, &card.ts, &other, "submit", ALICE).await.expect("sent");
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"One?": "mine"}));
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"One?": "mine"}));
 }
 
 #[tokio::test]
@@ -90,14 +91,14 @@ async fn in_the_thread_a_label_a_number_or_a_text_answers() {
     for (mode, said, answer) in
         [(Mode::Http, "Vue", "Vue"), (Mode::Socket, " 2. ", "Vue"), (Mode::Http, "a &amp; <b>", "a & <b>")]
     {
-        let world = World::new(mode).await;
+        let world = in_slack(mode).start().await;
         let as_typed = said.replace("&amp;", "&");
         let asked = if answer == "Vue" {
             choice("Which?", &["React", "Vue"])
         } else {
             json!({"questions": [{"question": "Why?"}]})
         };
-        world.ask("research", "r1", asked);
+        world.ask("r1", asked);
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
         if answer == "Vue" {
@@ -106,7 +107,7 @@ async fn in_the_thread_a_label_a_number_or_a_text_answers() {
             assert!(hint.text.contains("React") && hint.thread_ts.as_deref() == Some(&card.ts), "{}", hint.text);
         }
         world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, &as_typed).unwrap();
-        let response = world.response("research", "r1", SOON).await;
+        let response = world.response("r1").await;
         let values: Vec<&Value> = response["result"]["answers"].as_object().unwrap().values().collect();
         assert_eq!(values, [&json!(answer)]);
         assert_eq!(response["result"]["answered_by"]["id"], ALICE);
@@ -116,20 +117,20 @@ async fn in_the_thread_a_label_a_number_or_a_text_answers() {
 
 #[tokio::test]
 async fn what_is_no_answer_in_a_thread_or_channel_is_left_alone() {
-    let world = World::new(Mode::Http).await;
-    world.ask("research", "r1", form());
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", form());
     let card = world.card(CHANNEL).await;
     world.stored(&card.ts).await;
     world.slack.say(CHANNEL, ALICE, "React").unwrap();
     let elsewhere = world.slack.say(CHANNEL, BOB, "another thread").unwrap();
     world.slack.reply_in_thread(CHANNEL, &elsewhere.ts, BOB, "React").unwrap();
-    world.slack.reply_in_thread(CHANNEL, &card.ts, crate::slack_world::STRANGER, "what do you think?").unwrap();
+    world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "what do you think?").unwrap();
     world.slack.reply_in_thread(CHANNEL, &card.ts, BOB, "React").unwrap();
     world.told(BOB, "several questions").await;
-    assert!(world.slack.ephemerals(crate::slack_world::STRANGER).is_empty(), "people may talk about it");
+    assert!(world.slack.ephemerals(STRANGER).is_empty(), "people may talk about it");
     assert_eq!(world.slack.ephemerals(BOB).len(), 1);
     assert!(world.slack.ephemerals(ALICE).is_empty());
-    assert!(!world.answered("research", "r1"));
+    assert!(world.response_now("r1").is_none());
 }
 
 /// Everything at its limit.
@@ -151,12 +152,10 @@ fn longest() -> Value {
 
 #[tokio::test]
 async fn ten_questions_at_their_limits_are_asked_and_answered() {
-    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(100));
-    make.slack = make.slack.replace("0s", "100ms");
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(100)).key("0s", "100ms").start().await;
     world.slack.faults().next("chat.postMessage", FaultKind::RateLimited(1), 1);
     world.slack.faults().next("chat.postMessage", FaultKind::ResetAfter, 1);
-    world.ask("research", "r1", longest());
+    world.ask("r1", longest());
     let card = world.card(CHANNEL).await;
     let all = world.slack.messages(CHANNEL);
     assert!(all.len() > 5 && all.last().unwrap().ts == card.ts, "the texts first, then the form: {}", all.len());
@@ -165,24 +164,23 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     assert!(shown.contains("part 1 of") && shown.contains("10. 9 word"));
     let fill = [("choice:0", chosen(&["9"])), ("choice:1", chosen(&["0", "9"]))];
     world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
-    let response = world.response("research", "r1", SOON).await;
+    let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"].as_object().map(serde_json::Map::len), Some(2), "{response}");
     let closed = world.says(CHANNEL, &card.ts, "Answered:").await;
     assert!(closed.elements().is_empty());
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 /// A card of many messages takes longer than `renderTimeout` at Slack's pace: the clock of its display counts
 /// from the last message that Slack took.
 #[tokio::test]
 async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
-    let mut make = Make::new(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(1200));
-    make.slack = make.slack.replace("0s", "1200ms");
-    let world = make.start().await;
+    let world =
+        in_slack(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(1200)).key("0s", "1200ms").start().await;
     let mut request = longest();
     request["renderTimeout"] = json!(10_000);
     request["maxRetries"] = json!(0);
-    world.ask("research", "r1", request);
+    world.ask("r1", request);
     let card = world.card(CHANNEL).await;
     let posted: Vec<Duration> =
         world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").map(|call| call.at).collect();
@@ -192,18 +190,18 @@ async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
     assert_eq!(shown.matches("· part 1 of").count(), 1, "no second attempt");
     let fill = [("choice:0", chosen(&["9"]))];
     world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
-    let response = world.response("research", "r1", SOON).await;
+    let response = world.response("r1").await;
     assert_eq!(response["result"]["status"], "answered");
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 #[tokio::test]
 async fn in_a_thread_only_what_is_later_than_the_card_answers_and_once() {
-    let world = World::new(Mode::Http).await;
-    world.ask("research", "r1", choice("Which?", &["React", "Vue"]));
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["React", "Vue"]));
     let card = world.card(CHANNEL).await;
     world.stored(&card.ts).await;
-    let url = format!("{}/slack/events", world.url);
+    let url = format!("{}/slack/events", world.url());
     let hear = async |ts: &str, text: &str| {
         let event =
             json!({"type": "message", "channel": CHANNEL, "user": ALICE, "text": text, "ts": ts, "thread_ts": card.ts});
@@ -222,7 +220,7 @@ async fn in_a_thread_only_what_is_later_than_the_card_answers_and_once() {
     let (seconds, micros) = card.ts.split_once('.').unwrap();
     let later = format!("{}.{micros}", seconds.parse::<u64>().unwrap() + 1);
     hear(&later, "Vue").await;
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"]["Which?"], "Vue");
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "Vue");
     hear(&later, "Vue").await;
     assert!(
         !world.slack.ephemerals(ALICE).iter().any(|note| note.text.contains("already")),

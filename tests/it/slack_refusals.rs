@@ -1,12 +1,13 @@
 //! What is refused changes nothing, and whoever can be told is told why, privately.
 
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SOON, STRANGER, World, choice, client, write};
+use crate::harness::{SOON, World, choice};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, client, in_slack, write};
 use askd_sim::slack::{Raw, RawAnswer, Slack};
 use serde_json::{Value, json};
 
 async fn asked(mode: Mode) -> (World, askd_sim::slack::Message) {
-    let world = Make::new(mode).with_binary().start().await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let world = in_slack(mode).with_binary().start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     settled_down(&world, &card.ts).await;
     (world, card)
@@ -32,7 +33,7 @@ async fn send(slack: &Slack, raw: Raw) -> RawAnswer {
 async fn what_is_not_signed_by_slack_now_gets_nowhere() {
     let (world, card) = asked(Mode::Http).await;
     let before = world.store();
-    let url = format!("{}/slack/interactions", world.url);
+    let url = format!("{}/slack/interactions", world.url());
     let honest = Raw::interaction(&world.slack, &url, &click(&world, &card.ts, ALICE));
     let mut flipped = honest.clone();
     *flipped.body.last_mut().unwrap() ^= 1;
@@ -47,7 +48,7 @@ async fn what_is_not_signed_by_slack_now_gets_nowhere() {
         ("from the future", Raw { skew: 302, ..honest.clone() }),
     ] {
         assert_eq!(send(&world.slack, raw.clone()).await.status, Some(401), "{what}");
-        let events = Raw { url: format!("{}/slack/events", world.url), ..raw };
+        let events = Raw { url: format!("{}/slack/events", world.url()), ..raw };
         assert_eq!(send(&world.slack, events).await.status, Some(401), "{what}, as an event");
     }
     assert_eq!(world.store(), before);
@@ -55,21 +56,21 @@ async fn what_is_not_signed_by_slack_now_gets_nowhere() {
     let got = client().get(&url).send().await.unwrap().status();
     assert_eq!(got.as_u16(), 405);
     assert_eq!(send(&world.slack, honest).await, RawAnswer { status: Some(200), body: String::new() });
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+    assert_eq!(world.response("r1").await["result"]["status"], "answered");
 }
 
 /// While a slow disk stores the first click, the others wait on connections of their own.
 #[tokio::test]
 async fn a_burst_of_clicks_on_many_connections_is_turned_away_nowhere() {
-    let mut world = Make::new(Mode::Http).prepare().await;
-    let slow = world.folder.path().join("slow");
-    world.env("ASKD_SLOW_CALL", slow.to_str().unwrap());
-    world.serve().await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    let slow = world.dir.path().join("slow");
+    world.set_env("ASKD_SLOW_CALL", slow.to_str().unwrap());
+    world.begin().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     settled_down(&world, &card.ts).await;
     write(&slow, b"fsync@file:500");
-    let url = format!("{}/slack/interactions", world.url);
+    let url = format!("{}/slack/interactions", world.url());
     let clicks = (0..256).map(|n| {
         let mut payload = click(&world, &card.ts, ALICE);
         payload["trigger_id"] = json!(format!("click {n}"));
@@ -78,7 +79,7 @@ async fn a_burst_of_clicks_on_many_connections_is_turned_away_nowhere() {
     for answer in futures_util::future::join_all(clicks).await {
         assert_eq!(answer, RawAnswer { status: Some(200), body: String::new() }, "{}", world.log());
     }
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+    assert_eq!(world.response("r1").await["result"]["status"], "answered");
 }
 
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn a_body_over_the_limit_is_stopped_before_it_is_kept() {
     let (world, _) = asked(Mode::Http).await;
     let before = world.store();
     let pid = world.pid();
-    let url = format!("{}/slack/interactions", world.url);
+    let url = format!("{}/slack/interactions", world.url());
     let large = Raw::new(&world.slack, &url, "application/x-www-form-urlencoded", vec![b'x'; 64 << 20]);
     let memory = || -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -132,7 +133,7 @@ async fn strangers_other_teams_and_other_channels_are_told_and_change_nothing() 
             assert_eq!(world.store(), before, "{told}");
         }
         assert!(world.log().contains("Answer for unknown question"));
-        assert!(!world.answered("research", "r1"));
+        assert!(world.response_now("r1").is_none());
     }
 }
 
@@ -140,7 +141,7 @@ async fn deliver(world: &World, mode: Mode, payload: &Value) {
     if mode == Mode::Socket {
         assert!(world.slack.send_over_socket(payload).await, "acknowledged: {payload}");
     } else {
-        let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url), payload);
+        let raw = Raw::interaction(&world.slack, &format!("{}/slack/interactions", world.url()), payload);
         assert_eq!(send(&world.slack, raw).await.status, Some(200), "{payload}");
     }
 }
@@ -148,7 +149,7 @@ async fn deliver(world: &World, mode: Mode, payload: &Value) {
 #[tokio::test]
 async fn a_button_of_another_ask_answers_neither() {
     let (world, first) = asked(Mode::Http).await;
-    world.ask("research", "r2", choice("Other?", &["c", "d"]));
+    world.ask("r2", choice("Other?", &["c", "d"]));
     let second =
         world.slack.wait_for(SOON, || world.live(CHANNEL).into_iter().find(|live| live.ts != first.ts)).await.unwrap();
     settled_down(&world, &second.ts).await;
@@ -178,7 +179,7 @@ async fn what_is_not_understood_is_taken_and_ignored() {
             deliver(&world, mode, &payload).await;
         }
         if mode == Mode::Http {
-            let url = format!("{}/slack/interactions", world.url);
+            let url = format!("{}/slack/interactions", world.url());
             for body in ["", "payload=", "payload={", "x=y", "\u{0}"] {
                 let raw = Raw::new(&world.slack, &url, "application/x-www-form-urlencoded", body.as_bytes().to_vec());
                 assert_eq!(send(&world.slack, raw).await.status, Some(200), "{body:?}");
@@ -186,18 +187,20 @@ async fn what_is_not_understood_is_taken_and_ignored() {
         }
         assert_eq!(world.store(), before);
         world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
-        world.response("research", "r1", SOON).await;
+        world.response("r1").await;
     }
 }
 
 #[tokio::test]
 async fn an_org_wide_install_is_judged_by_the_user_s_team() {
     for mode in [Mode::Http, Mode::Socket] {
-        let mut make = Make::new(mode).sim(|sim| sim.enterprise_install = Some("E0ASKD".into()));
-        make.groups = make.groups.replace("\"U0BOB\"", "\"U0BOB\", \"U0STRANGER\"");
-        make.slack += "team_ids = [\"T0ASKD\"]\n";
-        let world = make.start().await;
-        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let world = in_slack(mode)
+            .sim(|sim| sim.enterprise_install = Some("E0ASKD".into()))
+            .group("\"U0BOB\"", "\"U0BOB\", \"U0STRANGER\"")
+            .key("bot_token", "team_ids = [\"T0ASKD\"]\nbot_token")
+            .start()
+            .await;
+        world.ask("r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         settled_down(&world, &card.ts).await;
         let before = world.store();
@@ -206,7 +209,7 @@ async fn an_org_wide_install_is_judged_by_the_user_s_team() {
         assert_eq!(world.store(), before, "of another team, though named");
         let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         assert!(delivery.payload["team"].is_null());
-        assert_eq!(world.response("research", "r1", SOON).await["result"]["answered_by"]["id"], ALICE);
+        assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], ALICE);
     }
 }
 
@@ -214,13 +217,13 @@ async fn an_org_wide_install_is_judged_by_the_user_s_team() {
 async fn with_anyone_that_is_anyone_of_the_team() {
     let groups =
         format!("[defaults]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = \"anyone\" }}]\n");
-    let world = Make::new(Mode::Http).groups(&groups).start().await;
-    world.ask("new", "r1", choice("Which?", &["a", "b"]));
+    let world = in_slack(Mode::Http).groups(&groups).start().await;
+    world.ask_as("new", "r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
     world.told(STRANGER, "workspace").await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", BOB).await.expect("sent");
-    assert_eq!(world.response("new", "r1", SOON).await["result"]["answered_by"]["id"], BOB);
+    assert_eq!(world.response_to("new", "r1", SOON).await["result"]["answered_by"]["id"], BOB);
 }
 
 #[tokio::test]
@@ -229,9 +232,9 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
         let (world, card) = asked(mode).await;
         let (mine, late) = (click(&world, &card.ts, ALICE), click(&world, &card.ts, BOB));
         deliver(&world, mode, &mine).await;
-        world.response("research", "r1", SOON).await;
+        world.response("r1").await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;
-        world.all_done(SOON).await;
+        world.all_closed(SOON).await;
         let before = world.store();
         for _ in 0..10 {
             deliver(&world, mode, &mine).await;
@@ -251,7 +254,7 @@ async fn a_click_that_was_lost_works_the_second_time() {
     assert!(!world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent").acknowledged);
     world.slack.faults().next(askd_sim::slack::INTERACTIONS, askd_sim::slack::FaultKind::Duplicate, 1);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
     world.says(CHANNEL, &card.ts, "Answered: a").await;
     assert!(world.slack.ephemerals(ALICE).is_empty());
 }
@@ -259,17 +262,14 @@ async fn a_click_that_was_lost_works_the_second_time() {
 #[tokio::test]
 async fn webhooks_alone_can_be_published() {
     let port = crate::daemon::free_port();
-    let mut make = Make::new(Mode::Http);
-    make.http = format!("webhook_listen = \"127.0.0.1:{port}\"\n");
-    make.webhooks = Some(format!("http://127.0.0.1:{port}"));
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).webhooks_at(port).start().await;
     let status = |url: String| async move { client().get(url).send().await.unwrap().status().as_u16() };
     assert_eq!(status(format!("http://127.0.0.1:{port}/")).await, 404, "no inbox there");
     assert_eq!(status(format!("http://127.0.0.1:{port}/api/v1/asks")).await, 404);
     assert_eq!(status(format!("http://127.0.0.1:{port}/healthz")).await, 200);
-    assert_eq!(status(format!("{}/slack/events", world.url)).await, 404, "and no webhooks beside the inbox");
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    assert_eq!(status(format!("{}/slack/events", world.url())).await, 404, "and no webhooks beside the inbox");
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("research", "r1", SOON).await;
+    world.response("r1").await;
 }

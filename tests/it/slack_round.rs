@@ -1,6 +1,7 @@
 //! The round trip in both modes: asked, posted, clicked, stored, answered, closed; and the other ways an ask ends.
 
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, SHORTEST, SOON, World, choice};
+use crate::harness::{SHORTEST, SOON, choice};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
 use serde_json::json;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ const BOTH: [Mode; 2] = [Mode::Http, Mode::Socket];
 #[tokio::test]
 async fn a_click_answers_and_the_card_says_so() {
     for mode in BOTH {
-        let world = World::new(mode).await;
-        world.ask("research", "r1", choice("Which framework?", &["React", "Vue"]));
+        let world = in_slack(mode).start().await;
+        world.ask("r1", choice("Which framework?", &["React", "Vue"]));
         let card = world.card(CHANNEL).await;
         assert!(card.text.contains("research asks: Which framework?"), "{}", card.text);
         let shown = card.visible_text();
@@ -18,7 +19,7 @@ async fn a_click_answers_and_the_card_says_so() {
         let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         assert!(delivery.acknowledged && delivery.took < Duration::from_secs(3), "{delivery:?}");
         assert_eq!((delivery.socket, delivery.answer.as_str()), (mode == Mode::Socket, ""));
-        let response = world.response("research", "r1", SOON).await;
+        let response = world.response("r1").await;
         let result = &response["result"];
         assert_eq!(result["answers"], json!({"Which framework?": "React"}));
         assert_eq!(result["answered_by"], json!({"channel": "slack", "id": ALICE, "name": "alice"}));
@@ -26,15 +27,15 @@ async fn a_click_answers_and_the_card_says_so() {
         let closed = world.says(CHANNEL, &card.ts, "Answered: React by <@U0ALICE>").await;
         assert_eq!(closed.text, "Answered: React by alice");
         assert!(closed.elements().is_empty() && closed.visible_text().contains("Which framework?"));
-        world.all_done(SOON).await;
+        world.all_closed(SOON).await;
         assert_eq!(world.slack.messages(CHANNEL).len(), 1, "one card, nothing else");
     }
 }
 
 #[tokio::test]
 async fn it_is_stored_before_it_is_acknowledged() {
-    let world = World::new(Mode::Http).await;
-    world.ask("research", "r1", choice("Now?", &["yes", "no"]));
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Now?", &["yes", "no"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
     let stored: String = world.store().into_values().collect();
@@ -44,20 +45,20 @@ async fn it_is_stored_before_it_is_acknowledged() {
 #[tokio::test]
 async fn a_restart_between_post_and_click_changes_nothing() {
     for mode in BOTH {
-        let mut world = Make::new(mode).with_binary().start().await;
-        world.ask("research", "r1", choice("Which?", &["a", "b"]));
+        let mut world = in_slack(mode).with_binary().start().await;
+        world.ask("r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;
         world.kill();
         let lost = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
         assert!(!lost.acknowledged, "nobody listens");
-        world.serve().await;
+        world.begin().await;
         if mode == Mode::Socket {
             world.slack.wait_for(SOON, || (world.slack.sockets() > 0).then_some(())).await.expect("a socket");
         }
         let second = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
         assert!(second.acknowledged);
-        let response = world.response("research", "r1", SOON).await;
+        let response = world.response("r1").await;
         assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
         world.says(CHANNEL, &card.ts, "Answered: b by").await;
         assert_eq!(world.slack.messages(CHANNEL).len(), 1, "no second card");
@@ -66,26 +67,26 @@ async fn a_restart_between_post_and_click_changes_nothing() {
 
 #[tokio::test]
 async fn the_other_ends_are_said_on_the_card_too() {
-    let world = World::new(Mode::Http).await;
-    world.ask("research", "r1", choice("First?", &["a", "b"]));
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("First?", &["a", "b"]));
     let first = world.card(CHANNEL).await;
-    world.withdraw("research", "r1");
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["reason"], "system");
+    world.group("research").cancel("r1");
+    assert_eq!(world.response("r1").await["result"]["reason"], "system");
     world.says(CHANNEL, &first.ts, "Cancelled").await;
 
-    world.ask("research", "r2", choice("Second?", &["a", "b"]));
+    world.ask("r2", choice("Second?", &["a", "b"]));
     let second = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &second.ts, "dismiss", ALICE).await.expect("sent");
-    let response = world.response("research", "r2", SOON).await;
+    let response = world.response("r2").await;
     assert_eq!(response["error"], "ask_user cancelled: the user dismissed the question.");
     world.says(CHANNEL, &second.ts, "Cancelled by <@U0ALICE>").await;
 
     let mut third = choice("Third?", &["a", "b"]);
     third["timeoutMs"] = json!(10_000);
-    world.ask("research", "r3", third);
+    world.ask("r3", third);
     let third = world.card(CHANNEL).await;
     world.later(SHORTEST);
-    let response = world.response("research", "r3", SOON).await;
+    let response = world.response("r3").await;
     assert_eq!(response["result"]["status"], "timeout");
     let closed = world.says(CHANNEL, &third.ts, "Timed out").await;
     assert!(closed.elements().is_empty());
@@ -101,16 +102,16 @@ async fn what_cannot_be_shown_is_told_at_once_and_the_operator_reads_what_to_men
         (CHANNEL, "xoxb-wrong", "refused", "Bot User OAuth Token"),
         (CHANNEL, "xoxb-poor", "refused", "the app lacks chat:write"),
     ] {
-        let mut make = Make::new(Mode::Http).sim(|sim| {
+        let mut make = in_slack(Mode::Http).sim(|sim| {
             let poor = askd_sim::slack::Token { secret: "xoxb-poor".into(), scopes: vec!["users:read".into()] };
             sim.bot_tokens.push(poor);
         });
-        make.slack = make.slack.replace("xoxb-askd-sim", token);
-        make.groups = make.groups.replace(CHANNEL, chat);
+        make = make.key("xoxb-askd-sim", token);
+        make = make.group(CHANNEL, chat);
         let world = make.start().await;
-        world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+        world.ask("r1", choice("Anybody?", &["yes", "no"]));
         // Sooner than a post of which nothing is known would be given up.
-        let response = world.response("research", "r1", Duration::from_secs(25)).await;
+        let response = world.response_within("r1", Duration::from_secs(25)).await;
         assert_eq!(response["error"], format!("Could not be shown: slack: {cause}"));
         assert_eq!(response["result"]["cause"], format!("slack: {cause}"));
         assert_eq!(response["result"]["status"], "undeliverable");
@@ -127,18 +128,18 @@ async fn what_nobody_answers_is_brought_to_mind_and_shown_elsewhere_too() {
          {{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, \
          {{ channel = \"slack\", chat = \"C0RESEARCH\", responders = [\"{BOB}\"] }}]\n"
     );
-    let world = Make::new(Mode::Http).groups(&groups).start().await;
-    world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+    let world = in_slack(Mode::Http).groups(&groups).start().await;
+    world.ask("r1", choice("Anybody?", &["yes", "no"]));
     let first = world.card(CHANNEL).await;
     let nudge = |message: &askd_sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
     let nudge = world.slack.wait_for_message(nudge, SOON).await.expect("a reminder in the thread");
     assert!(nudge.visible_text().contains("still waits for an answer"), "{}", nudge.visible_text());
     let second = world.card("C0RESEARCH").await;
     world.slack.click("C0RESEARCH", &second.ts, "pick:0:1", BOB).await.expect("sent");
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["answers"], json!({"Anybody?": "no"}));
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Anybody?": "no"}));
     world.says(CHANNEL, &first.ts, "Answered: no by").await;
     world.says("C0RESEARCH", &second.ts, "Answered: no by").await;
-    world.all_done(SOON).await;
+    world.all_closed(SOON).await;
 }
 
 #[tokio::test]
@@ -147,9 +148,9 @@ async fn what_slack_refuses_goes_to_the_next_route() {
         "[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"C0UNINVITED\", responders = [\"{ALICE}\"] }}, \
          {{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}]\n"
     );
-    let world = Make::new(Mode::Http).groups(&groups).start().await;
-    world.ask("research", "r1", choice("Anybody?", &["yes", "no"]));
+    let world = in_slack(Mode::Http).groups(&groups).start().await;
+    world.ask("r1", choice("Anybody?", &["yes", "no"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
-    assert_eq!(world.response("research", "r1", SOON).await["result"]["status"], "answered");
+    assert_eq!(world.response("r1").await["result"]["status"], "answered");
 }

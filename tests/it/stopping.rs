@@ -1,15 +1,19 @@
 //! SIGTERM ends the daemon within 10 s, whatever hangs, and costs no ask a try. Each story hangs one thing: a channel
 //! that is away, a post that waits its turn, a probe, a command, an Engine, a connection.
 
-use crate::harness::{Agent, SOON, World, within};
-use crate::slack_world::{self, CHANNEL, Make, Mode, choice};
-use crate::whatsapp_world::{self, ADA, TO_ADA, select, sim, until};
+use crate::harness::{Agent, SOON, World, choice, until, within};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
+use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, sim};
 use askd_sim::slack::FaultKind;
 use askd_sim::whatsapp::Fault;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The promise.
@@ -18,29 +22,36 @@ const POST: &str = "chat.postMessage";
 const HISTORY: &str = "conversations.history";
 
 /// Terminates and expects a clean end in time.
-fn stops(world: &mut World) -> Duration {
-    let told = Instant::now();
-    let status = world.terminate();
-    let took = told.elapsed();
+fn stops(world: &mut World) {
+    world.tell_to_stop();
+    let status = within(WITHIN, "the daemon to end", || world.has_ended());
     assert!(status.success(), "{status}");
-    assert!(took < WITHIN, "it took {took:?}");
-    took
 }
 
-async fn stops_slack(world: &mut slack_world::World) {
-    let told = Instant::now();
-    let code = world.stop().await;
-    let took = told.elapsed();
-    assert_eq!(code, Some(0));
-    assert!(took < WITHIN, "it took {took:?}");
+/// The same beside the stand-ins.
+async fn stops_too(world: &mut World) {
+    world.tell_to_stop();
+    let status = until("the daemon to end", WITHIN, || world.has_ended()).await;
+    assert!(status.success(), "{status}");
 }
 
-async fn stops_whatsapp(world: &mut whatsapp_world::World) {
-    let told = Instant::now();
-    let code = world.terminate().await;
-    let took = told.elapsed();
-    assert_eq!(code, Some(0));
-    assert!(took < WITHIN, "it took {took:?}");
+/// Runs a daemon that is broken in this way; an empty name is an honest one.
+const HONEST: &str = "";
+
+/// The promise can be broken: a stop that waits for what hangs, and one that drops what people have in hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_without_time_limits_and_one_without_patience_are_noticed() {
+    async fn noticed(story: impl Future<Output = ()>) -> bool {
+        AssertUnwindSafe(story).catch_unwind().await.is_err()
+    }
+    let seen = tokio::join!(
+        noticed(slack_is_away("stopwaits")),
+        noticed(whatsapps_reply_is_lost("stopwaits")),
+        noticed(a_hanging_probe("stopwaits")),
+        noticed(a_hanging_start("stopwaits")),
+        noticed(a_webhook_in_flight("stopatonce")),
+    );
+    assert_eq!(seen, (true, true, true, true, true));
 }
 
 /// One try only, so that a stop that costs one is seen.
@@ -51,84 +62,121 @@ fn once(mut request: Value) -> Value {
 
 // Slack.
 
-#[tokio::test]
-async fn slack_is_away_while_a_card_is_looked_for() {
-    let mut world = Make::new(Mode::Http).with_binary().start().await;
+async fn slack_is_away(sabotage: &str) {
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    world.begin_with(&[("ASKD_SABOTAGE", sabotage)]).await;
     world.slack.faults().next(POST, FaultKind::ResetBefore, 1);
     world.slack.faults().next(HISTORY, FaultKind::Status(503), 1_000);
-    world.ask("research", "r1", once(choice("Which?", &["a", "b"])));
+    world.ask("r1", once(choice("Which?", &["a", "b"])));
     let looked = || world.slack.calls().iter().any(|call| call.method == HISTORY).then_some(());
-    world.slack.wait_for(slack_world::SOON, looked).await.expect("it looks");
-    stops_slack(&mut world).await;
+    world.slack.wait_for(SOON, looked).await.expect("it looks");
+    stops_too(&mut world).await;
+}
+
+#[tokio::test]
+async fn slack_is_away_while_a_card_is_looked_for() {
+    slack_is_away(HONEST).await;
+}
+
+/// The disk is slow, so that a click is being stored when the daemon is told to stop.
+async fn a_webhook_in_flight(sabotage: &str) {
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    let slow = world.dir.path().join("slow");
+    world.set_env("ASKD_SLOW_CALL", &slow.display().to_string());
+    world.begin_with(&[("ASKD_SABOTAGE", sabotage)]).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    write(&slow, b"fsync@file:1500");
+    let (click, ()) = tokio::join!(world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        world.tell_to_stop();
+    });
+    assert!(click.is_ok_and(|delivery| delivery.acknowledged), "the click is in hand");
+    let status = until("the daemon to end", WITHIN, || world.has_ended()).await;
+    assert!(status.success(), "{status}");
+    std::fs::remove_file(&slow).unwrap();
+    world.begin().await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_in_flight() {
+    a_webhook_in_flight(HONEST).await;
 }
 
 #[tokio::test]
 async fn a_post_to_slack_that_a_stop_cuts_off_was_no_try() {
-    let mut world = slack_world::Make::new(Mode::Http).with_binary().start().await;
+    let mut world = in_slack(Mode::Http).with_binary().start().await;
     world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_secs(3600)), 1);
-    world.ask("research", "r1", once(choice("Which?", &["a", "b"])));
+    world.ask("r1", once(choice("Which?", &["a", "b"])));
     let sent = || world.store().values().any(|record| record.contains("\"sent\"")).then_some(());
-    slack_world::until("it to be sent", slack_world::SOON, sent).await;
-    stops_slack(&mut world).await;
+    until("it to be sent", SOON, sent).await;
+    stops_too(&mut world).await;
     world.slack.faults().clear();
-    world.serve().await;
+    world.begin().await;
     let card = world.card(CHANNEL).await;
     assert!(!card.visible_text().contains("retry attempt"), "{}", card.visible_text());
-    assert!(!world.answered("research", "r1"), "nobody has answered");
+    assert!(world.response_now("r1").is_none(), "nobody has answered");
 }
 
 #[tokio::test]
 async fn slack_does_not_answer_over_the_socket() {
-    let mut make = Make::new(Mode::Socket).with_binary();
-    make.waits = false;
-    let mut world = make.prepare().await;
+    let mut world = in_slack(Mode::Socket).with_binary().without_waiting().prepare().await;
     world.slack.faults().next("apps.connections.open", FaultKind::StallBefore(Duration::from_secs(3600)), 100);
     world.slack.faults().next("auth.test", FaultKind::StallBefore(Duration::from_secs(3600)), 100);
-    world.serve().await;
-    stops_slack(&mut world).await;
+    world.begin().await;
+    stops_too(&mut world).await;
 }
 
 // WhatsApp.
 
+async fn whatsapps_reply_is_lost(sabotage: &str) {
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    world.kill();
+    world.begin_with(&[("ASKD_SABOTAGE", sabotage)]).await;
+    world.writes(ADA, "hello").await;
+    world.phone.fault(Fault::ResetBefore, 1);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    happens("the call to be lost", || record_says(&world, "\"unknown\"")).await;
+    stops_too(&mut world).await;
+    world.begin().await;
+    stops_too(&mut world).await;
+}
+
 #[tokio::test]
 async fn a_whatsapp_post_of_unknown_fate_is_waited_for_and_after_the_next_start_too() {
-    let mut world = whatsapp_world::World::process(sim(), TO_ADA, "").await;
-    world.writes(ADA, "hello").await;
-    world.sim.fault(Fault::ResetBefore, 1);
-    world.ask("r1", select("Which?", &["a", "b"]));
-    until("the call to be lost", || record_says(&world, "\"unknown\"")).await;
-    stops_whatsapp(&mut world).await;
-    world.begin();
-    stops_whatsapp(&mut world).await;
+    whatsapps_reply_is_lost(HONEST).await;
 }
 
 #[tokio::test]
 async fn a_whatsapp_post_that_was_under_way_at_a_crash_is_waited_for() {
     let mut config = sim();
     config.stall_ms = 60_000;
-    let mut world = whatsapp_world::World::process(config, TO_ADA, "").await;
+    let mut world = binary_on_whatsapp(config, TO_ADA, "").await;
     world.writes(ADA, "hello").await;
-    world.sim.fault(Fault::StallBefore, 1);
-    world.ask("r1", select("Which?", &["a", "b"]));
-    until("it to be sent", || record_says(&world, "\"name\": \"sent\"")).await;
-    world.restart();
-    stops_whatsapp(&mut world).await;
+    world.phone.fault(Fault::StallBefore, 1);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    happens("it to be sent", || record_says(&world, "\"name\": \"sent\"")).await;
+    world.restart().await;
+    stops_too(&mut world).await;
 }
 
 /// Forty-five at once: the first twenty leave on credit, the others wait for their turn.
 #[tokio::test]
 async fn whatsapp_posts_that_wait_for_their_turn_lose_no_try() {
-    let mut world = whatsapp_world::World::process(sim(), TO_ADA, "").await;
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     let all: Vec<String> = (0..45).map(|n| format!("r{n}")).collect();
     for id in &all {
-        world.ask(id, once(select(&format!("Which of {id}?"), &["a", "b"])));
+        world.ask(id, once(choice(&format!("Which of {id}?"), &["a", "b"])));
     }
     for _ in 0..2 {
-        until("all to be asked", || world.records().len() == all.len()).await;
-        until("the credit to be used up", || world.sim.messages_to(ADA).len() >= 15).await;
-        stops_whatsapp(&mut world).await;
-        world.begin();
+        happens("all to be asked", || world.records().len() == all.len()).await;
+        happens("the credit to be used up", || world.phone.messages_to(ADA).len() >= 15).await;
+        stops_too(&mut world).await;
+        world.begin().await;
     }
     // If a stop had spoilt anything, the ask would say so at once.
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -139,7 +187,7 @@ async fn whatsapp_posts_that_wait_for_their_turn_lose_no_try() {
     }
 }
 
-fn record_says(world: &whatsapp_world::World, what: &str) -> bool {
+fn record_says(world: &World, what: &str) -> bool {
     world.records().iter().any(|(_, record)| record.contains(what))
 }
 
@@ -163,67 +211,93 @@ fn answered(session: &str, env: &[(&str, &str)]) -> (World, Agent) {
     (world, agent)
 }
 
-/// A command that says that it runs, and never ends.
-fn hanging(dir: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let (program, ran) = (dir.join("hangs"), dir.join("ran"));
-    std::fs::write(&program, format!("#!/bin/sh\necho $$ >> {}\nexec sleep 3600\n", ran.display())).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    (program, ran)
+/// A command that says that it runs, and never ends before the story does.
+struct Hanging {
+    program: PathBuf,
+    ran: PathBuf,
+    _folder: tempfile::TempDir,
 }
 
-fn pids(ran: &std::path::Path) -> Vec<i32> {
-    std::fs::read_to_string(ran).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
+impl Hanging {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, ran) = (folder.path().join("hangs"), folder.path().join("ran"));
+        std::fs::write(&program, format!("#!/bin/sh\necho $$ >> {}\nexec sleep 3600\n", ran.display())).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { program, ran, _folder: folder }
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        std::fs::read_to_string(&self.ran).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// Whether it was run so often.
+    fn ran(&self, times: usize) -> Option<()> {
+        (self.pids().len() == times).then_some(())
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        for pid in self.pids().into_iter().filter(|pid| runs(*pid)) {
+            let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
 }
 
 fn runs(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn end(pid: i32) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+async fn a_hanging_probe(sabotage: &str) {
+    let hanging = Hanging::new();
+    let (mut world, _agent) = answered(
+        &format!("probe = {{ command = [\"{}\"] }}", hanging.program.display()),
+        &[("ASKD_SABOTAGE", sabotage)],
+    );
+    until("the probe to run", SOON, || hanging.ran(1)).await;
+    stops_too(&mut world).await;
+    until("the probe to be ended too", SOON, || (!hanging.pids().into_iter().any(runs)).then_some(())).await;
 }
 
-#[test]
-fn a_probe_hangs() {
-    let dir = tempfile::tempdir().unwrap();
-    let (program, ran) = hanging(dir.path());
-    let (mut world, _agent) = answered(&format!("probe = {{ command = [\"{}\"] }}", program.display()), &[]);
-    within(SOON, "the probe to run", || (!pids(&ran).is_empty()).then_some(()));
-    stops(&mut world);
-    within(SOON, "the probe to be ended too", || (!pids(&ran).into_iter().any(runs)).then_some(()));
+#[tokio::test]
+async fn a_probe_hangs() {
+    a_hanging_probe(HONEST).await;
 }
 
-#[test]
-fn a_start_command_is_under_way() {
-    let dir = tempfile::tempdir().unwrap();
-    let (program, ran) = hanging(dir.path());
-    let (mut world, _agent) = answered(&format!("start = {{ command = [\"{}\"] }}", program.display()), &[]);
-    within(SOON, "the start to run", || (!pids(&ran).is_empty()).then_some(()));
-    stops(&mut world);
-    let started = pids(&ran)[0];
+async fn a_hanging_start(sabotage: &str) {
+    let hanging = Hanging::new();
+    let (mut world, _agent) = answered(
+        &format!("start = {{ command = [\"{}\"] }}", hanging.program.display()),
+        &[("ASKD_SABOTAGE", sabotage)],
+    );
+    until("the start to run", SOON, || hanging.ran(1)).await;
+    stops_too(&mut world).await;
+    let started = hanging.pids()[0];
     assert!(runs(started), "an agent that was started goes on");
     world.start();
-    within(SOON, "it to be started once more", || (pids(&ran).len() == 2).then_some(()));
-    pids(&ran).into_iter().for_each(end);
+    until("it to be started once more", SOON, || hanging.ran(2)).await;
+}
+
+#[tokio::test]
+async fn a_start_command_is_under_way() {
+    a_hanging_start(HONEST).await;
 }
 
 #[test]
 fn a_stop_command_hangs() {
-    let dir = tempfile::tempdir().unwrap();
-    let (program, ran) = hanging(dir.path());
+    let hanging = Hanging::new();
     let config = format!(
         "[groups.g]\nroutes = [{{ channel = \"web\" }}]\non_timeout = \"abort_task\"\n\
          session = {{ stop = {{ command = [\"{}\"] }} }}\n",
-        program.display()
+        hanging.program.display()
     );
     let mut world = World::empty().with_binary().config(&config).started();
     let agent = world.group("g");
     agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?"}]}));
-    within(Duration::from_secs(10) + SOON, "the stop to run", || (!pids(&ran).is_empty()).then_some(()));
+    within(Duration::from_secs(10) + SOON, "the stop to run", || hanging.ran(1));
     stops(&mut world);
-    pids(&ran).into_iter().for_each(end);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn warnings_that_strangers_cause_are_counted() {
             .collect::<Vec<_>>()
     };
     assert_eq!(refused().len(), 1, "{:#?}", refused());
-    world.passes(SOON * 3, "the count", || (refused().len() == 2).then_some(()));
+    world.passing(SOON * 3, "the count", || (refused().len() == 2).then_some(()));
     assert!(refused()[1].contains("the signature is wrong (2,000 times in the last minute)"), "{:#?}", refused());
 }
 

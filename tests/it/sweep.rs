@@ -1,8 +1,9 @@
 //! Plays a whole life for each of its calls on files, and makes that one call fail. Whatever the call was for,
 //! everything has to end without a restart, exactly once, and every 503 on the way has to be true.
 
+use crate::harness::{World, choice, until};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, client, in_slack, write};
 use crate::sessions::Program;
-use crate::slack_world::{ALICE, BOB, CHANNEL, Make, Mode, World, choice, client, until, write};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 use std::panic::AssertUnwindSafe;
@@ -31,17 +32,16 @@ impl Liveness {
              session = {{ start = {{ command = [\"{}\"] }} }}\n",
             program.path.display()
         );
-        let mut world = Make::new(Mode::Http).with_binary().groups(&groups).prepare().await;
+        let mut world = in_slack(Mode::Http).with_binary().groups(&groups).prepare().await;
         for (name, value) in env {
-            world.env(name, value);
+            world.set_env(name, value);
         }
-        let ended = world.try_serve().await;
         // If it cannot start, it says why and ends; its supervisor starts it again.
-        if let Some(ended) = ended {
+        if let Some(ended) = world.try_begin().await {
             assert_eq!(ended.code(), Some(1), "{}", world.log());
             assert!(world.log().contains("os error"), "it says why: {}", world.log());
             world.without_env("ASKD_FAIL_CALL");
-            world.serve().await;
+            world.begin().await;
         }
         Self { world, program, bound }
     }
@@ -60,9 +60,9 @@ impl Liveness {
         let world = &self.world;
         let mut question = choice("Which framework?", &["React", "Vue"]);
         question["idempotency_key"] = json!("one card");
-        world.ask("research", "first", question.clone());
+        world.ask("first", question.clone());
         let card = until("the card", self.bound, || world.live(CHANNEL).pop()).await;
-        world.ask("research", "second", question);
+        world.ask("second", question);
         let joined = || world.store().into_values().any(|record| record.contains("\"second\"")).then_some(());
         until("the second call to join", self.bound, joined).await;
         let began = Instant::now();
@@ -76,7 +76,7 @@ impl Liveness {
             assert!(began.elapsed() < self.bound, "no click is taken");
         }
         for request_id in ["first", "second"] {
-            let response = world.response("research", request_id, self.bound).await;
+            let response = world.response_within(request_id, self.bound).await;
             assert_eq!(response["result"]["answers"], json!({"Which framework?": "React"}), "{request_id}: {response}");
         }
         let closed =
@@ -85,7 +85,7 @@ impl Liveness {
     }
 
     async fn in_the_inbox(&self) {
-        self.world.ask("gone", "g1", choice("Go?", &["yes", "no"]));
+        self.world.ask_as("gone", "g1", choice("Go?", &["yes", "no"]));
         let began = Instant::now();
         let id = loop {
             let (_, list) = self.call("GET", "?state=open", None).await;
@@ -116,7 +116,7 @@ impl Liveness {
 
     /// Everything was done once, and a restart finds nothing more to do.
     async fn judge(&mut self) {
-        let ipc = self.world.folder.path().join("data/ipc");
+        let ipc = self.world.data().join("ipc");
         let tasks = || files(&ipc.join("research/tasks")).is_empty().then_some(());
         until("every request to be deleted", self.bound, tasks).await;
         for request_id in ["first", "second"] {
@@ -124,7 +124,7 @@ impl Liveness {
         }
         self.world.kill();
         self.world.without_env("ASKD_FAIL_CALL");
-        self.world.serve().await;
+        self.world.begin().await;
         let (_, list) = self.call("GET", "?state=open", None).await;
         assert_eq!(list["asks"], json!([]), "a ghost");
         assert_eq!(self.world.slack.messages(CHANNEL).len(), 1, "one card");
@@ -148,7 +148,7 @@ impl Liveness {
     }
 
     async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        let url = format!("{}/api/v1/asks{path}", self.world.url);
+        let url = format!("{}/api/v1/asks{path}", self.world.url());
         let token = read(&self.world.state().join("web_token"));
         let call = client().request(method.parse().expect("a method"), url).bearer_auth(token.trim());
         let call = if let Some(body) = body { call.json(&body) } else { call };

@@ -1,7 +1,7 @@
 //! Deadlines: on the real clock where they are short, on one moved by hand where they are not.
 
-use crate::harness::{SHORTEST, SOON, World, within};
-use crate::slack_world::{self, CHANNEL, Mode, choice};
+use crate::harness::{SHORTEST, SOON, World, choice, within};
+use crate::in_slack::{CHANNEL, Mode, in_slack};
 use askd::testing::{Clock, Daemon, Hand, Settings};
 use askd_core::Time;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ fn a_torn_file_waits_no_longer_than_it_has_to() {
     world.later(Duration::from_secs(50));
     std::thread::sleep(Duration::from_millis(200));
     assert!(agent.response("r1").is_none(), "it may still be written: {:?}", begun.elapsed());
-    world.passes(Duration::from_secs(15), "the rejection", || agent.response("r1"));
+    world.passing(Duration::from_secs(15), "the rejection", || agent.response("r1"));
 }
 
 /// A time as files and the API tell it.
@@ -252,8 +252,8 @@ fn clock_is_set(set: &str, by: i64) {
 
 #[tokio::test]
 async fn a_card_in_slack_shows_the_deadline_by_the_clock_that_was_set() {
-    let world = slack_world::World::new(Mode::Http).await;
-    world.ask("research", "r1", choice("Which?", &["a", "b"]));
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     let shown = || -> i64 {
         let card = json!(world.slack.message(CHANNEL, &card.ts).unwrap().blocks).to_string();

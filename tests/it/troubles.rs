@@ -112,7 +112,7 @@ fn what_is_owed_is_not_forgotten_however_long_it_takes() {
     }
     agent.free_responses();
     // It is tried again every 30 s by now.
-    let response = world.passes(Duration::from_secs(60), "the response", || agent.response("r1"));
+    let response = world.passing(Duration::from_secs(60), "the response", || agent.response("r1"));
     assert_eq!(response["result"]["answers"]["Which framework?"], "Vue");
 }
 
@@ -214,7 +214,8 @@ fn groups_that_are_all_removed_come_back() {
     // askd may write a file into a folder while it is being removed.
     let removed = || fs::remove_dir_all(world.data().join("ipc")).is_ok().then_some(());
     within(SOON, "the folders to be removed", removed);
-    world.passes(SOON, "the folders to be made anew", || world.data().join("ipc/default/tasks").is_dir().then_some(()));
+    world
+        .passing(SOON, "the folders to be made anew", || world.data().join("ipc/default/tasks").is_dir().then_some(()));
     world.group("g").ask_framework("r2");
     world.open_of("r2");
 }

@@ -34,7 +34,7 @@ fn the_agent_is_told_which_channel_failed_and_why() {
     );
     assert_eq!((&result["status"], &result["cause"]), (&json!("undeliverable"), &json!("slack: no connection")));
     let id = open["id"].as_str().unwrap();
-    assert_eq!(world.ask(id)["cause_line"], "Slack cannot be reached.");
+    assert_eq!(world.details(id)["cause_line"], "Slack cannot be reached.");
     agent.ask_framework("r2");
     let mut command = askd();
     command.args(["ask", "Deploy now?", "--option", "yes"]).env("ASKD_IPC_DIR", &agent.path);
@@ -57,18 +57,18 @@ fn a_page_in_view_keeps_an_ask_open_that_its_channel_cannot_show() {
     let id = ask["id"].as_str().unwrap();
     assert_eq!((&ask["stage"], &ask["viewed"]), (&json!("posting"), &json!(false)));
     assert_eq!(world.call("POST", &format!("/asks/{id}/shown"), None).0, 204);
-    let seen = world.ask(id);
+    let seen = world.details(id);
     assert_eq!(
         (&seen["stage"], &seen["viewed"], &seen["render_confirmed"]),
         (&json!("open"), &json!(true), &json!(false))
     );
     assert!(seen["answer_by"].is_string(), "its clock runs: {seen}");
     let tried = |ask: &Value| ask["attempt"].as_u64() == Some(3);
-    within(SOON, "the retries to be used up", || Some(world.ask(id)).filter(tried));
+    within(SOON, "the retries to be used up", || Some(world.details(id)).filter(tried));
     // A restart forgets nothing of it.
     world.kill();
     world.start();
-    let kept = world.ask(id);
+    let kept = world.details(id);
     assert_eq!((&kept["state"], &kept["answer_by"]), (&json!("open"), &seen["answer_by"]), "{kept}");
     assert_eq!(kept["cause_line"], "Slack cannot be reached.");
     assert_eq!(world.answer(&kept, &json!({"seen_0": "Vue"})).0, 200);

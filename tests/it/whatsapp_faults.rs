@@ -1,7 +1,8 @@
 //! Faulty calls, doubled and shuffled webhooks: every ask ends, none is answered twice, and the rates are
 //! never broken. Gate G7.
 
-use crate::whatsapp_world::{World, select};
+use crate::harness::{World, choice};
+use crate::on_whatsapp::on_whatsapp;
 use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Sending, Traffic, Whatsapp};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -29,7 +30,7 @@ fn person(n: usize) -> String {
 /// and for none twice, unless the answer to the call was lost and no status came in time. How many were shown.
 async fn closed_once(world: &World, people: usize, patience: Duration) -> usize {
     let started = Instant::now();
-    let pending = world.folder.path().join("state/pending_questions");
+    let pending = world.data().join("state/pending_questions");
     let owed = || {
         let groups = std::fs::read_dir(&pending).into_iter().flatten().map(|group| group.unwrap().path());
         groups.map(|group| std::fs::read_dir(group).unwrap().count()).sum::<usize>()
@@ -38,10 +39,10 @@ async fn closed_once(world: &World, people: usize, patience: Duration) -> usize 
         assert!(started.elapsed() < patience, "{} asks are not closed", owed());
         world.step().await;
     }
-    let all = || (0..people).flat_map(|n| world.sim.messages_to(&person(n))).collect::<Vec<Message>>();
+    let all = || (0..people).flat_map(|n| world.phone.messages_to(&person(n))).collect::<Vec<Message>>();
     let is = |message: &Message, kind: &str| message.opaque.as_deref().is_some_and(|tag| tag.ends_with(kind));
     let arrived = |_: &Whatsapp| all().iter().all(|message| !is(message, ":c") || message.stage.shown());
-    assert!(world.sim.wait_until(arrived, Duration::from_secs(60)).await, "closing lines are on their way");
+    assert!(world.phone.wait_until(arrived, Duration::from_secs(60)).await, "closing lines are on their way");
     let (mut shown, mut told) = (HashSet::new(), HashMap::new());
     for message in all().into_iter().filter(|message| message.stage.shown()) {
         let Some(ask) = message.opaque.as_deref().and_then(|tag| tag.split(':').nth(1)).map(str::to_owned) else {
@@ -57,7 +58,7 @@ async fn closed_once(world: &World, people: usize, patience: Duration) -> usize 
     let reported = |ask: &str| log.lines().any(|line| line.contains("a card cannot be updated") && line.contains(ask));
     let known: HashSet<&String> = shown.iter().chain(told.keys()).collect();
     let lost = |ask: &str| {
-        world.sim.calls().iter().any(|call| {
+        world.phone.calls().iter().any(|call| {
             let tag = call.body["biz_opaque_callback_data"].as_str().unwrap_or_default();
             tag.ends_with(":c") && tag.contains(ask) && call.fault.is_some_and(Fault::commits)
         })
@@ -91,20 +92,20 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
         stall_ms: 15_000,
         ..Config::default()
     };
-    let world = World::start(config, "{ channel = \"web\" }", &groups).await;
+    let world = on_whatsapp(config, "{ channel = \"web\" }", &groups).await;
     for n in 0..people {
-        world.sim.person_says(&person(n), "hello");
+        world.phone.person_says(&person(n), "hello");
     }
     let heard = |sim: &Whatsapp| {
         let taken =
             sim.webhooks().into_iter().filter(|post| post.status == 200).map(|post| post.body.matches("hello").count());
         taken.sum::<usize>() >= people
     };
-    assert!(world.sim.wait_until(heard, Duration::from_secs(120)).await);
-    world.sim.faults(FaultMix { share: 0.3, kinds: kinds.to_vec() });
+    assert!(world.phone.wait_until(heard, Duration::from_secs(120)).await);
+    world.phone.faults(FaultMix { share: 0.3, kinds: kinds.to_vec() });
     let started = Instant::now();
     for n in 0..asks {
-        world.ask_as(&format!("p{}", n % people), &format!("r{n}"), select(&format!("Which {n}?"), &["a", "b", "c"]));
+        world.ask_as(&format!("p{}", n % people), &format!("r{n}"), choice(&format!("Which {n}?"), &["a", "b", "c"]));
     }
     let mut open: HashSet<usize> = (0..asks).collect();
     let (mut said, mut asked_back, mut ended) = (HashMap::new(), HashSet::new(), HashMap::new());
@@ -112,13 +113,13 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
         assert!(started.elapsed() < patience, "{} of {asks} are still open", open.len());
         for n in 0..people {
             let who = person(n);
-            for message in world.sim.messages_to(&who).iter().filter(|message| message.stage.shown()) {
+            for message in world.phone.messages_to(&who).iter().filter(|message| message.stage.shown()) {
                 // A quote of what the daemon does not know yet is asked back.
                 for line in message.text.lines().filter(|_| message.text.starts_with("Which question do you mean?")) {
                     let Some((code, text)) = line.split_once(": Which ") else { continue };
                     let Ok(ask) = text.trim_end_matches('?').parse::<usize>() else { continue };
                     if asked_back.insert((message.id.clone(), ask)) && open.contains(&ask) {
-                        world.sim.person_says(&who, &format!("{code} {}", ask % 3 + 1));
+                        world.phone.person_says(&who, &format!("{code} {}", ask % 3 + 1));
                     }
                 }
                 let Some(rest) = message.text.split("Which ").nth(1) else { continue };
@@ -127,12 +128,12 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
                 let again = said.get(&ask).is_some_and(|at: &Instant| at.elapsed() > Duration::from_secs(10));
                 if message.text.contains("Reply with") && open.contains(&ask) && (again || !said.contains_key(&ask)) {
                     said.insert(ask, Instant::now());
-                    world.sim.person_quotes(&who, &message.id, &(ask % 3 + 1).to_string());
-                    world.sim.person_sends(&who, &Sending::Reaction { on: message.id.clone(), emoji: String::new() });
+                    world.phone.person_quotes(&who, &message.id, &(ask % 3 + 1).to_string());
+                    world.phone.person_sends(&who, &Sending::Reaction { on: message.id.clone(), emoji: String::new() });
                 }
             }
         }
-        open.retain(|ask| match world.response_as(&format!("p{}", ask % people), &format!("r{ask}")) {
+        open.retain(|ask| match world.group(&format!("p{}", ask % people)).response(&format!("r{ask}")) {
             Some(response) => {
                 ended.insert(*ask, response);
                 false
@@ -167,7 +168,7 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
         "{asks} asks to {people} people: answered after {took:?}, closed after {:?}; {undelivered} undeliverable; \
          {all_closed} closed once; {} calls",
         started.elapsed(),
-        world.sim.calls().len()
+        world.phone.calls().len()
     );
     assert!(undelivered * 50 <= asks, "{undelivered} of {asks} were not delivered");
     took

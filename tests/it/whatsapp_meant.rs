@@ -1,7 +1,8 @@
 //! What a WhatsApp message is about: it counts once across any crash; group and forwarded messages do not count; a
 //! person whose phone was off has to confirm; and a person stays the same under other numbers.
 
-use crate::whatsapp_world::{ADA, BOB, MALLORY, SOON, TO_ADA, World, result, select, sim, until};
+use crate::harness::{SOON, World, choice};
+use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
@@ -14,9 +15,9 @@ fn sent(message: &Message) -> i64 {
 }
 
 async fn asked() -> (World, Message) {
-    let world = World::process(sim(), TO_ADA, "").await;
+    let world = binary_on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     world.quiet(1).await;
     (world, question)
@@ -28,24 +29,24 @@ async fn a_message_counts_once_over_a_kill_at_every_step() {
     for point in ["settle.saved", "inbound.counted", "inbound.saved"] {
         let (mut world, _) = asked().await;
         world.kill();
-        world.begin_with(&[("ASKD_CRASH_AT", point)]);
-        let said = world.sim.person_says(ADA, "1");
-        world.ended().await;
-        world.begin();
+        world.begin_with(&[("ASKD_CRASH_AT", point)]).await;
+        let said = world.phone.person_says(ADA, "1");
+        world.ends().await;
+        world.begin().await;
         // Meta repeats it until it is acknowledged.
         world.taken(&said).await;
         assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a", "{point}");
         world.shown(ADA, "Answered: a by Ada").await;
-        world.ask("r2", select("And now?", &["c", "d"]));
+        world.ask("r2", choice("And now?", &["c", "d"]));
         world.shown(ADA, "And now?").await;
         let before = world.quiet(1).await;
         for _ in 0..3 {
-            assert_eq!(world.sim.message_again(&said).await, Some(200));
+            assert_eq!(world.phone.message_again(&said).await, Some(200));
         }
         assert!(before == world.records(), "{point}: the answer to the one is not the answer to the other");
         let told = world.said_to(ADA);
         assert!(!told.iter().any(|text| text == BEFORE || text.contains("already")), "{point}: {told:#?}");
-        world.sim.person_says(ADA, "2");
+        world.phone.person_says(ADA, "2");
         assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "d", "{point}");
     }
 }
@@ -54,19 +55,21 @@ async fn a_message_counts_once_over_a_kill_at_every_step() {
 async fn heard_twice(env: &[(&str, &str)]) -> bool {
     let (mut world, _) = asked().await;
     world.kill();
-    world.begin_with(env);
-    world.sim.ladder(Ladder { told: false, ..Ladder::default() });
-    world.sim.fault(Fault::TruncatedBody, 1);
-    world.ask("r2", select("And now?", &["c", "d"]));
-    let second = world.sim.wait_for_message(|m| m.stage.shown() && m.text.contains("And now?"), SOON).await.unwrap();
+    world.begin_with(env).await;
+    world.phone.ladder(Ladder { told: false, ..Ladder::default() });
+    world.phone.fault(Fault::TruncatedBody, 1);
+    world.ask("r2", choice("And now?", &["c", "d"]));
+    let second = world.phone.wait_for_message(|m| m.stage.shown() && m.text.contains("And now?"), SOON).await.unwrap();
     let said = world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a", "the other is not known to have left");
-    world.sim.ladder(Ladder::default());
+    world.phone.ladder(Ladder::default());
     world.shown(ADA, "Answered: a by Ada").await;
-    assert!(world.sim.status(&second.id, Stage::Sent, None) && world.sim.status(&second.id, Stage::Delivered, None));
+    assert!(
+        world.phone.status(&second.id, Stage::Sent, None) && world.phone.status(&second.id, Stage::Delivered, None)
+    );
     world.quiet(1).await;
     for _ in 0..2 {
-        assert_eq!(world.sim.message_again(&said).await, Some(200));
+        assert_eq!(world.phone.message_again(&said).await, Some(200));
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.response_now("r2").is_some() || world.said_to(ADA).iter().any(|text| text.contains("Did you mean"))
@@ -86,8 +89,8 @@ async fn forgetting_which_messages_counted_is_noticed() {
 async fn leaving_the_rule_of_time_out_is_noticed() {
     let (mut world, question) = asked().await;
     world.kill();
-    world.begin_with(&[("ASKD_SABOTAGE", "notimerule")]);
-    world.sim.person_says_at(ADA, "2", sent(&question) - 3_600);
+    world.begin_with(&[("ASKD_SABOTAGE", "notimerule")]).await;
+    world.phone.person_says_at(ADA, "2", sent(&question) - 3_600);
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "the other stories would notice");
 }
 
@@ -96,21 +99,22 @@ async fn leaving_the_rule_of_time_out_is_noticed() {
 async fn a_late_answer_by_code_reaches_the_question_that_can_still_be_answered() {
     let session = "session = { start = { command = [\"/bin/true\"] } }\n";
     let mut world =
-        World::process(sim(), &format!("{TO_ADA}]\n{session}remind_after = \"\"\nlate_answers = \"7d\"\n#["), "").await;
+        binary_on_whatsapp(sim(), &format!("{TO_ADA}]\n{session}remind_after = \"\"\nlate_answers = \"7d\"\n#["), "")
+            .await;
     world.writes(ADA, "hello").await;
-    world.ask("r0", select("Old?", &["x", "y"]));
+    world.ask("r0", choice("Old?", &["x", "y"]));
     world.shown(ADA, "Old?").await;
-    world.sim.person_says(ADA, "1");
+    world.phone.person_says(ADA, "1");
     world.response("r0").await;
     world.shown(ADA, "Answered: x by Ada").await;
-    let settled = world.folder.path().join("state/settled/research");
-    until("the first one to be put away", || fs::read_dir(&settled).is_ok_and(|mut files| files.next().is_some()))
+    let settled = world.data().join("state/settled/research");
+    happens("the first one to be put away", || fs::read_dir(&settled).is_ok_and(|mut files| files.next().is_some()))
         .await;
-    let mut late = select("Late?", &["a", "b"]);
+    let mut late = choice("Late?", &["a", "b"]);
     late["timeoutMs"] = json!(10_000);
     world.ask("r1", late);
     world.shown(ADA, "Late?").await;
-    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    let code = world.open()[0]["short_id"].as_str().unwrap().to_owned();
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
     world.shown(ADA, "You can still answer").await;
     world.kill();
@@ -119,8 +123,8 @@ async fn a_late_answer_by_code_reaches_the_question_that_can_still_be_answered()
     let mut record: Value = serde_json::from_slice(&fs::read(&old).unwrap()).unwrap();
     record["short_id"] = json!(code);
     fs::write(&old, record.to_string()).unwrap();
-    world.begin();
-    world.sim.person_says(ADA, &format!("{code} 2"));
+    world.begin().await;
+    world.phone.person_says(ADA, &format!("{code} 2"));
     world.shown(ADA, "Answered after the timeout: b by Ada").await;
 }
 
@@ -142,14 +146,14 @@ async fn what_is_written_in_a_group_or_forwarded_is_nobodys_answer() {
     assert!(told.text.contains("Reply with a number"), "{}", told.text);
     assert!(before == world.records());
     assert!(!world.said_to(ADA).iter().any(|text| text == BEFORE));
-    world.sim.person_says(ADA, "1");
+    world.phone.person_says(ADA, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");
 }
 
 #[tokio::test]
 async fn an_edited_message_is_told_and_a_deleted_one_is_not() {
     let (world, question) = asked().await;
-    let said = world.sim.person_says(ADA, "1");
+    let said = world.phone.person_says(ADA, "1");
     world.response("r1").await;
     world.shown(ADA, "Answered: a by Ada").await;
     let at = (sent(&question) + 5).to_string();
@@ -166,13 +170,13 @@ async fn an_edited_message_is_told_and_a_deleted_one_is_not() {
 
 /// A phone that was off: what it sends as soon as it is on may have been written for something else.
 async fn was_off(world: &World) -> Message {
-    world.sim.phone(ADA, false);
+    world.phone.phone(ADA, false);
     world.ask("r1", json!({"questions": [{"question": "Deploy?", "type": "confirm"}]}));
     let there =
         |sim: &Whatsapp| sim.messages_to(ADA).iter().any(|m| m.text.contains("Deploy?") && m.stage == Stage::Sent);
-    assert!(world.sim.wait_until(there, SOON).await);
-    world.sim.advance(Duration::from_secs(40));
-    world.sim.phone(ADA, true);
+    assert!(world.phone.wait_until(there, SOON).await);
+    world.phone.advance(Duration::from_secs(40));
+    world.phone.phone(ADA, true);
     let question = world.shown(ADA, "Deploy?").await;
     world.quiet(1).await;
     question
@@ -180,44 +184,44 @@ async fn was_off(world: &World) -> Message {
 
 #[tokio::test]
 async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
-    let mut world = World::process(sim(), TO_ADA, "").await;
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     let question = was_off(&world).await;
     let before = world.records();
     let delivered = question.reached(Stage::Delivered).unwrap() / 1000;
-    world.taken(&world.sim.person_says_at(ADA, "yes", delivered + 10)).await;
+    world.taken(&world.phone.person_says_at(ADA, "yes", delivered + 10)).await;
     world.shown(ADA, "Did you mean this for: Deploy? Reply 1 to confirm.").await;
     assert!(before == world.records(), "nothing is answered yet");
     // A request for confirmation survives a crash: a 1 is not the first option.
-    world.taken(&world.sim.person_says_at(ADA, "no", delivered + 9)).await;
+    world.taken(&world.phone.person_says_at(ADA, "no", delivered + 9)).await;
     let asked_back = |sim: &Whatsapp| {
         sim.messages_to(ADA).iter().filter(|m| m.stage.shown() && m.text.contains("Did you mean")).count() == 2
     };
-    assert!(world.sim.wait_until(asked_back, SOON).await);
+    assert!(world.phone.wait_until(asked_back, SOON).await);
     // A crash before askd has recorded when the request left would make it ask once more.
-    until("the request to be on record", || {
-        let memory = std::fs::read_to_string(world.folder.path().join("state/channels/whatsapp.json"));
+    happens("the request to be on record", || {
+        let memory = std::fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
         memory.is_ok_and(|text| text.contains("\"said\":\"no\"") && text.contains("\"note\":\"wamid."))
     })
     .await;
-    world.restart();
+    world.restart().await;
     // Only the date of the answer to the call says when that note was sent.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    world.sim.person_says(ADA, "1");
+    world.phone.person_says(ADA, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
 }
 
 #[tokio::test]
 async fn a_quote_or_ten_seconds_need_no_confirmation() {
     for quote in [true, false] {
-        let world = World::start(sim(), TO_ADA, "").await;
+        let world = on_whatsapp(sim(), TO_ADA, "").await;
         world.writes(ADA, "hello").await;
         let question = was_off(&world).await;
         let delivered = question.reached(Stage::Delivered).unwrap() / 1000;
         if quote {
-            world.sim.person_quotes(ADA, &question.id, "yes");
+            world.phone.person_quotes(ADA, &question.id, "yes");
         } else {
-            world.sim.person_says_at(ADA, "yes", delivered + 11);
+            world.phone.person_says_at(ADA, "yes", delivered + 11);
         }
         assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "Yes");
     }
@@ -228,20 +232,28 @@ async fn another_spelling_of_a_number_is_the_same_person() {
     let bia = Person { also: vec!["5511987654321".to_owned()], ..Person::new("551187654321", "Bia") };
     let config = Config { people: vec![bia, Person::new(MALLORY, "Mal")], ..sim() };
     let route = r#"{ channel = "whatsapp", chat = "5511987654321", responders = ["5511987654321"] }"#;
-    let mut world = World::process(config, route, "[asks]\nrender_timeout = \"60s\"").await;
+    let mut world = binary_on_whatsapp(config, route, "[asks]\nrender_timeout = \"60s\"").await;
     // Nobody has written yet, so askd knows nothing: the window opens under the number that webhooks name.
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     assert_eq!(result(&world.response("r1").await).0, "undeliverable");
     world.webhook(&json!({"from": "5511987654321", "id": "wamid.1", "timestamp": now(), "type": "text", "text": {"body": "oi"}})).await;
     world.writes("551187654321", "oi").await;
-    world.ask("r2", select("And now?", &["c", "d"]));
+    world.ask("r2", choice("And now?", &["c", "d"]));
     let sent = |sim: &Whatsapp| sim.messages_to("551187654321").iter().any(|m| m.text.contains("And now?"));
-    assert!(world.sim.wait_until(sent, SOON).await);
-    world.restart();
-    let question = world.sim.messages_to("551187654321").pop().unwrap();
-    world.sim.status(&question.id, Stage::Sent, None);
+    assert!(world.phone.wait_until(sent, SOON).await);
+    world.restart().await;
+    let question = world.phone.messages_to("551187654321").pop().unwrap();
+    // askd has to know when it was sent before it hears the answer.
+    let told = |sim: &Whatsapp| {
+        sim.webhooks().iter().filter(|post| post.status == 200 && post.body.contains("\"sent\"")).count()
+    };
+    let before = told(&world.phone);
+    world.phone.status(&question.id, Stage::Sent, None);
+    assert!(world.phone.wait_until(|sim| told(sim) > before, SOON).await, "the status was not taken");
     world.shown("551187654321", "And now?").await;
-    world.writes("551187654321", "2").await;
+    // In the second after.
+    let sent = world.phone.message(&question.id).unwrap().reached(Stage::Sent).unwrap();
+    world.phone.person_says_at("551187654321", "2", sent / 1000 + 1);
     assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "d");
 }
 
@@ -253,25 +265,26 @@ fn now() -> String {
 #[tokio::test]
 async fn a_person_with_another_number_or_id_stays_who_they_are() {
     let (world, question) = asked().await;
-    let phone = world.sim.config().phone_number_id.clone();
+    let phone = world.phone.config().phone_number_id.clone();
     let system = json!({"from": ADA, "id": "wamid.s", "timestamp": now(), "type": "system",
         "system": {"type": "user_changed_number", "wa_id": BOB, "body": "User changed"}});
     let value = json!({"metadata": {"phone_number_id": phone}, "messages": [system]});
     assert_eq!(world.webhook_of("messages", &value).await, 200);
     let update = json!({"user_id_update": [{"user_id": {"current": "US.new"}}]});
     assert_eq!(world.webhook_of("user_id_update", &update).await, 200);
-    until("the operator to be told", || world.log().contains("the person of a route may not be known any more")).await;
-    world.sim.person_says_at(BOB, "2", sent(&question) + 1);
+    happens("the operator to be told", || world.log().contains("the person of a route may not be known any more"))
+        .await;
+    world.phone.person_says_at(BOB, "2", sent(&question) + 1);
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "written from the new number");
 }
 
 #[tokio::test]
 async fn a_stranger_is_in_the_log_once_while_somebody_is_asked() {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(MALLORY, "nobody is asked yet").await;
     assert!(!world.log().contains("an unknown person wrote"));
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     for text in ["hello?", "2"] {
         world.writes(MALLORY, text).await;
@@ -286,16 +299,17 @@ async fn a_stranger_is_in_the_log_once_while_somebody_is_asked() {
 /// nothing does.
 #[tokio::test]
 async fn without_a_status_the_date_of_the_answer_counts() {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
-    world.sim.ladder(Ladder { told: false, ..Ladder::default() });
-    world.ask("r1", select("Which?", &["a", "b"]));
-    let question = world.sim.wait_for_message(|m| m.stage.shown() && m.text.contains("Which?"), SOON).await.unwrap();
-    until("the answer to the call", || world.records().iter().any(|(_, record)| record.contains("\"left\": {"))).await;
+    world.phone.ladder(Ladder { told: false, ..Ladder::default() });
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let question = world.phone.wait_for_message(|m| m.stage.shown() && m.text.contains("Which?"), SOON).await.unwrap();
+    happens("the answer to the call", || world.records().iter().any(|(_, record)| record.contains("\"left\": {")))
+        .await;
     let accepted = question.reached(Stage::Accepted).unwrap() / 1000;
-    world.taken(&world.sim.person_says_at(ADA, "1", accepted + 1)).await;
+    world.taken(&world.phone.person_says_at(ADA, "1", accepted + 1)).await;
     let before = |sim: &Whatsapp| sim.messages_to(ADA).iter().any(|message| message.text == BEFORE);
-    assert!(world.sim.wait_until(before, SOON).await, "{:#?}", world.said_to(ADA));
-    world.sim.person_says_at(ADA, "2", accepted + 3);
+    assert!(world.phone.wait_until(before, SOON).await, "{:#?}", world.said_to(ADA));
+    world.phone.person_says_at(ADA, "2", accepted + 3);
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
 }

@@ -1,7 +1,8 @@
 //! What reminds people on WhatsApp of an open question, what does not, and until when they are told that
 //! they can answer.
 
-use crate::whatsapp_world::{ADA, TO_ADA, World, result, select, sim};
+use crate::harness::{World, choice};
+use crate::on_whatsapp::{ADA, TO_ADA, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
@@ -13,23 +14,23 @@ fn reminders(sim: &Whatsapp) -> usize {
 }
 
 async fn reminded(world: &World, times: usize) {
-    world.until("a reminder", || reminders(&world.sim) >= times).await;
+    world.until("a reminder", || reminders(&world.phone) >= times).await;
 }
 
 #[tokio::test]
 async fn an_open_question_is_brought_to_mind_three_times_at_most() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"1s\"").await;
+    let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"1s\"").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     let nudge = world.shown(ADA, WAITS).await;
     assert_eq!(nudge.quotes.as_ref(), Some(&question.id), "it quotes the question");
     assert!(nudge.text.contains("You can answer until "), "{}", nudge.text);
     reminded(&world, 3).await;
     // A reply to the reminder is a reply to the question.
-    world.ask("r2", select("Another one?", &["c", "d"]));
+    world.ask("r2", choice("Another one?", &["c", "d"]));
     world.shown(ADA, "Another one?").await;
-    world.sim.person_quotes(ADA, &nudge.id, "2");
+    world.phone.person_quotes(ADA, &nudge.id, "2");
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
     let of_r1 = |sim: &Whatsapp| {
         sim.messages_to(ADA)
@@ -37,13 +38,13 @@ async fn an_open_question_is_brought_to_mind_three_times_at_most() {
             .filter(|m| m.text.contains(WAITS) && m.quotes.as_ref() == Some(&question.id))
             .count()
     };
-    assert_eq!(of_r1(&world.sim), 3, "{:#?}", world.said_to(ADA));
+    assert_eq!(of_r1(&world.phone), 3, "{:#?}", world.said_to(ADA));
     world.kept_the_pace();
 }
 
 #[tokio::test]
 async fn a_reminder_is_of_the_question_that_is_next() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"6s\"").await;
+    let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"6s\"").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
     world.shown(ADA, "First?").await;
@@ -55,51 +56,51 @@ async fn a_reminder_is_of_the_question_that_is_next() {
 
 #[tokio::test]
 async fn nobody_is_reminded_outside_the_window() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"12s\"").await;
+    let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"12s\"").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
-    let sticker = world.sim.person_sends(ADA, &Sending::Sticker);
+    let sticker = world.phone.person_sends(ADA, &Sending::Sticker);
     world.taken(&sticker).await;
     let hint = world.shown(ADA, "I can only read text as an answer.").await;
     // Another message fails, because the chat is closed after all.
-    world.sim.status(&hint.id, Stage::Failed, Some(131_047));
+    world.phone.status(&hint.id, Stage::Failed, Some(131_047));
     world.until("the reminder to be left out", || world.log().contains("a reminder is left out")).await;
-    assert_eq!(reminders(&world.sim), 0, "{:#?}", world.said_to(ADA));
+    assert_eq!(reminders(&world.phone), 0, "{:#?}", world.said_to(ADA));
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "it stayed open");
 }
 
 #[tokio::test]
 async fn nobody_is_reminded_of_what_is_not_displayed() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"2s\"").await;
+    let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"2s\"").await;
     world.writes(ADA, "hello").await;
-    world.sim.phone(ADA, false);
-    let mut off = select("Phone off?", &["a"]);
+    world.phone.phone(ADA, false);
+    let mut off = choice("Phone off?", &["a"]);
     (off["timeoutMs"], off["renderTimeout"]) = (json!(25_000), json!(10_000));
     world.ask("r1", off);
     // Its clock runs from the acceptance, and so do the reminders.
     world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
-    world.sim.phone(ADA, true);
+    world.phone.phone(ADA, true);
     world.shown(ADA, "Timed out").await;
-    assert_eq!(reminders(&world.sim), 0, "a phone that was off has the question alone");
+    assert_eq!(reminders(&world.phone), 0, "a phone that was off has the question alone");
 }
 
 #[tokio::test]
 async fn what_was_settled_while_it_waited_for_its_turn_is_not_brought_to_mind() {
-    let world = World::start(sim(), TO_ADA, "[asks]\nremind_after = \"25s\"").await;
+    let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"25s\"").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     // All this has to be paid back before the reminder can go: 42 seconds in all.
     world.chatters(ADA, 6).await;
     world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
-    assert_eq!(reminders(&world.sim), 0, "it waits for its turn");
+    assert_eq!(reminders(&world.phone), 0, "it waits for its turn");
     world.writes(ADA, "1").await;
     world.response("r1").await;
     // The closing line waits for its turn too, behind the reminder that is not sent any more.
     world.shown_within(ADA, "Answered: a by Ada", Duration::from_secs(150)).await;
-    assert_eq!(reminders(&world.sim), 0, "{:#?}", world.said_to(ADA));
+    assert_eq!(reminders(&world.phone), 0, "{:#?}", world.said_to(ADA));
     world.kept_the_pace();
 }

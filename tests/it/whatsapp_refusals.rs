@@ -1,13 +1,13 @@
 //! What must not happen on WhatsApp: nothing that is no answer answers, nobody who may not answer does,
 //! and nothing that is not signed is heard.
 
-use crate::daemon::Daemon;
-use crate::whatsapp_world::{ADA, BOB, MALLORY, TO_ADA, World, select, sim};
-use askd_sim::whatsapp::{Config, Message, Sending, Stage};
+use crate::harness::{World, choice};
+use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, sim};
+use askd_sim::whatsapp::{Config, Message, Sending, Stage, Whatsapp};
 use serde_json::{Value, json};
 
 async fn asked(question: Value, text: &str) -> World {
-    asked_in(World::start(sim(), TO_ADA, "").await, question, text).await
+    asked_in(on_whatsapp(sim(), TO_ADA, "").await, question, text).await
 }
 
 async fn asked_in(world: World, question: Value, text: &str) -> World {
@@ -20,11 +20,11 @@ async fn asked_in(world: World, question: Value, text: &str) -> World {
 
 #[tokio::test]
 async fn numbers_are_understood_as_people_write_them() {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     for (n, said) in ["²", "2.", "2)", " 2 ", "２"].iter().enumerate() {
         let (id, text) = (format!("r{n}"), format!("Which {n}?"));
-        world.ask(&id, select(&text, &["a", "b", "c"]));
+        world.ask(&id, choice(&text, &["a", "b", "c"]));
         world.shown(ADA, &text).await;
         world.writes(ADA, said).await;
         assert_eq!(world.response(&id).await["result"]["answers"][&text], "b", "{said:?}");
@@ -33,7 +33,7 @@ async fn numbers_are_understood_as_people_write_them() {
 
 #[tokio::test]
 async fn a_number_out_of_range_is_asked_back() {
-    let world = asked(select("Which?", &["a", "b", "c"]), "Which?").await;
+    let world = asked(choice("Which?", &["a", "b", "c"]), "Which?").await;
     let before = world.records();
     world.writes(ADA, "7").await;
     world.shown(ADA, "There are the numbers 1 to 3.").await;
@@ -46,7 +46,7 @@ async fn a_number_out_of_range_is_asked_back() {
 
 #[tokio::test]
 async fn a_label_that_is_another_ones_number_is_asked_back() {
-    let world = asked(select("How many?", &["2", "1"]), "How many?").await;
+    let world = asked(choice("How many?", &["2", "1"]), "How many?").await;
     world.writes(ADA, "2").await;
     world.shown(ADA, "That could be the name of one option or the number of another").await;
     world.writes(ADA, "2.").await;
@@ -64,7 +64,7 @@ async fn confirm_takes_no_free_text() {
 
 #[tokio::test]
 async fn what_has_no_words_is_not_an_answer() {
-    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let world = asked(choice("Which?", &["a", "b"]), "Which?").await;
     let question = world.shown(ADA, "Which?").await;
     let before = world.records();
     let hint = "I can only read text as an answer.";
@@ -78,17 +78,17 @@ async fn what_has_no_words_is_not_an_answer() {
     .iter()
     .enumerate()
     {
-        let id = world.sim.person_sends(ADA, sending);
+        let id = world.phone.person_sends(ADA, sending);
         world.taken(&id).await;
         // The same line is not sent twice at a time: it has to have arrived.
         let arrived = |message: &Message| message.stage.shown() && message.text.contains(hint);
-        let told = || world.sim.messages_to(ADA).into_iter().filter(arrived).count() > n;
+        let told = || world.phone.messages_to(ADA).into_iter().filter(arrived).count() > n;
         world.until(&format!("a friendly line about {sending:?}"), told).await;
     }
     let reaction = Sending::Reaction { on: question.id.clone(), emoji: "\u{1f44d}".to_owned() };
-    world.taken(&world.sim.person_sends(ADA, &reaction)).await;
+    world.taken(&world.phone.person_sends(ADA, &reaction)).await;
     assert!(before == world.records(), "none of it changed anything");
-    world.sim.person_sends(ADA, &Sending::Image(Some("2".to_owned())));
+    world.phone.person_sends(ADA, &Sending::Image(Some("2".to_owned())));
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "a caption is text");
     world.shown(ADA, "Answered: b by Ada").await;
     let hints = world.said_to(ADA).into_iter().filter(|text| text.contains(hint)).count();
@@ -97,27 +97,27 @@ async fn what_has_no_words_is_not_an_answer() {
 
 #[tokio::test]
 async fn chat_that_answers_nothing_is_left_alone() {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello, is anybody there?").await;
-    let sticker = world.sim.person_sends(ADA, &Sending::Sticker);
+    let sticker = world.phone.person_sends(ADA, &Sending::Sticker);
     world.taken(&sticker).await;
     world.writes(ADA, "2").await;
     // What would have been said goes before what is said now.
-    world.ask("r1", select("Which?", &["a"]));
+    world.ask("r1", choice("Which?", &["a"]));
     world.shown(ADA, "Which?").await;
     assert_eq!(world.said_to(ADA).len(), 1, "{:#?}", world.said_to(ADA));
 }
 
 #[tokio::test]
 async fn strangers_get_nothing_and_change_nothing() {
-    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let world = asked(choice("Which?", &["a", "b"]), "Which?").await;
     let before = world.records();
-    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    let code = world.open()[0]["short_id"].as_str().unwrap().to_owned();
     for said in ["1", "a", "cancel", &format!("{code} 1")] {
         world.writes(MALLORY, said).await;
     }
     let question = world.shown(ADA, "Which?").await;
-    let quoting = world.sim.person_quotes(MALLORY, &question.id, "1");
+    let quoting = world.phone.person_quotes(MALLORY, &question.id, "1");
     world.taken(&quoting).await;
     assert!(before == world.records());
     world.writes(ADA, "1").await;
@@ -132,16 +132,16 @@ async fn strangers_get_nothing_and_change_nothing() {
 #[tokio::test]
 async fn who_may_answer_is_listed() {
     let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{BOB}\"] }}");
-    let world = World::start(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), &route, "").await;
     world.writes(ADA, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     let before = world.quiet(1).await;
     world.writes(ADA, "1").await;
     assert!(before == world.records(), "the chat's own number is not in the list");
-    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    let code = world.open()[0]["short_id"].as_str().unwrap().to_owned();
     // Bob has heard of it elsewhere, a second after it was sent to the chat.
-    world.sim.person_says_at(BOB, &format!("{code} 2"), question.reached(Stage::Sent).unwrap() / 1000 + 1);
+    world.phone.person_says_at(BOB, &format!("{code} 2"), question.reached(Stage::Sent).unwrap() / 1000 + 1);
     assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], BOB);
     world.shown(BOB, "Answered: b by Bob").await;
     world.shown(ADA, "Answered: b by Bob").await;
@@ -149,17 +149,17 @@ async fn who_may_answer_is_listed() {
 
 #[tokio::test]
 async fn last_weeks_duplicate_changes_nothing() {
-    let world = World::process(sim(), TO_ADA, "").await;
-    let mut world = asked_in(world, select("Which?", &["a", "b"]), "Which?").await;
+    let world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    let mut world = asked_in(world, choice("Which?", &["a", "b"]), "Which?").await;
     let said = world.writes(ADA, "1").await;
     world.response("r1").await;
     world.shown(ADA, "Answered: a by Ada").await;
-    world.ask("r2", select("And now?", &["c", "d"]));
+    world.ask("r2", choice("And now?", &["c", "d"]));
     world.shown(ADA, "And now?").await;
     let before = world.quiet(1).await;
-    world.restart();
+    world.restart().await;
     for _ in 0..3 {
-        assert_eq!(world.sim.message_again(&said).await, Some(200));
+        assert_eq!(world.phone.message_again(&said).await, Some(200));
     }
     assert!(before == world.records(), "the answer to the one is not the answer to the other");
     let said = world.said_to(ADA);
@@ -168,9 +168,9 @@ async fn last_weeks_duplicate_changes_nothing() {
 
 #[tokio::test]
 async fn only_what_is_signed_and_ours_is_heard() {
-    let world = asked(select("Which?", &["a", "b"]), "Which?").await;
+    let world = asked(choice("Which?", &["a", "b"]), "Which?").await;
     let before = world.records();
-    let now = world.sim.calls().last().unwrap().clock / 1000 + 2;
+    let now = world.phone.calls().last().unwrap().clock / 1000 + 2;
     let hook = |phone: &str, text: &str| {
         json!({"object": "whatsapp_business_account", "entry": [{"id": "1", "changes": [{"field": "messages", "value": {
             "messaging_product": "whatsapp", "metadata": {"phone_number_id": phone},
@@ -179,12 +179,12 @@ async fn only_what_is_signed_and_ours_is_heard() {
         }}]}]})
         .to_string()
     };
-    let ours = world.sim.config().phone_number_id.clone();
+    let ours = world.phone.config().phone_number_id.clone();
     let body = hook(&ours, "1");
-    let good = world.sim.sign(body.as_bytes());
+    let good = world.phone.sign(body.as_bytes());
     let post = async |body: &str, signature: Option<&str>| {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut call = http.post(format!("{}/whatsapp/webhook", world.url)).body(body.to_owned());
+        let mut call = http.post(format!("{}/whatsapp/webhook", world.url())).body(body.to_owned());
         if let Some(signature) = signature {
             call = call.header("x-hub-signature-256", signature);
         }
@@ -197,15 +197,15 @@ async fn only_what_is_signed_and_ours_is_heard() {
     assert_eq!(post(&body.replace("\"1\"", "\"2\""), Some(&good)).await, 401, "one byte changed");
     assert_eq!(post(&body, Some(&good[..good.len() - 2])).await, 401);
     let other = hook("999", "1");
-    assert_eq!(post(&other, Some(&world.sim.sign(other.as_bytes()))).await, 200, "another number: ignored");
-    assert_eq!(post("{}", Some(&world.sim.sign(b"{}"))).await, 200);
-    assert_eq!(post("no json", Some(&world.sim.sign(b"no json"))).await, 200);
+    assert_eq!(post(&other, Some(&world.phone.sign(other.as_bytes()))).await, 200, "another number: ignored");
+    assert_eq!(post("{}", Some(&world.phone.sign(b"{}"))).await, 200);
+    assert_eq!(post("no json", Some(&world.phone.sign(b"no json"))).await, 200);
     let huge = "x".repeat(4 * 1024 * 1024 + 1);
     assert!(matches!(post(&huge, Some(&good)).await, 413 | 0));
     assert!(before == world.records(), "nothing of it was heard");
     let get = async |query: &str| {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answer = http.get(format!("{}/whatsapp/webhook{query}", world.url)).send().await.unwrap();
+        let answer = http.get(format!("{}/whatsapp/webhook{query}", world.url())).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
     let asked = "?hub.mode=subscribe&hub.challenge=4711&hub.verify_token=";
@@ -219,25 +219,19 @@ async fn only_what_is_signed_and_ours_is_heard() {
 #[tokio::test]
 async fn webhooks_with_an_address_of_their_own_are_there_alone() {
     let port = crate::daemon::free_port();
-    let config = Config::default();
-    let sim = askd_sim::whatsapp::Whatsapp::start(config).await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let text = format!(
-        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\nwebhook_listen = \"127.0.0.1:{port}\"\n[whatsapp]\n\
+    let sim = Whatsapp::start(Config::default()).await.unwrap();
+    let mut world = World::empty().config(&format!(
+        "[http]\nwebhook_listen = \"127.0.0.1:{port}\"\n[whatsapp]\n\
          access_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
          phone_number_id = \"106540352242922\"\napi_url = \"{}\"\n",
-        folder.path().display(),
         sim.api_url()
-    );
-    crate::whatsapp_world::put(&folder.path().join("askd.toml"), &text);
-    let daemon = Daemon::here(&[folder.path().join("askd.toml")], &folder.path().join("log"));
-    let url = format!("http://{}", daemon.address().unwrap());
+    ));
+    world.begin().await;
     sim.set_webhook(Some(&format!("http://127.0.0.1:{port}/whatsapp/webhook")));
     let apart = sim.handshake().await;
-    sim.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+    sim.set_webhook(Some(&format!("{}/whatsapp/webhook", world.url())));
     let beside = sim.handshake().await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let inbox = http.get(format!("http://127.0.0.1:{port}/")).send().await.unwrap().status().as_u16();
-    drop(daemon);
     assert_eq!((apart, beside.is_err(), inbox), (Ok(()), true, 404));
 }

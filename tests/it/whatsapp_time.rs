@@ -1,7 +1,8 @@
 //! Time decides what a message can mean: only a question that the platform had sent to that person before it received
 //! the message.
 
-use crate::whatsapp_world::{ADA, BOB, SHORTEST, TO_ADA, World, result, select, sim};
+use crate::harness::{SHORTEST, SOON, World, choice};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Message, Stage};
 use serde_json::{Value, json};
 
@@ -17,13 +18,13 @@ fn delete() -> Value {
 }
 
 async fn world() -> World {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world
 }
 
 async fn says_at(world: &World, who: &str, text: &str, seconds: i64) -> String {
-    let id = world.sim.person_says_at(who, text, seconds);
+    let id = world.phone.person_says_at(who, text, seconds);
     world.taken(&id).await;
     id
 }
@@ -31,7 +32,7 @@ async fn says_at(world: &World, who: &str, text: &str, seconds: i64) -> String {
 #[tokio::test]
 async fn a_yes_that_was_held_back_does_not_meet_the_next_question() {
     let world = world().await;
-    let mut first = select("Keep the old backups?", &["yes", "no"]);
+    let mut first = choice("Keep the old backups?", &["yes", "no"]);
     first["timeoutMs"] = json!(10_000);
     world.ask("r1", first);
     let backups = world.shown(ADA, "Keep the old backups?").await;
@@ -53,18 +54,21 @@ async fn nothing_from_before_or_from_the_same_second_answers_skips_or_dismisses(
     world.ask("r1", json!({"questions": [{"question": "Which?", "options": ["a", "b"], "required": false}]}));
     let question = world.shown(ADA, "Which?").await;
     let before = world.quiet(1).await;
-    let code = world.open().await[0]["short_id"].as_str().unwrap().to_owned();
+    let code = world.open()[0]["short_id"].as_str().unwrap().to_owned();
     for text in ["2", "b", "good morning", "skip", "cancel", &format!("{code} 2"), &format!("{code} cancel")] {
         for ago in [0, 1, 30, 3_600, 90_000] {
             says_at(&world, ADA, text, sent(&question) - ago).await;
         }
     }
     world.shown(ADA, BEFORE).await;
-    world.ask("r2", select("And now?", &["c"]));
+    world.ask("r2", choice("And now?", &["c"]));
     world.shown(ADA, "And now?").await;
     let told = world.said_to(ADA);
     assert_eq!(told.iter().filter(|text| *text == BEFORE).count(), 1, "once for a question: {told:#?}");
-    assert!(before.iter().all(|record| world.records().contains(record)), "nothing of it changed anything");
+    assert!(
+        before.iter().all(|(path, record)| world.records().get(path) == Some(record)),
+        "nothing of it changed anything"
+    );
     says_at(&world, ADA, &format!("{code} 2"), sent(&question) + 1).await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "the second after is after");
 }
@@ -72,7 +76,7 @@ async fn nothing_from_before_or_from_the_same_second_answers_skips_or_dismisses(
 #[tokio::test]
 async fn a_quote_proves_itself_whenever_it_was_written() {
     let world = world().await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     let raw = json!({"from": ADA, "id": "wamid.quote", "timestamp": (sent(&question) - 60).to_string(), "type": "text",
         "text": {"body": "2"}, "context": {"from": "1", "id": question.id}});
@@ -83,7 +87,7 @@ async fn a_quote_proves_itself_whenever_it_was_written() {
 #[tokio::test]
 async fn a_message_without_a_readable_time_is_from_before() {
     let world = world().await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     let before = world.quiet(1).await;
     for (n, time) in [json!("soon"), json!(null), json!({}), json!(-1)].iter().enumerate() {
@@ -92,14 +96,14 @@ async fn a_message_without_a_readable_time_is_from_before() {
         assert_eq!(world.webhook(&raw).await, 200);
     }
     assert!(before == world.records());
-    world.sim.person_quotes(ADA, &question.id, "1");
+    world.phone.person_quotes(ADA, &question.id, "1");
     world.response("r1").await;
 }
 
 #[tokio::test]
 async fn the_responder_who_is_not_the_chat_is_judged_by_the_sending_to_the_chat() {
     let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = World::start(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), &route, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
@@ -114,7 +118,7 @@ async fn the_responder_who_is_not_the_chat_is_judged_by_the_sending_to_the_chat(
     let told = |sim: &askd_sim::whatsapp::Whatsapp| {
         sim.messages_to(BOB).iter().filter(|message| message.text == BEFORE).count() == 2
     };
-    assert!(world.sim.wait_until(told, crate::whatsapp_world::SOON).await, "{:#?}", world.said_to(BOB));
+    assert!(world.phone.wait_until(told, SOON).await, "{:#?}", world.said_to(BOB));
     says_at(&world, BOB, "two", sent(&second) + 1).await;
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"First?": "one", "Second?": "two"}));
 }
@@ -122,11 +126,11 @@ async fn the_responder_who_is_not_the_chat_is_judged_by_the_sending_to_the_chat(
 #[tokio::test]
 async fn of_two_questions_only_the_one_that_was_there_is_meant() {
     let world = world().await;
-    world.ask("r1", select("Old?", &["a", "b"]));
+    world.ask("r1", choice("Old?", &["a", "b"]));
     let old = world.shown(ADA, "Old?").await;
     // A second later, by the platform's clock.
-    world.sim.advance(std::time::Duration::from_secs(5));
-    world.ask("r2", select("New?", &["c", "d"]));
+    world.phone.advance(std::time::Duration::from_secs(5));
+    world.ask("r2", choice("New?", &["c", "d"]));
     let new = world.shown(ADA, "New?").await;
     world.quiet(2).await;
     assert!(sent(&new) > sent(&old) + 3);
@@ -138,16 +142,16 @@ async fn of_two_questions_only_the_one_that_was_there_is_meant() {
 #[tokio::test]
 async fn what_was_open_when_it_was_written_still_makes_it_doubtful() {
     let world = world().await;
-    world.ask("r1", select("Old?", &["a", "b"]));
+    world.ask("r1", choice("Old?", &["a", "b"]));
     world.shown(ADA, "Old?").await;
-    world.ask("r2", select("New?", &["c", "d"]));
+    world.ask("r2", choice("New?", &["c", "d"]));
     let new = world.shown(ADA, "New?").await;
     // Both are open when it is written, but only one is open when it arrives.
     let written = sent(&new) + 1;
     tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
-    let id = world.open().await.iter().find(|ask| ask["request_id"] == "r1").unwrap()["id"].clone();
+    let id = world.open().iter().find(|ask| ask["request_id"] == "r1").unwrap()["id"].clone();
     let path = format!("/asks/{}/answer", id.as_str().unwrap());
-    assert_eq!(world.api(reqwest::Method::POST, &path, Some(json!({"answers": {"Old?": "a"}}))).await.0, 200);
+    assert_eq!(world.call("POST", &path, Some(&json!({"answers": {"Old?": "a"}}))).0, 200);
     world.shown(ADA, "Answered: a by operator").await;
     let before = world.quiet(1).await;
     says_at(&world, ADA, "2", written).await;

@@ -1,7 +1,8 @@
 //! Several people answer one ask on WhatsApp at once: each goes through the questions by themselves, the
 //! first who is through wins, and the others are told.
 
-use crate::whatsapp_world::{ADA, BOB, SOON, World, sim, until};
+use crate::harness::SOON;
+use crate::on_whatsapp::{ADA, BOB, happens, on_whatsapp, sim};
 use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 
@@ -13,7 +14,7 @@ fn asked(sim: &Whatsapp, who: &str, number: usize) -> Vec<Message> {
 #[tokio::test]
 async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() {
     let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = World::start(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), &route, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask(
@@ -29,17 +30,17 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
     // Bob hears of it from Ada.
     let heard = first.reached(Stage::Sent).unwrap() / 1000 + 1;
     for (number, (ada, bob)) in [("1", "2"), ("2", "1")].into_iter().enumerate() {
-        world.sim.person_says(ADA, ada);
+        world.phone.person_says(ADA, ada);
         if number == 0 {
-            world.sim.person_says_at(BOB, bob, heard)
+            world.phone.person_says_at(BOB, bob, heard)
         } else {
-            world.sim.person_says(BOB, bob)
+            world.phone.person_says(BOB, bob)
         };
         for who in [ADA, BOB] {
             let next = |sim: &Whatsapp| !asked(sim, who, number + 2).is_empty();
-            assert!(world.sim.wait_until(next, SOON).await, "{who}: {:#?}", world.said_to(who));
+            assert!(world.phone.wait_until(next, SOON).await, "{who}: {:#?}", world.said_to(who));
         }
-        until("both answers to be stored", || {
+        happens("both answers to be stored", || {
             let records = world.records();
             records.iter().any(|(_, record)| record.matches("\"picks\": [").count() >= 2 * (number + 1))
         })
@@ -53,7 +54,7 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
     world.shown(BOB, "Got it.\nAnswered: b; c; f by Bob").await;
     world.shown(ADA, "Answered: b; c; f by Bob\nYour answers so far were not used.").await;
     for (who, number) in [(ADA, 1), (ADA, 2), (ADA, 3), (BOB, 2), (BOB, 3)] {
-        assert_eq!(asked(&world.sim, who, number).len(), 1, "{who}, question {number}: {:#?}", world.said_to(who));
+        assert_eq!(asked(&world.phone, who, number).len(), 1, "{who}, question {number}: {:#?}", world.said_to(who));
     }
     world.kept_the_pace();
 }
@@ -61,13 +62,13 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
 #[tokio::test]
 async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
     let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = World::start(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), &route, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
     let first = world.shown(ADA, "Question 1 of 2").await;
     world.quiet(1).await;
-    world.sim.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
+    world.phone.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
     world.shown(BOB, "Question 2 of 2").await;
     world.writes(ADA, "hers").await;
     world.shown(ADA, "Question 2 of 2").await;

@@ -1,7 +1,8 @@
 //! Round trips on WhatsApp: asked by a file, shown on a phone, answered by what people write, read by the
 //! agent.
 
-use crate::whatsapp_world::{ADA, BOB, SHORTEST, SOON, TO_ADA, World, result, select, sim};
+use crate::harness::{SHORTEST, SOON, World, choice};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Config, Person};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -9,11 +10,11 @@ use std::time::Duration;
 const QUESTION: &str = "Which auth strategy?";
 
 fn auth() -> Value {
-    select(QUESTION, &["JWT tokens", "Session cookies", "OAuth 2.0"])
+    choice(QUESTION, &["JWT tokens", "Session cookies", "OAuth 2.0"])
 }
 
 async fn world() -> World {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world
 }
@@ -42,12 +43,12 @@ async fn an_option_by_number_and_the_closing_line() {
 async fn by_quoted_reply_by_label_in_another_case_and_by_free_text() {
     let world = world().await;
     for (id, answer) in [("r1", "JWT tokens"), ("r2", "OAuth 2.0"), ("r3", "Passkeys, please")] {
-        world.ask(id, select(&format!("{QUESTION} {id}"), &["JWT tokens", "Session cookies", "OAuth 2.0"]));
+        world.ask(id, choice(&format!("{QUESTION} {id}"), &["JWT tokens", "Session cookies", "OAuth 2.0"]));
         let question = world.shown(ADA, &format!("{QUESTION} {id}")).await;
         match id {
-            "r1" => drop(world.sim.person_quotes(ADA, &question.id, "1")),
-            "r2" => drop(world.sim.person_says(ADA, "oAUTH 2.0")),
-            _ => drop(world.sim.person_says(ADA, answer)),
+            "r1" => drop(world.phone.person_quotes(ADA, &question.id, "1")),
+            "r2" => drop(world.phone.person_says(ADA, "oAUTH 2.0")),
+            _ => drop(world.phone.person_says(ADA, answer)),
         }
         let response = world.response(id).await;
         assert_eq!(response["result"]["answers"][format!("{QUESTION} {id}")], json!(answer));
@@ -70,7 +71,7 @@ async fn several_options_in_every_spelling() {
 
 #[tokio::test]
 async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
-    let mut world = World::process(sim(), TO_ADA, "").await;
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
     world.ask(
         "r1",
@@ -83,12 +84,12 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     let first = world.shown(ADA, "Question 1 of 3").await;
     assert!(first.text.starts_with("Release\n\nQuestion 1 of 3\nThe agent is asking: How?"), "{}", first.text);
     let said = world.writes(ADA, "1").await;
-    world.restart();
+    world.restart().await;
     // If the daemon died while it was being sent, nobody knows whether it was: a status is waited for.
     let second = world.shown_within(ADA, "Question 2 of 3", Duration::from_secs(100)).await;
     assert!(second.text.contains("Tell customers?\n1. Yes\n2. No\n\nReply with a number."), "{}", second.text);
-    assert_eq!(world.sim.message_again(&said).await, Some(200), "the answer before the restart again");
-    world.sim.person_quotes(ADA, &first.id, "2");
+    assert_eq!(world.phone.message_again(&said).await, Some(200), "the answer before the restart again");
+    world.phone.person_quotes(ADA, &first.id, "2");
     world.shown(ADA, "has been answered already").await;
     world.writes(ADA, "yes").await;
     let third = world.shown(ADA, "Question 3 of 3").await;
@@ -110,18 +111,18 @@ async fn dismissal_withdrawal_and_timeout() {
     world.writes(ADA, "Cancel").await;
     assert_eq!(result(&world.response("r1").await), ("cancelled", "user"));
     world.shown(ADA, "Cancelled").await;
-    world.ask("r2", select("Withdraw me?", &["a"]));
+    world.ask("r2", choice("Withdraw me?", &["a"]));
     world.shown(ADA, "Withdraw me?").await;
-    world.cancel("r2");
+    world.group("research").cancel("r2");
     assert_eq!(result(&world.response("r2").await), ("cancelled", "system"));
-    let mut short = select("In time?", &["a"]);
+    let mut short = choice("In time?", &["a"]);
     short["timeoutMs"] = json!(10_000);
     world.ask("r3", short);
     let question = world.shown(ADA, "In time?").await;
     world.later(SHORTEST);
     assert_eq!(result(&world.response("r3").await), ("timeout", "timeout"));
     world.shown(ADA, "Timed out").await;
-    world.sim.person_quotes(ADA, &question.id, "1");
+    world.phone.person_quotes(ADA, &question.id, "1");
     world.shown(ADA, "This question has timed out").await;
 }
 
@@ -130,7 +131,7 @@ async fn people_without_a_number_are_known_by_their_other_id() {
     let hidden = Person::hidden(BOB, "Bob", "bob");
     let config = Config { people: vec![hidden.clone()], ..sim() };
     let route = format!("{{ channel = \"whatsapp\", chat = \"{}\" }}", hidden.user_id);
-    let world = World::start(config, &route, "").await;
+    let world = on_whatsapp(config, &route, "").await;
     world.writes(BOB, "hi").await;
     world.ask("r1", auth());
     let question = world.shown(BOB, QUESTION).await;
@@ -147,8 +148,8 @@ async fn somebody_whose_number_gets_hidden_is_still_the_same_person() {
     world.shown(ADA, QUESTION).await;
     let statuses =
         |sim: &askd_sim::whatsapp::Whatsapp| sim.webhooks().iter().any(|post| post.body.contains("delivered"));
-    assert!(world.sim.wait_until(statuses, SOON).await);
-    world.sim.add_person(Person::hidden(ADA, "Ada", "ada"));
+    assert!(world.phone.wait_until(statuses, SOON).await);
+    world.phone.add_person(Person::hidden(ADA, "Ada", "ada"));
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"][QUESTION], "JWT tokens");
 }
@@ -156,9 +157,9 @@ async fn somebody_whose_number_gets_hidden_is_still_the_same_person() {
 #[tokio::test]
 async fn two_open_asks_are_told_apart() {
     let world = world().await;
-    world.ask("r1", select("First thing?", &["a", "b"]));
+    world.ask("r1", choice("First thing?", &["a", "b"]));
     let first = world.shown(ADA, "First thing?").await;
-    world.ask("r2", select("Second thing?", &["c", "d"]));
+    world.ask("r2", choice("Second thing?", &["c", "d"]));
     let second = world.shown(ADA, "Second thing?").await;
     let before = world.quiet(2).await;
     world.writes(ADA, "2").await;
@@ -172,7 +173,7 @@ async fn two_open_asks_are_told_apart() {
     assert!(second.text.contains(&code("Second thing?")), "the code stands in the question");
     world.writes(ADA, &format!("{} 2", code("Second thing?").to_uppercase())).await;
     assert_eq!(world.response("r2").await["result"]["answers"]["Second thing?"], "d");
-    world.sim.person_quotes(ADA, &first.id, "1");
+    world.phone.person_quotes(ADA, &first.id, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["First thing?"], "a");
     world.writes(ADA, &format!("{} 1", code("Second thing?"))).await;
     world.shown(ADA, "This question was answered already.").await;
@@ -185,7 +186,7 @@ async fn what_is_long_arrives_whole() {
     world.ask("r1", json!({"context": words(540), "questions": [{"question": words(550), "options": ["a", "b"]}]}));
     let last = world.shown(ADA, "Reply with a number").await;
     assert!(last.text.contains("1. a\n2. b"));
-    world.sim.person_quotes(ADA, &world.sim.messages_to(ADA)[0].id, "2");
+    world.phone.person_quotes(ADA, &world.phone.messages_to(ADA)[0].id, "2");
     let response = world.response("r1").await;
     assert_eq!(response["result"]["details"][0]["selected"], json!(["b"]));
     let said = world.said_to(ADA).join(" ");
@@ -196,33 +197,33 @@ async fn what_is_long_arrives_whole() {
 #[tokio::test]
 async fn escalated_to_whatsapp_answered_anywhere_closed_everywhere() {
     let routes = format!("{{ channel = \"web\" }}, {TO_ADA}");
-    let world = World::start(sim(), &routes, "[asks]\nescalate_after = \"2s\"").await;
+    let world = on_whatsapp(sim(), &routes, "[asks]\nescalate_after = \"2s\"").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", auth());
     world.shown(ADA, QUESTION).await;
-    let open = world.open().await;
+    let open = world.open();
     let id = open[0]["id"].as_str().unwrap();
     let body = json!({"answers": {QUESTION: "OAuth 2.0"}});
-    assert_eq!(world.api(reqwest::Method::POST, &format!("/asks/{id}/answer"), Some(body)).await.0, 200);
+    assert_eq!(world.call("POST", &format!("/asks/{id}/answer"), Some(&body)).0, 200);
     world.shown(ADA, "Answered: OAuth 2.0 by operator").await;
-    world.ask("r2", select("The other way?", &["x", "y"]));
+    world.ask("r2", choice("The other way?", &["x", "y"]));
     world.shown(ADA, "The other way?").await;
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r2").await["result"]["answers"]["The other way?"], "x");
-    assert!(world.open().await.is_empty());
+    assert!(world.open().is_empty());
 }
 
 #[tokio::test]
 async fn a_phone_that_is_off_shows_the_next_route_too() {
     let routes = format!("{TO_ADA}, {{ channel = \"whatsapp\", chat = \"{BOB}\" }}");
-    let world = World::start(sim(), &routes, "[asks]\nrender_timeout = \"10s\"").await;
+    let world = on_whatsapp(sim(), &routes, "[asks]\nrender_timeout = \"10s\"").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
-    world.sim.phone(ADA, false);
+    world.phone.phone(ADA, false);
     world.ask("r1", auth());
     world.shown(BOB, QUESTION).await;
     world.writes(BOB, "2").await;
     assert_eq!(world.response("r1").await["result"]["answered_by"]["name"], "Bob");
-    world.sim.phone(ADA, true);
+    world.phone.phone(ADA, true);
     world.shown(ADA, "Answered: Session cookies by Bob").await;
 }

@@ -1,7 +1,8 @@
 //! The 24-hour window: a template asks the person to write, the ask is held; without a template the next
 //! route is used, or the agent is told at once. And what fails late.
 
-use crate::whatsapp_world::{ADA, BOB, SOON, TO_ADA, World, result, select, sim};
+use crate::harness::{SOON, World, choice};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Config, Message, Stage, Template};
 use serde_json::json;
 use std::time::Duration;
@@ -26,25 +27,25 @@ async fn invited(world: &World) -> Message {
 
 #[tokio::test]
 async fn silent_for_a_day_a_template_opens_the_chat_and_the_question_follows() {
-    let world = World::start(with_template(), TO_ADA, TEMPLATE).await;
-    world.ask("r1", select("Which?", &["a", "b"]));
-    world.ask("r2", select("And what?", &["c", "d"]));
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.ask("r2", choice("And what?", &["c", "d"]));
     let template = invited(&world).await;
     assert_eq!(template.kind, "template");
-    assert!(world.sim.person_taps(&template, "Show it").is_some());
+    assert!(world.phone.person_taps(&template, "Show it").is_some());
     let question = world.shown(ADA, "Which?").await;
     world.shown(ADA, "And what?").await;
     assert!(world.response_now("r1").is_none(), "the tap is not an answer");
-    world.sim.person_quotes(ADA, &question.id, "2");
+    world.phone.person_quotes(ADA, &question.id, "2");
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
-    let templates = world.sim.messages_to(ADA).iter().filter(|message| message.kind == "template").count();
+    let templates = world.phone.messages_to(ADA).iter().filter(|message| message.kind == "template").count();
     assert_eq!(templates, 1, "one invitation is enough for all that waits");
 }
 
 #[tokio::test]
 async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
-    let mut world = World::process(with_template(), TO_ADA, TEMPLATE).await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    let mut world = binary_on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     invited(&world).await;
     let held = |world: &World| world.records().iter().any(|(_, record)| record.contains("\"name\": \"held\""));
     let started = std::time::Instant::now();
@@ -52,7 +53,7 @@ async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
         assert!(started.elapsed() < SOON);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    world.restart();
+    world.restart().await;
     world.writes(ADA, "1").await;
     world.shown(ADA, "Which?").await;
     assert!(world.response_now("r1").is_none(), "nobody answers a question that was not shown");
@@ -64,8 +65,8 @@ async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
 async fn a_template_without_parameters_does_too() {
     let mut config = with_template();
     config.templates[0].body = "An agent has a question for you.".into();
-    let world = World::start(config, TO_ADA, TEMPLATE).await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    let world = on_whatsapp(config, TO_ADA, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "An agent has a question for you.").await;
     world.writes(ADA, "yes?").await;
     world.shown(ADA, "Which?").await;
@@ -73,8 +74,8 @@ async fn a_template_without_parameters_does_too() {
 
 #[tokio::test]
 async fn without_a_template_the_agent_is_told_at_once_or_the_next_route_is_used() {
-    let world = World::start(sim(), TO_ADA, "").await;
-    world.ask("r1", select("Which?", &["a"]));
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.ask("r1", choice("Which?", &["a"]));
     let response = world.response_within("r1", AT_ONCE).await;
     assert_eq!(result(&response), ("undeliverable", "system"));
     assert_eq!(response["error"], "Could not be shown: whatsapp: window closed");
@@ -82,9 +83,9 @@ async fn without_a_template_the_agent_is_told_at_once_or_the_next_route_is_used(
     assert!(world.said_to(ADA).is_empty(), "nothing was sent that could not arrive");
 
     let routes = format!("{TO_ADA}, {{ channel = \"whatsapp\", chat = \"{BOB}\" }}");
-    let world = World::start(sim(), &routes, "").await;
+    let world = on_whatsapp(sim(), &routes, "").await;
     world.writes(BOB, "hello").await;
-    world.ask("r1", select("Which?", &["a"]));
+    world.ask("r1", choice("Which?", &["a"]));
     world.shown(BOB, "Which?").await;
     world.writes(BOB, "1").await;
     assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], BOB);
@@ -92,36 +93,36 @@ async fn without_a_template_the_agent_is_told_at_once_or_the_next_route_is_used(
 
 #[tokio::test]
 async fn a_late_131047_is_met_with_the_template_once() {
-    let world = World::start(with_template(), TO_ADA, TEMPLATE).await;
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
     world.writes(ADA, "hello").await;
     // The platform's day is over; ours is not.
-    world.sim.advance(Duration::from_secs(25 * 3600));
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.phone.advance(Duration::from_secs(25 * 3600));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let template = invited(&world).await;
-    let failed = world.sim.messages_to(ADA).into_iter().find(|message| message.stage == Stage::Failed).unwrap();
+    let failed = world.phone.messages_to(ADA).into_iter().find(|message| message.stage == Stage::Failed).unwrap();
     assert_eq!(failed.error, Some(131_047));
     for _ in 0..3 {
-        world.sim.status(&failed.id, Stage::Failed, Some(131_047));
+        world.phone.status(&failed.id, Stage::Failed, Some(131_047));
     }
     assert!(world.response_now("r1").is_none());
-    world.sim.person_taps(&template, "Show it");
+    world.phone.person_taps(&template, "Show it");
     world.shown(ADA, "Which?").await;
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
-    let sent: Vec<String> = world.sim.messages_to(ADA).into_iter().map(|message| message.kind).collect();
+    let sent: Vec<String> = world.phone.messages_to(ADA).into_iter().map(|message| message.kind).collect();
     assert_eq!(sent.iter().filter(|kind| *kind == "template").count(), 1, "{sent:?}");
 }
 
 #[tokio::test]
 async fn a_late_131047_without_a_template_goes_to_the_next_route() {
     let routes = format!("{TO_ADA}, {{ channel = \"web\" }}");
-    let world = World::start(sim(), &routes, "").await;
+    let world = on_whatsapp(sim(), &routes, "").await;
     world.writes(ADA, "hello").await;
-    world.sim.advance(Duration::from_secs(25 * 3600));
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.phone.advance(Duration::from_secs(25 * 3600));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     let on_the_web = async {
         loop {
-            let open = world.open().await;
+            let open = world.open();
             if open.first().is_some_and(|ask| ask["channel"] == "web") {
                 return open[0]["id"].as_str().unwrap().to_owned();
             }
@@ -130,24 +131,24 @@ async fn a_late_131047_without_a_template_goes_to_the_next_route() {
     };
     let id = tokio::time::timeout(SOON, on_the_web).await.expect("the inbox shows it");
     let body = json!({"answers": {"Which?": "a"}});
-    assert_eq!(world.api(reqwest::Method::POST, &format!("/asks/{id}/answer"), Some(body)).await.0, 200);
+    assert_eq!(world.call("POST", &format!("/asks/{id}/answer"), Some(&body)).0, 200);
     world.response("r1").await;
-    assert_eq!(world.sim.messages_to(ADA).len(), 1, "sent once, and not closed where it was never seen");
+    assert_eq!(world.phone.messages_to(ADA).len(), 1, "sent once, and not closed where it was never seen");
 
-    let alone = World::start(sim(), TO_ADA, "").await;
+    let alone = on_whatsapp(sim(), TO_ADA, "").await;
     alone.writes(ADA, "hello").await;
-    alone.sim.advance(Duration::from_secs(25 * 3600));
-    alone.ask("r1", select("Which?", &["a"]));
+    alone.phone.advance(Duration::from_secs(25 * 3600));
+    alone.ask("r1", choice("Which?", &["a"]));
     let response = alone.response_within("r1", AT_ONCE).await;
     assert_eq!(result(&response), ("undeliverable", "system"));
 }
 
 #[tokio::test]
 async fn a_number_without_whatsapp_is_undeliverable() {
-    let world = World::start(sim(), TO_ADA, "").await;
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
     world.writes(ADA, "hello").await;
-    world.sim.reachable(ADA, false);
-    world.ask("r1", select("Which?", &["a"]));
+    world.phone.reachable(ADA, false);
+    world.ask("r1", choice("Which?", &["a"]));
     let response = world.response("r1").await;
     assert_eq!(response["error"], "Could not be shown: whatsapp: chat not found");
 }
@@ -155,15 +156,15 @@ async fn a_number_without_whatsapp_is_undeliverable() {
 #[tokio::test]
 async fn a_closing_line_waits_for_the_person_outside_the_window() {
     let routes = format!("{TO_ADA}, {{ channel = \"whatsapp\", chat = \"{BOB}\" }}");
-    let world = World::start(with_template(), &routes, &format!("{TEMPLATE}\n[asks]\nrender_timeout = \"10s\"")).await;
+    let world = on_whatsapp(with_template(), &routes, &format!("{TEMPLATE}\n[asks]\nrender_timeout = \"10s\"")).await;
     world.writes(BOB, "hello").await;
-    world.ask("r1", select("Which?", &["a", "b"]));
+    world.ask("r1", choice("Which?", &["a", "b"]));
     invited(&world).await;
     world.shown(BOB, "Which?").await;
     world.writes(BOB, "1").await;
     world.response("r1").await;
     world.shown(BOB, "Answered: a by Bob").await;
-    assert_eq!(world.sim.messages_to(ADA).len(), 1, "only the template");
+    assert_eq!(world.phone.messages_to(ADA).len(), 1, "only the template");
     world.writes(ADA, "what is it?").await;
     world.shown(ADA, "Answered: a by Bob").await;
     let started = std::time::Instant::now();

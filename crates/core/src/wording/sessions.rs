@@ -8,7 +8,7 @@ use crate::{Ask, Outcome, Remark};
 /// Begins the closing line of a card that was answered after its timeout.
 pub const ANSWERED_LATE: &str = "Answered after the timeout: ";
 /// After `Timed out at <time>.`, while a late answer is still taken. *Exact.*
-pub const STILL_ANSWERABLE: &str = "You can still answer: the agent will be started with it.";
+const STILL_ANSWERABLE: &str = "You can still answer: the agent will be started with it.";
 
 /// `Timed out at 14:32. You can still answer: ...`; the time as the channel writes it. *Exact* but for the time.
 pub fn timed_out_late(time: &str) -> String {

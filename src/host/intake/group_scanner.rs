@@ -119,7 +119,14 @@ impl GroupScanner {
 
     /// Looks where it is told to; if a look is already running, that one does it.
     pub(super) fn look(self: &Arc<Self>, wanted: Wanted) {
-        self.wanted.lock().add(wanted);
+        let mut already = self.wanted.lock();
+        let is_coming = !already.is_empty();
+        already.add(wanted);
+        drop(already);
+        // The task that was begun for the first of them sees all; a flood of events begins no more tasks.
+        if is_coming {
+            return;
+        }
         let scanner = Arc::clone(self);
         self.ctx.finish(async move {
             while scanner.is_wanted() {

@@ -59,7 +59,7 @@ const GATES: [Gate; 3] = [
     },
     Gate {
         name: "power-cuts",
-        rounds: [6, 4, 50],
+        rounds: [20, 4, 50],
         what: "power cuts",
         counted: &["lost", "torn", "invented", "two winners", "second cards", "left open"],
         sabotages: &[

@@ -169,7 +169,7 @@ impl Files {
             let folder = self.folder(kind, &promised.group)?;
             match read(&folder)? {
                 Some(Ok(Read { ask, .. })) => {
-                    let unflushed = Unflushed { kind, group: ask.group, saves: 1, failed: false, left: true };
+                    let unflushed = Unflushed { kind, group: ask.group.clone(), saves: 1, failed: false, left: true };
                     self.unsynced.touch(kind, &unflushed.group);
                     self.unsynced.lock(ask.id).insert(ask.id, unflushed);
                     return Ok(());

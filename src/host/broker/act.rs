@@ -76,21 +76,22 @@ impl Broker {
     /// A hint for waiters, worth one try: without it they wait by their own reckoning.
     fn write_status(&self, ask: &Arc<Ask>) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.finish_blocking(move || {
-            let mut written = delivery::status(&broker.0.folders, &ask);
-            // Settled in the meantime: the publisher of the response may have looked before this was written.
-            if broker.index().is_settled(ask.id) {
-                written = written.and_then(|()| {
-                    let responses = broker.0.folders.ensure(&ask.group, RESPONSES)?;
-                    ask.waiters
-                        .iter()
-                        .try_for_each(|w| responses.remove_for_good(&status_name(&w.request_id)).map(drop))
-                });
-            }
-            if let Err(error) = written {
-                tracing::warn!(ask = %ask.id, group = %ask.group, %error, "cannot write the status of an ask");
-            }
-        });
+        self.0.ctx.finish_blocking(move || broker.write_status_now(&ask));
+    }
+
+    /// The same at once. Blocks on the disk.
+    pub(super) fn write_status_now(&self, ask: &Ask) {
+        let mut written = delivery::status(&self.0.folders, ask);
+        // Settled in the meantime: the publisher of the response may have looked before this was written.
+        if self.index().is_settled(ask.id) {
+            written = written.and_then(|()| {
+                let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
+                ask.waiters.iter().try_for_each(|w| responses.remove_for_good(&status_name(&w.request_id)).map(drop))
+            });
+        }
+        if let Err(error) = written {
+            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "cannot write the status of an ask");
+        }
     }
 
     /// Waits for a turn at the channel. Work that gets no turn before the daemon stops waits again at the next start.

@@ -15,6 +15,7 @@ mod lane;
 mod listing;
 mod promise;
 mod saves;
+mod start;
 mod submit;
 
 pub(in crate::host) use collect::Outcomes;
@@ -23,20 +24,19 @@ pub use listing::Filter;
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
-use crate::host::audit::{Audit, Lines};
+use crate::host::audit::Audit;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::port::Channels;
 use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
-use crate::host::store::{Loading, Scan, Store, StoreError};
+use crate::host::store::{Store, StoreError};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Digest, Effect, Event, Fact, Group, Refusal, Relation, RequestId, ShortId, Time};
+use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::Saves;
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
@@ -114,126 +114,6 @@ pub enum Named {
 }
 
 impl Broker {
-    /// Reads what the store holds. Returns when every ask is known; nothing goes on yet.
-    pub fn open(
-        store: Box<dyn Store>,
-        folders: Folders,
-        audit: Audit,
-        channels: Channels,
-        ctx: Ctx,
-        settings: Arc<Settings>,
-        loading: &Loading,
-    ) -> Result<(Self, Scan), StoreError> {
-        let mut scan = store.scan(loading)?;
-        for (file, why) in std::mem::take(&mut scan.corrupt) {
-            tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
-        }
-        let mut index = Index::default();
-        let set_by = ctx.clock().reading().set_by;
-        let asks = || scan.pending.iter().chain(&scan.settled);
-        asks().for_each(|ask| index.attempts_mut().begin_loading(&ask.group));
-        asks().for_each(|ask| index.insert(ask, set_by));
-        asks().for_each(|ask| index.attempts_mut().end_loading(&ask.group));
-        for (group, allowed) in store.allowed()? {
-            index.attempts_mut().allow(&group, allowed);
-        }
-        tracing::info!(open = scan.pending.len(), settled = scan.settled.len(), "Stored asks loaded");
-        let broker = Self(Arc::new(Inner {
-            store,
-            saves: Saves::new().map_err(|source| StoreError::Io { what: "cannot start".to_owned(), source })?,
-            folders,
-            audit,
-            channels,
-            sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
-            ctx,
-            settings: RwLock::new(settings),
-            looking: KeyedLock::default(),
-            moving: KeyedLock::default(),
-            starting: KeyedLock::default(),
-            index: Mutex::new(index),
-            changes: broadcast::Sender::new(CHANGES),
-            moved: Notify::new(),
-            saved: Notify::new(),
-        }));
-        Ok((broker, scan))
-    }
-
-    /// Does what the stored asks still owe, in the background, and lets time pass for them.
-    pub fn go_on(&self, stored: Scan) {
-        let mut known = Lines::default();
-        self.supersede(stored.pending.iter().chain(&stored.settled));
-        let redo = |ask: &Ask| {
-            let lost = stored.after_loss.contains(&ask.id) && ask.is_changed_by_loss();
-            if lost {
-                self.apply_later(ask.id, Event::PowerLost);
-            }
-            lost
-        };
-        for ask in stored.pending {
-            let redone = redo(&ask);
-            self.resume(ask, redone, &mut known);
-        }
-        // What was finished may have been taken up again: by a call that asks the same, or a late answer.
-        for ask in stored.settled {
-            if !redo(&ask) {
-                let effects = ask.resume();
-                self.act(&Arc::new(ask), effects);
-            }
-        }
-        self.end_all_blocks();
-        let timer = self.clone();
-        self.0.ctx.spawn(async move { timer.keep_time().await });
-        // The last run may have left something unsynced.
-        self.0.saved.notify_one();
-        let flusher = self.clone();
-        self.0.ctx.spawn(async move { flusher.keep_flushing().await });
-    }
-
-    /// Late answers are not taken any more where the agent has asked the same again. The mark on the ask may be lost.
-    fn supersede<'a>(&self, asks: impl Iterator<Item = &'a Ask> + Clone) {
-        let late = asks.clone().filter(|ask| ask.is_late_open());
-        let mut newest: HashMap<(&Group, Digest), Time> =
-            late.clone().filter_map(|ask| Some(((&ask.group, ask.key?), ask.created_at))).collect();
-        for ask in asks {
-            if let Some(at) = ask.key.and_then(|key| newest.get_mut(&(&ask.group, key))) {
-                *at = (*at).max(ask.created_at);
-            }
-        }
-        for ask in late {
-            if ask.key.is_some_and(|key| newest.get(&(&ask.group, key)).is_some_and(|at| *at > ask.created_at)) {
-                self.apply_later(ask.id, Event::Requested(Relation::Supersedes));
-            }
-        }
-    }
-
-    /// What an ask still owes after a restart. What has to be in its lane goes through it. `redone`: a loss of power is
-    /// there already, and says what is owed.
-    fn resume(&self, ask: Ask, redone: bool, known: &mut Lines) {
-        if on("noresume") {
-            return;
-        }
-        let effects = ask.resume();
-        let now = self.clock().now();
-        for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
-            // From now on each look looks for its sign of life.
-            self.heartbeats().of(&ask.group, process, now);
-        }
-        if !redone && ask.was_interrupted() {
-            self.apply_later(ask.id, Event::Interrupted);
-        }
-        self.0.audit.fact_once(known, &ask, &Fact::Asked, now);
-        for effect in &effects {
-            if let Effect::Note(fact) = effect {
-                self.0.audit.fact_once(known, &ask, fact, now);
-            } else if *effect == Effect::Retire {
-                self.retire_later(ask.id);
-            }
-        }
-        if !redone {
-            self.act(&Arc::new(ask), effects);
-        }
-    }
-
     /// Waits before another try; `false` if the daemon is stopping.
     async fn pause(&self, pause: &mut Duration) -> bool {
         let wait = *pause;

@@ -8,7 +8,7 @@
 mod conformance;
 mod files;
 
-pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Files, Loading, Scan};
+pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Files, Loading};
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
@@ -51,8 +51,8 @@ pub trait Store: Debug + Send + Sync {
     /// Takes an ask out of the store for a person to look at. Says where it is now, in words for that person.
     fn set_aside(&self, group: &Group, id: AskId) -> Result<String, StoreError>;
 
-    /// Reads every ask, open and kept, and what of each group may be asked again.
-    fn scan(&self, loading: &Loading) -> Result<Scan, StoreError>;
+    /// Reads every ask, the open ones first, and hands each over; two threads do so at once. Returns what is no record.
+    fn scan(&self, loading: &Loading, each: &(dyn Fn(Stored) + Sync)) -> Result<Vec<(String, BadRecord)>, StoreError>;
 
     /// Keeps that these questions may be asked again. Drops entries before `oldest`, because no ask of that time is kept
     /// any more.
@@ -69,6 +69,17 @@ pub trait Store: Debug + Send + Sync {
 
     /// Whether the last save of an ask failed or is in doubt.
     fn last_save_failed(&self) -> bool;
+}
+
+/// An ask that a scan finds.
+#[derive(Debug)]
+pub struct Stored {
+    /// As it is stored.
+    pub ask: Ask,
+    /// It is a kept outcome.
+    pub settled: bool,
+    /// Its record may be older than what was done: the computer lost its power since.
+    pub after_loss: bool,
 }
 
 /// A question that may be asked again.

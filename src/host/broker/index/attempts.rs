@@ -22,6 +22,9 @@ pub(in crate::host::broker) struct Attempts {
     /// Asks that count, by the hash of their group and of the [`subject`] of each question.
     asked: Names,
     groups: HashMap<Group, Counted>,
+    /// While asks are loaded, in any order: the last answer to each question. Afterwards an answer simply ends the count of
+    /// all asks before it.
+    answered: Option<HashMap<u64, Time>>,
     hash: RandomState,
 }
 
@@ -33,9 +36,6 @@ struct Counted {
     allowed: HashMap<Digest, (Time, Option<Person>)>,
     /// Blocks that stand.
     blocked: BTreeMap<AskId, Block>,
-    /// While the group's asks are loaded, in any order: the last answer to each question. Afterwards an answer simply
-    /// ends the count of all asks before it.
-    answered: Option<HashMap<u64, Time>>,
 }
 
 #[derive(Debug)]
@@ -98,18 +98,18 @@ impl Attempts {
         if counts != counted || answered.is_some() {
             for subject in subjects(&ask.content) {
                 let hash = self.hash(&ask.group, subject);
-                let group = self.groups.entry(ask.group.clone()).or_default();
-                let last = group.answered.as_ref().and_then(|answered| answered.get(&hash));
+                let last = self.answered.as_ref().and_then(|answered| answered.get(&hash));
                 if !counts {
                     self.asked.remove(hash, slot);
                 } else if last.is_none_or(|last| created > *last) && self.asked.of(hash).take(MOST).count() < MOST {
                     self.asked.insert(hash, slot);
                 }
                 let Some(at) = answered else { continue };
-                if let Some(answered) = &mut group.answered {
+                if let Some(answered) = &mut self.answered {
                     let last = answered.entry(hash).or_insert(at);
                     *last = at.max(*last);
                 }
+                let group = self.groups.entry(ask.group.clone()).or_default();
                 if let Some((_, by)) = group.allowed.get_mut(&subject).filter(|(allowed, _)| *allowed <= at) {
                     *by = None;
                 }
@@ -144,16 +144,14 @@ impl Attempts {
         }
     }
 
-    /// The asks of these groups are loaded from now on, in any order.
-    pub(in crate::host::broker) fn begin_loading(&mut self, group: &Group) {
-        self.groups.entry(group.clone()).or_default().answered.get_or_insert_default();
+    /// Asks are loaded from now on, in any order.
+    pub(in crate::host::broker) fn begin_loading(&mut self) {
+        self.answered = Some(HashMap::new());
     }
 
-    /// All asks of a group are loaded.
-    pub(in crate::host::broker) fn end_loading(&mut self, group: &Group) {
-        if let Some(group) = self.groups.get_mut(group) {
-            group.answered = None;
-        }
+    /// All asks are loaded.
+    pub(in crate::host::broker) fn end_loading(&mut self) {
+        self.answered = None;
     }
 
     /// Takes in that questions of a group may be asked again.
@@ -183,12 +181,13 @@ impl Attempts {
         limit: u8,
         entries: &Entries,
     ) -> Option<(Vec<usize>, u32)> {
-        let blocked = &self.groups.get(group)?.blocked;
+        let blocked = self.groups.get(group).map(|group| &group.blocked);
         let (mut over, mut most) = (Vec::new(), 0);
         for (at, question) in content.questions.iter().enumerate() {
             let alone = alone(question);
             let count = self.count(group, subject(content, alone), Some(alone), entries);
-            let blocked_before = blocked.values().any(|block| block.about.contains(&alone));
+            let blocked_before =
+                blocked.is_some_and(|blocked| blocked.values().any(|block| block.about.contains(&alone)));
             if count >= u32::from(limit) || blocked_before {
                 over.push(at);
             }

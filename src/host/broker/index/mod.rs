@@ -267,6 +267,12 @@ impl Index {
         self.entries.drop(slot);
     }
 
+    /// How many asks are open, and how many are settled.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let settled = self.entries.iter().filter(|entry| entry.is_settled()).count();
+        (self.entries.iter().count() - settled, settled)
+    }
+
     /// How far the clock was set after the times of an ask were written.
     pub(super) fn behind(&self, id: AskId, set_by: i64) -> i64 {
         self.entries.get(id).map_or(0, |entry| set_by.saturating_sub(self.clocks[entry.clock as usize]))

@@ -188,12 +188,12 @@ impl World {
             What::Loaded => {
                 self.index = Index::default();
                 self.answers.clear();
-                (0..2).for_each(|number| self.index.attempts_mut().begin_loading(&group(number)));
+                self.index.attempts_mut().begin_loading();
                 // In no order of time.
                 for ask in self.asks.values().rev() {
                     self.index.insert(ask, 0);
                 }
-                (0..2).for_each(|number| self.index.attempts_mut().end_loading(&group(number)));
+                self.index.attempts_mut().end_loading();
             }
         }
     }
@@ -294,5 +294,20 @@ proptest! {
         prop_assert!(index.names.iter().all(Names::is_empty));
         prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying().is_empty());
         prop_assert!(index.groups.iter().all(|group| group.open == 0));
+    }
+}
+
+#[test]
+fn a_code_rests_for_eight_days_after_its_last_ask_was_settled() {
+    let mut world = World::new();
+    world.change(1, What::New);
+    world.change(1, What::Withdraw);
+    let at = world.asks[&1].settled_at().unwrap();
+    for forgotten in [false, true] {
+        if forgotten {
+            world.change(1, What::Forget);
+        }
+        assert!(world.index.short_taken(&code(1), at + CODE_RESTS - Duration::from_millis(1)), "{forgotten}");
+        assert!(!world.index.short_taken(&code(1), at + CODE_RESTS) && !world.index.short_taken(&code(2), at));
     }
 }

@@ -9,9 +9,9 @@ mod soon;
 mod v1;
 
 pub use record::BadRecord;
-pub use scan::{Loading, Scan};
+pub use scan::Loading;
 
-use super::{Allowed, Save, Store, StoreError};
+use super::{Allowed, Save, Store, StoreError, Stored};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use crate::sabotage::on;
@@ -371,8 +371,8 @@ impl Store for Files {
         keep().map_err(io_error(format!("cannot keep a rejected request of {group}")))
     }
 
-    fn scan(&self, loading: &Loading) -> Result<Scan, StoreError> {
-        self.read_all(loading)
+    fn scan(&self, loading: &Loading, each: &(dyn Fn(Stored) + Sync)) -> Result<Vec<(String, BadRecord)>, StoreError> {
+        self.read_all(loading, each)
     }
 
     fn allow(&self, group: &Group, allowed: &[Allowed], oldest: Time) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! The store against real folders.
 
 use super::*;
-use crate::host::store::conformance::{self, ask};
+use crate::host::store::conformance::{self, ask, scan};
 use askd_core::{Outcome, Responders, SessionRules};
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
 fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("state");
-    let lost = |store: &Files| store.scan(&Loading::default()).unwrap().after_loss.len();
+    let lost = |store: &Files| scan(store).unwrap().0.iter().filter(|found| found.after_loss).count();
     let store = Files::open(&path, false).unwrap();
     store.save(&ask(1, "g"), Save::Now).unwrap();
     assert_eq!(lost(&store), 0);
@@ -134,13 +134,13 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     put("00000000000000000000000000000002.json", "{\"v\":1,");
     put("00000000000000000000000000000003.json", "{\"v\":1}");
     put(".tmp-litter", "x");
-    let scan = store.scan(&Loading::default()).unwrap();
-    assert_eq!((scan.pending.len(), scan.corrupt.len()), (1, 2));
+    let (asks, corrupt) = scan(&store).unwrap();
+    assert_eq!((asks.len(), corrupt.len()), (1, 2));
     assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
     assert!(!folder.join(".tmp-litter").exists());
-    assert_eq!(store.scan(&Loading::default()).unwrap().corrupt.len(), 0, "reported once");
+    assert_eq!(scan(&store).unwrap().1.len(), 0, "reported once");
     put("00000000000000000000000000000004.json", "{\"v\":3}");
-    assert!(matches!(store.scan(&Loading::default()), Err(StoreError::Newer { .. })));
+    assert!(matches!(scan(&store), Err(StoreError::Newer { .. })));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_deadline_that_passed_while_the_daemon_was_down_is_a_timeout_at_the_start() 
     world.all_done("g");
 }
 
-/// A daemon within this process, on a clock that is moved by hand.
+/// A daemon within this process that is asked `Go?`, on a clock that is moved by hand.
 async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, Hand)) {
     let (clock, hand) = Clock::by_hand(Time::from_millis(1_790_000_000_000));
     let settings = format!(
@@ -71,11 +71,16 @@ async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, Hand)) {
          [groups.research]\n",
         dir.display()
     );
+    let group = dir.join("ipc/research");
+    // It lies there before the first look: the next one comes only when the clock is moved.
+    std::fs::create_dir_all(group.join("tasks")).unwrap();
+    let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+    std::fs::write(group.join("tasks/r1.json"), request).unwrap();
     let daemon = Daemon::open(Settings::from_toml(&settings).unwrap(), clock).await.unwrap();
     let stop = CancellationToken::new();
+    // A story that fails would wait for the daemon's threads for ever.
+    let _stops = stop.clone().drop_guard();
     let running = tokio::spawn(daemon.run(stop.clone()));
-    let group = dir.join("ipc/research");
-    until("the folders", || group.join("responses").is_dir()).await;
     story(&group, hand).await;
     stop.cancel();
     running.await.unwrap().unwrap();
@@ -93,9 +98,6 @@ pub(crate) async fn until(what: &str, there: impl Fn() -> bool) {
 async fn half_an_hour_passes_at_once() {
     let dir = tempfile::tempdir().unwrap();
     by_hand(dir.path(), async |group, hand| {
-        let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
-        std::fs::write(group.join(".tmp"), request).unwrap();
-        std::fs::rename(group.join(".tmp"), group.join("tasks/r1.json")).unwrap();
         until("the status", || group.join("responses/r1.status").exists()).await;
         let status: Value = serde_json::from_slice(&std::fs::read(group.join("responses/r1.status")).unwrap()).unwrap();
         assert_eq!(status["answer_by"], "2026-09-21T14:43:20.000Z", "{status}");
@@ -115,8 +117,6 @@ async fn half_an_hour_passes_at_once() {
 async fn an_outcome_is_forgotten_when_it_was_kept_long_enough() {
     let dir = tempfile::tempdir().unwrap();
     by_hand(dir.path(), async |group, hand| {
-        let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
-        std::fs::write(group.join("tasks/r1.json"), request).unwrap();
         until("the status", || group.join("responses/r1.status").exists()).await;
         hand.advance(Duration::from_secs(1800));
         let settled = dir.path().join("state/settled/research");
@@ -160,8 +160,6 @@ fn answer_by(group: &Path) -> Option<String> {
 async fn set_to(set: &str, answer_until: &str) {
     let dir = tempfile::tempdir().unwrap();
     by_hand(dir.path(), async |group, hand| {
-        let request = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
-        std::fs::write(group.join("tasks/r1.json"), request).unwrap();
         until("the deadline", || answer_by(group).as_deref() == Some("2026-09-21T14:43:20.000Z")).await;
         hand.advance(Duration::from_secs(60));
         hand.set(time(set));

@@ -2,7 +2,7 @@
 //! killed early. Nothing is lost by it, and nobody is kept waiting by somebody else's trouble.
 
 use crate::harness::{SOON, World, askd, names, within};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -145,22 +145,32 @@ fn a_damaged_record_hides_no_other_question() {
     let agent = world.group("g");
     agent.ask_framework("r1");
     agent.ask_framework("r2");
-    let bad = world.open_of("r1");
-    world.open_of("r2");
+    agent.ask_framework("r3");
+    let (kept, bad) = (world.open_of("r1"), world.open_of("r2"));
+    world.open_of("r3");
+    let name = |ask: &Value| format!("{}.json", ask["id"].as_str().unwrap());
     let folder = world.data().join("state/pending_questions/g");
-    let record = folder.join(format!("{}.json", bad["id"].as_str().unwrap()));
     // A backup that is made of second names is harmless.
-    fs::hard_link(&record, world.dir.path().join("backup")).unwrap();
-    assert_eq!(world.open().len(), 2);
+    fs::hard_link(folder.join(name(&kept)), world.dir.path().join("backup")).unwrap();
+    assert_eq!(world.open().len(), 3);
+    world.answer(&kept, &json!({"r1_0": "Vue"}));
+    agent.take("r1");
+    let settled = world.data().join("state/settled/g").join(name(&kept));
+    within(SOON, "the outcome to be kept", || settled.exists().then_some(()));
     // What was read lately is at hand and not read again.
     world.kill();
     world.start();
-    fs::write(&record, "{").unwrap();
-    assert_eq!(world.open().len(), 1, "the other one is shown");
+    fs::write(&settled, "{").unwrap();
+    assert_eq!(
+        world.call("GET", "/asks?limit=1000", None).1["asks"].as_array().unwrap().len(),
+        2,
+        "the others are shown"
+    );
     fs::write(folder.join("stray.txt"), "").unwrap();
     fs::create_dir(folder.join("folder.json")).unwrap();
     fs::write(world.data().join("state/pending_questions/stray"), "").unwrap();
     world.kill();
+    fs::write(folder.join(name(&bad)), "{").unwrap();
     world.start();
     assert_eq!(world.open().len(), 1);
     assert!(world.state_files("pending_questions/g").iter().any(|name| name.ends_with(".json.corrupt")));

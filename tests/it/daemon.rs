@@ -125,6 +125,8 @@ struct Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
+        // Its threads end only when they are told to; a watch that stays uses up what the kernel has of them for a user.
+        self.stop.cancel();
         let runtime = self.runtime.take();
         // A runtime must not be waited for on a thread of another one. The folder is removed after this.
         let over = std::thread::spawn(move || runtime.map(|runtime| runtime.shutdown_timeout(Duration::from_secs(1))));

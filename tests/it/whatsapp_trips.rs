@@ -84,9 +84,10 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     let first = world.shown(ADA, "Question 1 of 3").await;
     assert!(first.text.starts_with("Release\n\nQuestion 1 of 3\nThe agent is asking: How?"), "{}", first.text);
     let said = world.writes(ADA, "1").await;
-    world.restart().await;
-    // If the daemon died while it was being sent, nobody knows whether it was: a status is waited for.
-    let second = world.shown_within(ADA, "Question 2 of 3", Duration::from_secs(100)).await;
+    // `whatsapp_restarts` kills it while a question is being sent; here the next one is on its way at a plain restart.
+    assert_eq!(world.stop().await, Some(0));
+    world.begin().await;
+    let second = world.shown(ADA, "Question 2 of 3").await;
     assert!(second.text.contains("Tell customers?\n1. Yes\n2. No\n\nReply with a number."), "{}", second.text);
     assert_eq!(world.phone.message_again(&said).await, Some(200), "the answer before the restart again");
     world.phone.person_quotes(ADA, &first.id, "2");

@@ -1,7 +1,8 @@
 // Just enough of the DevTools protocol to look at a page in Chromium: start, evaluate, size, screenshot.
 // Not a general driver. Used by page.test.mjs; needs Node's --experimental-websocket below Node 22.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -66,7 +67,8 @@ export async function open(url, binary) {
       const gone = new Promise((done) => child.once("exit", done));
       child.kill();
       await gone;
-      rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+      // Chromium's helpers outlive it for a moment, and write. `rmSync` tries only the outermost folder again.
+      await rm(profile, { recursive: true, force: true, maxRetries: 20 });
     },
   };
   await page.goto(url);

@@ -39,8 +39,11 @@ before(async () => {
   await page.size(375, 812);
 });
 after(async () => {
-  await page?.close();
-  await sim?.stop();
+  try {
+    await page?.close();
+  } finally {
+    await sim?.stop();
+  }
 });
 
 test("a person asks, reads, quotes, taps and reacts", { skip: why }, async () => {

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::dispatcher;
 
 /// How long clicks, webhooks and calls in hand may still take after the daemon was told to stop.
 pub(super) const IN_HAND: Duration = Duration::from_secs(5);
@@ -71,6 +72,16 @@ impl Ctx {
     /// The same as [`Self::finish`] for work that blocks on the disk.
     pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.tasks.spawn_blocking_on(work, &self.runtime);
+    }
+
+    /// Work for a thread of another pool. It counts as this daemon's until it is done or dropped, and what it spawns and logs
+    /// goes where the caller's does.
+    pub fn as_own(&self, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+        let (counts, runtime, log) = (self.tasks.token(), self.runtime.clone(), dispatcher::get_default(Clone::clone));
+        move || {
+            let (_counts, _runtime) = (counts, runtime.enter());
+            dispatcher::with_default(&log, work);
+        }
     }
 
     /// Spawns work that a person or a platform has begun: a stop waits for it before it cuts anything off.

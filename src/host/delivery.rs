@@ -6,12 +6,23 @@
 //! and how often is the broker's to say.
 
 use super::folders::Folders;
+use crate::ipc::files::Dir;
 use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
-use crate::ipc::{RESPONSES, response_name, status_name, unpublished_name, withdrawn_name};
+use crate::ipc::{RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
 use askd_core::{Ask, Group, RequestId};
+use std::collections::HashSet;
+use std::fmt::Display;
 use std::io;
+use std::sync::Arc;
+
+/// Writes and syncs a waiter's response again: one of an earlier time may have been put out of reach, and as long as that
+/// file is there, it looks as if this one had been.
+pub(super) fn rewrite(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
+    folders.ensure(&ask.group, RESPONSES)?.remove(&withdrawn_name(request_id))?;
+    write(folders, ask, request_id)
+}
 
 /// Writes and syncs a waiter's response under a name that no waiter reads.
 pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
@@ -22,16 +33,14 @@ pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io:
         dir.remove(&response_name(request_id))?;
         return dir.create(&response_name(request_id), &bytes[..bytes.len() / 2], folders.access());
     }
-    // Of an earlier time: it would look as if this one had been withdrawn.
-    dir.remove(&withdrawn_name(request_id))?;
     dir.stage(&name, &bytes, folders.access())?;
     crash_point("deliver.written");
     Ok(())
 }
 
 /// Publishes it. A file that is gone was published before.
-pub(super) fn publish(folders: &Folders, group: &Group, request_id: &RequestId) -> io::Result<()> {
-    let dir = folders.ensure(group, RESPONSES)?;
+pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
+    let (dir, group) = (folders.ensure(&ask.group, RESPONSES)?, &ask.group);
     match dir.publish(&unpublished_name(request_id), &response_name(request_id)) {
         Ok(false) => {}
         Ok(true) => tracing::warn!(
@@ -69,4 +78,63 @@ pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &Respons
     let temporary = format!(".tmp-{}", random::unique());
     let name = format!("{}.json", response.result.request_id);
     dir.replace(&temporary, &name, &file_bytes(response)?, folders.access())
+}
+
+/// Whether a response is where its waiter looks for it.
+pub(super) enum Lies {
+    There,
+    /// Its waiter is handing it over.
+    BeingTaken,
+    Gone,
+}
+
+/// Whether a response or briefing of this name lies in its folder. Its taker may be putting it back, so that is looked
+/// for last.
+pub(super) fn lies_in(folder: &Dir, id: &impl Display) -> io::Result<Lies> {
+    let name = response_name(id);
+    if folder.stat(&name)?.is_some() {
+        return Ok(Lies::There);
+    }
+    if folder.stat(&taken_name(id))?.is_some() {
+        return Ok(Lies::BeingTaken);
+    }
+    Ok(if folder.stat(&name)?.is_some() { Lies::There } else { Lies::Gone })
+}
+
+/// How many names of a folder a look takes in at most.
+const FEW: usize = 500;
+
+/// A look at many outcomes in one folder. Files that are gone cost one listing in all.
+pub(super) struct Look {
+    folder: Arc<Dir>,
+    /// Every name in it, if they are few.
+    names: Option<HashSet<String>>,
+}
+
+impl Look {
+    /// Lists the folder twice: one listing may miss a file that is renamed meanwhile.
+    pub(super) fn at(folder: Arc<Dir>) -> Self {
+        let list = || -> io::Result<Option<HashSet<String>>> {
+            let mut names = HashSet::new();
+            for _ in 0..2 {
+                let ended = folder.list()?.part(FEW, |name| {
+                    names.insert(name.to_owned());
+                    Ok(())
+                })?;
+                // A container could make a listing endless.
+                if !ended {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(names))
+        };
+        let names = list().ok().flatten();
+        Self { folder, names }
+    }
+
+    /// Whether a response or briefing of this name lies there.
+    pub(super) fn finds(&self, id: &impl Display) -> io::Result<Lies> {
+        let is_gone = |names: &HashSet<String>| !names.contains(&response_name(id)) && !names.contains(&taken_name(id));
+        if self.names.as_ref().is_some_and(is_gone) { Ok(Lies::Gone) } else { lies_in(&self.folder, id) }
+    }
 }

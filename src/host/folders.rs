@@ -9,6 +9,7 @@ use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use askd_core::Group;
 use lru::LruCache;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ pub struct Folders {
     root: PathBuf,
     access: Access,
     held: Arc<Mutex<Held>>,
+    /// The groups whose folders are on the disk of the root.
+    home: Arc<Mutex<HashSet<Group>>>,
 }
 
 /// What keeps a group's folder from working, and how to mend it.
@@ -41,7 +44,8 @@ impl Folders {
     /// Makes the root if need be.
     pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        Ok(Self { root, access, held: Arc::new(Mutex::new(LruCache::new(MOST_HELD))) })
+        let held = Arc::new(Mutex::new(LruCache::new(MOST_HELD)));
+        Ok(Self { root, access, held, home: Arc::default() })
     }
 
     /// Where they are.
@@ -108,10 +112,27 @@ impl Folders {
         let root = Dir::pinned(&self.root)?;
         let dir = Arc::new(root.sub(&format!("{group}/{name}"))?);
         let stamp = dir.stamp()?;
-        if stamp.device() == root.stamp()?.device() {
+        let is_home = stamp.device() == root.stamp()?.device();
+        self.note_home(group, is_home);
+        if is_home {
             self.held.lock().put(path, (stamp, Arc::clone(&dir)));
         }
         Ok(dir)
+    }
+
+    /// Whether a group's folders were on the disk of the root when they were last looked at. Others may hang by themselves.
+    pub fn is_home(&self, group: &Group) -> bool {
+        self.home.lock().contains(group)
+    }
+
+    /// Notes whether they are.
+    pub fn note_home(&self, group: &Group, is_home: bool) {
+        let mut home = self.home.lock();
+        if !is_home {
+            home.remove(group);
+        } else if !home.contains(group) {
+            home.insert(group.clone());
+        }
     }
 
     /// One of a group's folders, made if need be.

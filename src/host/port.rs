@@ -27,6 +27,11 @@ pub trait Channel: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Takes the turn to post to the chat of this route, if it is free now.
+    fn takes_slot(&self, _route: &Route) -> bool {
+        false
+    }
+
     /// Waits until another message may be posted to the chat of this route.
     async fn wait_for_slot(&self, _route: &Route) {}
 

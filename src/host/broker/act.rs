@@ -1,27 +1,40 @@
-//! Doing what a saved step asks for. Each effect is a task of its own, is tried until it is done,
+//! Doing what a saved step asks for. Each effect is a task of its own or an errand, is tried until it is done,
 //! and comes back as an event; all of them may be done twice.
 
+use super::errands::{Errand, What};
 use super::{Broker, RETRY};
 use crate::host::delivery;
 use crate::host::port::Updated;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, Effect, Event, Fact, FollowUpEffect, Posted, Time, WidgetEffect, WidgetEvent};
-use std::io;
+use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Time, WidgetEffect, WidgetEvent};
 use std::sync::Arc;
 
 impl Broker {
-    pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>) {
+    /// Does what a stored ask still owes, or has it done.
+    pub(super) fn act_on(&self, ask: &Arc<Ask>, mut effects: Vec<Effect>) {
+        let mut errands = Vec::new();
+        // That is long ago: something may have been told since.
+        effects.retain(|effect| *effect != Effect::Note(Fact::Settled));
+        self.act(ask, effects, &mut errands);
+        self.hand_over(errands);
+    }
+
+    /// Does what a saved step asks for; the caller sees to the errands.
+    pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>, errands: &mut Vec<Errand>) {
+        let errand = |what| Errand { ask: Arc::clone(ask), what };
+        let first = effects.contains(&Effect::Note(Fact::Settled));
         for effect in effects {
             match effect {
+                Effect::Widget { route, effect: WidgetEffect::Update } => errands.push(errand(What::Update { route })),
                 Effect::Widget { route, effect } => self.act_on_widget(ask, route, effect),
-                Effect::Delivery { to, effect } => self.act_on_delivery(ask, to, effect),
+                Effect::Delivery { to, effect } => errands.extend(self.act_on_delivery(ask, to, effect, first)),
                 Effect::FollowUp(effect) => match effect {
                     FollowUpEffect::Start => self.start_agent(ask),
                     FollowUpEffect::Stop => self.stop_session(ask),
                     FollowUpEffect::Tidy => self.tidy(ask),
                 },
-                Effect::Status => self.write_status(ask),
+                Effect::Status => errands.push(errand(What::Status)),
                 Effect::Identify(request_id) => self.identify(ask, request_id),
                 // What was counted may not count any more.
                 Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) | Effect::Forget => {
@@ -44,43 +57,8 @@ impl Broker {
         }
     }
 
-    /// Tries until it is done, then says so.
-    pub(super) fn deliver(
-        &self,
-        ask: &Arc<Ask>,
-        event: Event,
-        work: impl Fn(&Self, &Ask) -> io::Result<()> + Send + Sync + 'static,
-    ) {
-        let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
-        self.0.ctx.finish(async move {
-            let mut pause = RETRY.0;
-            loop {
-                let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
-                let done = tokio::task::spawn_blocking(move || task(&worker, &on)).await;
-                match done.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                    Ok(()) => return broker.apply_later(ask.id, event),
-                    Err(error) => {
-                        tracing::error!(
-                            ask = %ask.id, group = %ask.group, %error,
-                            "a response could not be written; trying again until it can"
-                        );
-                    }
-                }
-                if !broker.pause(&mut pause).await {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// A hint for waiters, worth one try: without it they wait by their own reckoning.
-    fn write_status(&self, ask: &Arc<Ask>) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.finish_blocking(move || broker.write_status_now(&ask));
-    }
-
-    /// The same at once. Blocks on the disk.
-    pub(super) fn write_status_now(&self, ask: &Ask) {
+    /// Tells waiters where the ask is. Blocks on the disk.
+    pub(super) fn write_status(&self, ask: &Ask) {
         let mut written = delivery::status(&self.0.folders, ask);
         // Settled in the meantime: the publisher of the response may have looked before this was written.
         if self.index().is_settled(ask.id) {
@@ -154,7 +132,7 @@ impl Broker {
     }
 
     /// Tries until the card shows what the ask is now, or never can.
-    fn update(&self, ask: &Arc<Ask>, route: usize) {
+    pub(super) fn update(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, mut ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;

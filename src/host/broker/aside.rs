@@ -2,22 +2,25 @@
 //! forgets the ask, so that it cannot cause another panic. Its cards stay as they are, and the log says so.
 
 use super::Broker;
+use super::errands::{Errand, Task};
 use crate::host::delivery;
+use crate::host::folders::Folders;
+use crate::host::store::StoreError;
 use crate::ipc::wire;
-use askd_core::{Ask, AskId, DeliveryEvent, DeliveryState, Rejection, RequestId};
+use askd_core::{Ask, AskId, DeliveryEvent, DeliveryState, Rejection, RequestId, Waiter};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 impl Broker {
-    /// Sets an ask aside. A lane calls it, so that nothing else happens to the ask meanwhile.
-    pub(super) async fn set_aside(&self, id: AskId) {
-        let broker = self.clone();
-        let work = move || {
-            let Some(ask) = broker.load(id)? else { return Ok(None) };
-            let file = broker.0.store.set_aside(&ask.group, id)?;
-            Ok::<_, crate::host::store::StoreError>(Some((ask, file)))
+    /// Sets an ask aside. A lane calls it, so that nothing else happens to the ask meanwhile. Blocks on the disk.
+    pub(super) fn set_aside(&self, id: AskId, errands: &mut Vec<Errand>) {
+        let set_aside = || {
+            let Some(ask) = self.load(id)? else { return Ok(None) };
+            let file = self.0.store.set_aside(&ask.group, id)?;
+            Ok::<_, StoreError>(Some((ask, file)))
         };
-        match tokio::task::spawn_blocking(work).await {
+        match catch_unwind(AssertUnwindSafe(set_aside)) {
             Ok(Ok(Some((ask, file)))) => {
                 tracing::error!(
                     ask = %id, group = %ask.group, file,
@@ -26,41 +29,38 @@ impl Broker {
                 );
                 self.index().remove(&ask);
                 let _nobody = self.0.changes.send(id);
-                self.tell_callers(&ask);
+                errands.extend(ask.waiters.iter().filter_map(|waiter| told(&ask, waiter)));
             }
             Ok(Ok(None)) => tracing::error!(ask = %id, "askd panicked on a question that is not stored"),
             Ok(Err(error)) => {
                 tracing::error!(ask = %id, %error, "askd panicked on a question, and it cannot be set aside");
             }
-            Err(panic) => {
-                tracing::error!(ask = %id, %panic, "askd panicked on a question, and again when it set it aside");
+            Err(_reported) => {
+                tracing::error!(ask = %id, "askd panicked on a question, and again when it set it aside");
             }
         }
     }
+}
 
-    /// Tells every caller the outcome if there is one, or that there will be none.
-    fn tell_callers(&self, ask: &Arc<Ask>) {
-        for waiter in &ask.waiters {
-            let request_id = waiter.request_id.clone();
-            // The ask is forgotten, so this event is not needed.
-            let told = DeliveryEvent::Published.of(request_id.clone());
-            match waiter.response.state() {
-                DeliveryState::Undecided => self.deliver(ask, told, move |broker, ask| broker.refuse(ask, &request_id)),
-                DeliveryState::Owed | DeliveryState::Ready => self.deliver(ask, told, move |broker, ask| {
-                    delivery::write(&broker.0.folders, ask, &request_id)?;
-                    delivery::publish(&broker.0.folders, &ask.group, &request_id)
-                }),
-                DeliveryState::Published { .. }
-                | DeliveryState::TakingBack
-                | DeliveryState::TakenBack { .. }
-                | DeliveryState::Taken => {}
-            }
-        }
-    }
+/// Tells a caller the outcome if there is one, or that there will be none.
+fn told(ask: &Arc<Ask>, waiter: &Waiter) -> Option<Errand> {
+    let task: Task = match waiter.response.state() {
+        DeliveryState::Undecided => refuse,
+        DeliveryState::Owed | DeliveryState::Ready => |folders, ask, request_id| {
+            delivery::rewrite(folders, ask, request_id)?;
+            delivery::publish(folders, ask, request_id)
+        },
+        DeliveryState::Published { .. }
+        | DeliveryState::TakingBack
+        | DeliveryState::TakenBack { .. }
+        | DeliveryState::Taken => return None,
+    };
+    // The ask is forgotten, so the event is not needed.
+    Some(Errand::deliver(ask, waiter.request_id.clone(), DeliveryEvent::Published, task))
+}
 
-    fn refuse(&self, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
-        let op_code = ask.waiter(request_id).and_then(|waiter| waiter.op_code.clone());
-        let response = wire::refused(request_id, op_code, &Rejection::SetAside);
-        delivery::write_at_once(&self.0.folders, &ask.group, &response)
-    }
+fn refuse(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
+    let op_code = ask.waiter(request_id).and_then(|waiter| waiter.op_code.clone());
+    let response = wire::refused(request_id, op_code, &Rejection::SetAside);
+    delivery::write_at_once(folders, &ask.group, &response)
 }

@@ -7,7 +7,7 @@ use crate::host::store::{Allowed, StoreError};
 use crate::ipc::wire::Request;
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Accepted, Ask, AskId, Content, Effect, Event, Fact, FollowUpEvent, Group, Relation, Rules, Step, Time, Waiter,
+    Accepted, Ask, AskId, Content, Effect, Event, Fact, FollowUpEvent, Group, Relation, Rules, Time, Waiter,
 };
 
 impl Broker {
@@ -90,10 +90,9 @@ fn rules_of(settings: &GroupSettings) -> Rules {
 impl Inner {
     /// Records that a person pressed Allow again, before anything else is stored; `true` if a person did. This call
     /// blocks on the disk.
-    pub(super) fn allow(&self, step: &Step, now: Time) -> Result<bool, StoreError> {
+    pub(super) fn allow(&self, ask: &Ask, effects: &[Effect], now: Time) -> Result<bool, StoreError> {
         let by = |effect| if let &Effect::Note(Fact::AllowedAgain { ref by }) = effect { Some(by) } else { None };
-        let Some(by) = step.effects.iter().find_map(by) else { return Ok(false) };
-        let ask = &step.ask;
+        let Some(by) = effects.iter().find_map(by) else { return Ok(false) };
         let allow = |question| Allowed { question, at: now, by: by.clone() };
         let allowed: Vec<Allowed> = held(ask).into_iter().map(allow).collect();
         if !on("allowlost") {

@@ -2,9 +2,9 @@
 //! briefing read? Then does what the core asks for: puts a response out of reach, briefs, starts, stops. Section 7 of
 //! the specification.
 
+use super::errands::Errand;
 use super::{Broker, Failure, RETRY};
-use crate::host::broker::submit::{Lies, lies_in};
-use crate::host::delivery;
+use crate::host::delivery::{self, Lies, Look};
 use crate::host::session::Liveness;
 use crate::ipc::files::{Dir, ReadError};
 use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
@@ -15,6 +15,7 @@ use askd_core::{
     Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
     Time, Tried, WaiterEvent, wording,
 };
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -76,13 +77,12 @@ impl Broker {
         if outcomes.is_empty() || on("nocollect") {
             return;
         }
-        let folders = &self.0.folders;
-        let (responses, briefings) = (folders.pin(group, RESPONSES).ok(), folders.pin(group, BRIEFINGS).ok());
-        // Each file is looked up by its name: a container could make a listing endless, and a listing can miss a file
-        // that is renamed meanwhile. A file that askd could not look at proves nothing.
+        let look = |name| self.0.folders.get(group, name).map(Look::at);
+        let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
+        // A file that askd could not look at proves nothing.
         let lies = |id: AskId, to: &Taker| match to {
-            Taker::Waiter(request_id) => lies_in(responses.as_ref()?, request_id).ok(),
-            Taker::Briefing => lies_in(briefings.as_ref()?, &id).ok(),
+            Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
+            Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
         let mut judged = Vec::new();
         for (id, Lying { outcomes, probe }) in outcomes {
@@ -135,17 +135,21 @@ impl Broker {
         self.0.ctx.unless_cut(Box::pin(judging)).await?
     }
 
-    pub(super) fn act_on_delivery(&self, ask: &Arc<Ask>, to: Taker, effect: DeliveryEffect) {
+    /// Has something done for an outcome on its way. `first`: nothing was told before.
+    pub(super) fn act_on_delivery(
+        &self,
+        ask: &Arc<Ask>,
+        to: Taker,
+        effect: DeliveryEffect,
+        first: bool,
+    ) -> Option<Errand> {
         match (to, effect) {
-            (Taker::Waiter(request_id), DeliveryEffect::Write) => {
-                let event = DeliveryEvent::Written.of(request_id.clone());
-                self.deliver(ask, event, move |broker, ask| delivery::write(&broker.0.folders, ask, &request_id));
+            (Taker::Waiter(id), DeliveryEffect::Write) => {
+                let write = if first { delivery::write } else { delivery::rewrite };
+                return Some(Errand::deliver(ask, id, DeliveryEvent::Written, write));
             }
-            (Taker::Waiter(request_id), DeliveryEffect::Publish) => {
-                let event = DeliveryEvent::Published.of(request_id.clone());
-                self.deliver(ask, event, move |broker, ask| {
-                    delivery::publish(&broker.0.folders, &ask.group, &request_id)
-                });
+            (Taker::Waiter(id), DeliveryEffect::Publish) => {
+                return Some(Errand::deliver(ask, id, DeliveryEvent::Published, delivery::publish));
             }
             // A briefing is there as soon as it is written.
             (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
@@ -170,6 +174,7 @@ impl Broker {
                 self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.to(to.clone()));
             }
         }
+        None
     }
 
     pub(super) fn tidy(&self, ask: &Arc<Ask>) {

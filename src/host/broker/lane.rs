@@ -1,5 +1,6 @@
 //! The lane of an ask: its events, handled one after the other. For each event the lane loads the record, steps the
-//! core, saves, and only then answers the caller and acts.
+//! core, saves ([`super::step`]), and only then answers the caller and acts. One thread runs a lane, from its first job to
+//! its last.
 //!
 //! A failed save is never forgotten. If the new record may be on the disk, the lane writes it again until it is
 //! certainly there, and only then acts on it. If the new record is certainly not there, the lane writes the old record
@@ -7,35 +8,46 @@
 //!
 //! A panic is a mistake in askd, and writing again does not help: the lane sets the ask aside, and other asks go on.
 
+use super::errands::Errand;
+use super::step::{Applied, Stepped};
 use super::{Broker, Failure, RETRY, promise};
-use crate::clock::Reading;
-use crate::host::store::{Save, StoreError};
-use crate::sabotage::{crash_point, on, panic_point};
-use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Refusal, Step, Taker, Time};
-use futures_util::FutureExt as _;
-use std::panic::AssertUnwindSafe;
+use crate::host::store::Save;
+use crate::sabotage::panic_point;
+use askd_core::{Ask, AskId, Event, Step, Time};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Tells a caller what came of its job.
-type Done = oneshot::Sender<Result<Box<Ask>, Failure>>;
+/// What a caller is told.
+type Told = Result<Arc<Ask>, Failure>;
 
 /// Work that waits for its turn in an ask's lane.
 #[derive(Debug)]
 pub(super) struct Job {
     work: Work,
     /// Without a caller the work is our own, and the lane repeats it until it is stored.
-    done: Option<Done>,
+    done: Option<oneshot::Sender<Told>>,
     /// How long to wait before it is tried again.
     pause: Duration,
 }
 
+impl Job {
+    fn own(work: Work) -> Self {
+        Self { work, done: None, pause: RETRY.0 }
+    }
+
+    fn told(work: Work) -> (Self, oneshot::Receiver<Told>) {
+        let (done, told) = oneshot::channel();
+        (Self { work, done: Some(done), pause: RETRY.0 }, told)
+    }
+}
+
 /// What a job has to do.
 #[derive(Debug, Clone)]
-enum Work {
+pub(super) enum Work {
     /// Store a new ask for the first time.
-    Accept(Box<Step>),
+    Accept(Stepped),
     Event(Event),
     /// Keep only the outcome of a finished ask; an earlier try failed.
     Retire,
@@ -57,55 +69,49 @@ impl Work {
 /// A failed save. The lane repeats the whole of it and then acts on it.
 #[derive(Debug, Clone)]
 pub(super) struct Unfinished {
-    step: Arc<Step>,
-    at: Time,
+    pub(super) step: Stepped,
+    pub(super) at: Time,
     /// How far the clock was set, if this step makes the ask follow it.
-    followed: Option<i64>,
-}
-
-/// What came of a job.
-enum Applied {
-    Stepped(Box<Step>),
-    /// A step had to come first: it makes the ask follow a clock that was set.
-    Followed(Box<Step>),
-    Same(Box<Ask>),
-    Refused(Box<Refusal>, Box<Ask>),
-    Unknown,
-    /// Our own work is done.
-    Finished,
-    /// Nothing was changed.
-    NotStored(String),
-    /// It may have been stored.
-    InDoubt(String),
-    /// The core panicked.
-    Broken,
+    pub(super) followed: Option<i64>,
 }
 
 impl Broker {
     /// Lets an event happen and says what became of the ask.
-    pub async fn apply(&self, id: AskId, event: Event) -> Result<Box<Ask>, Failure> {
-        self.do_and_tell(id, Work::Event(event)).await
+    pub async fn apply(&self, id: AskId, event: Event) -> Told {
+        let (job, told) = Job::told(Work::Event(event));
+        self.enqueue(id, job);
+        told.await.unwrap_or(Err(Failure::Broken))
     }
 
     /// Stores a new ask, which the index knows already.
-    pub(super) async fn accept(&self, step: Step) -> Result<Box<Ask>, Failure> {
-        self.do_and_tell(step.ask.id, Work::Accept(Box::new(step))).await
+    pub(super) async fn accept(&self, step: Step) -> Told {
+        let (id, (job, told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
+        self.enqueue(id, job);
+        told.await.unwrap_or(Err(Failure::Broken))
     }
 
-    async fn do_and_tell(&self, id: AskId, work: Work) -> Result<Box<Ask>, Failure> {
-        let (done, told) = oneshot::channel();
-        self.enqueue(id, Job { work, done: Some(done), pause: RETRY.0 });
-        told.await.unwrap_or(Err(Failure::Broken))
+    /// The same on this thread, which may block on the disk and on the folders of groups.
+    pub(super) fn accept_here(&self, step: Step) -> Told {
+        let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
+        self.index().join_lane(id, job, true);
+        self.hand_over(self.run_lane(id));
+        told.try_recv().unwrap_or(Err(Failure::Broken))
     }
 
     /// Lets an event of our own happen; the lane repeats it until it is stored.
     pub(in crate::host) fn apply_later(&self, id: AskId, event: Event) {
-        self.enqueue(id, Job { work: Work::Event(event), done: None, pause: RETRY.0 });
+        self.enqueue(id, Job::own(Work::Event(event)));
+    }
+
+    /// The same on this thread, which may block on the disk, unless another one runs the lane. Returns what follows.
+    pub(super) fn apply_here(&self, id: AskId, event: Event) -> Vec<Errand> {
+        self.index().join_lane(id, Job::own(Work::Event(event)), false);
+        self.run_lane(id)
     }
 
     /// Keeps only the outcome of a finished ask; the lane repeats this until it is stored.
     pub(super) fn retire_later(&self, id: AskId) {
-        self.enqueue(id, Job { work: Work::Retire, done: None, pause: RETRY.0 });
+        self.enqueue(id, Job::own(Work::Retire));
     }
 
     /// Whether a failed save of this ask is still unfinished.
@@ -114,15 +120,21 @@ impl Broker {
     }
 
     fn enqueue(&self, id: AskId, job: Job) {
-        if self.index().join_lane(id, job) {
+        let promises = job.work.promises();
+        let calls = self.index().join_lane(id, job, promises);
+        if calls {
             let broker = self.clone();
-            self.0.ctx.finish(async move { broker.run_lane(id).await });
+            self.0.saves.run(&self.0.ctx, promises, move || {
+                let errands = broker.run_lane(id);
+                // Behind the gate others wait for this thread.
+                if promises { broker.run_or_hand_over(errands) } else { broker.hand_over(errands) }
+            });
         }
     }
 
     /// Queues the job again after a pause. The pause is outside the lane, so other callers hear at once that their
     /// event is not stored.
-    fn enqueue_later(&self, id: AskId, work: Work, mut pause: Duration) {
+    pub(super) fn enqueue_later(&self, id: AskId, work: Work, mut pause: Duration) {
         let broker = self.clone();
         self.0.ctx.finish(async move {
             if broker.pause(&mut pause).await {
@@ -131,38 +143,43 @@ impl Broker {
         });
     }
 
-    async fn run_lane(&self, id: AskId) {
+    /// Runs the lane on this thread, unless another one does. Returns what follows, for a thread that may hang with the
+    /// group's folder.
+    fn run_lane(&self, id: AskId) -> Vec<Errand> {
+        let mut errands = Vec::new();
+        if !self.index().begin_lane(id) {
+            return errands;
+        }
         loop {
-            let Some(job) = self.index().next_job(id) else { return };
+            let Some(job) = self.index().next_job(id) else { return errands };
             // If a panic ended the lane here, every later caller would wait for ever.
-            if AssertUnwindSafe(self.run(id, job)).catch_unwind().await.is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.run(id, job, &mut errands))).is_err() {
                 tracing::error!(ask = %id, "acting on a stored event panicked; what is left of it is done at the next start");
             }
         }
     }
 
-    async fn run(&self, id: AskId, Job { work, done, pause }: Job) {
+    fn run(&self, id: AskId, Job { work, done, pause }: Job, errands: &mut Vec<Errand>) {
         let applied = loop {
-            let applied = match self.finish(id).await {
-                Ok(()) => self.blocking(id, work.promises(), work.clone(), Self::run_work).await,
-                Err(error) => Applied::NotStored(error),
+            let applied = match self.finish(id, errands) {
+                Ok(()) => catch_unwind(AssertUnwindSafe(|| self.run_work(id, work.clone()))),
+                Err(error) => Ok(Applied::NotStored(error)),
             };
-            match applied {
-                Applied::Followed(step) => self.act(&Arc::new(step.ask), step.effects),
+            match applied.unwrap_or(Applied::Broken) {
+                Applied::Followed(step) => self.act(&step.ask, step.effects, errands),
                 applied => break applied,
             }
         };
         let told = match applied {
-            Applied::Stepped(step) => {
-                let Step { ask, effects } = *step;
+            Applied::Stepped(Stepped { ask, effects }) => {
                 // The caller may have gone; the ask is decided all the same.
-                let _gone = done.map(|done| done.send(Ok(Box::new(ask.clone()))));
+                let _gone = done.map(|done| done.send(Ok(Arc::clone(&ask))));
                 panic_point("act", ask.content.title.as_deref());
-                return self.act(&Arc::new(ask), effects);
+                return self.act(&ask, effects, errands);
             }
             Applied::Same(ask) => {
                 // A tick that came too early (the clock was set back) has to come again.
-                self.index().update(&ask);
+                self.enter(|index| index.update(&ask));
                 Ok(ask)
             }
             Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
@@ -187,53 +204,30 @@ impl Broker {
                 Err(Failure::InDoubt)
             }
             Applied::Broken => {
-                self.set_aside(id).await;
+                self.set_aside(id, errands);
                 Err(Failure::Broken)
             }
         };
         let _gone = done.map(|done| done.send(told));
     }
 
-    /// Runs work of a lane on a thread where it may block on the disk.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        id: AskId,
-        promises: bool,
-        what: T,
-        run: impl FnOnce(&Self, AskId, T) -> Applied + Send + 'static,
-    ) -> Applied {
-        let broker = self.clone();
-        match self.0.saves.run(promises, move || run(&broker, id, what)).await {
-            Ok(applied) => applied,
-            Err(panic) if panic.is_panic() => Applied::Broken,
-            Err(stopped) => Applied::NotStored(stopped.to_string()),
-        }
-    }
-
     /// Finishes a save that failed before, if there is one.
-    async fn finish(&self, id: AskId) -> Result<(), String> {
+    fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
         let Some(Unfinished { step, at, followed }) = self.index().unfinished(id) else { return Ok(()) };
-        let again = Arc::clone(&step);
-        let saved = self.blocking(id, true, again, move |broker, _, step| match broker.save(&step, at, Save::Now) {
-            Ok(()) => Applied::Finished,
-            Err(error) => Applied::NotStored(error.to_string()),
-        });
-        match saved.await {
-            Applied::Finished => {
-                self.index().finished(id);
-                if let Some(set_by) = followed {
-                    self.index().has_followed(id, set_by);
-                }
-                tracing::info!(ask = %id, "a save that failed before has succeeded");
-                self.act(&Arc::new(step.ask.clone()), step.effects.clone());
-                Ok(())
-            }
-            Applied::NotStored(error) => Err(error),
-            _ => {
-                self.set_aside(id).await;
-                Ok(())
+        match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
+            Ok(saved) => saved.map_err(|error| error.to_string())?,
+            Err(_reported) => {
+                self.set_aside(id, errands);
+                return Ok(());
             }
         }
+        self.index().finished(id);
+        if let Some(set_by) = followed {
+            self.index().has_followed(id, set_by);
+        }
+        tracing::info!(ask = %id, "a save that failed before has succeeded");
+        self.act(&step.ask, step.effects, errands);
+        Ok(())
     }
 
     /// Queues a job that finishes the failed save later; one job, however many callers wait for it.
@@ -241,169 +235,5 @@ impl Broker {
         if self.index().needs_finishing(id) {
             self.enqueue_later(id, Work::Finish, RETRY.0);
         }
-    }
-
-    /// Load, step, save. Blocks on the disk.
-    fn run_work(&self, id: AskId, work: Work) -> Applied {
-        let event = match work {
-            Work::Accept(step) => return self.store_first(*step),
-            Work::Finish => return Applied::Finished,
-            Work::Retire => return self.retire_again(id),
-            Work::Event(event) => event,
-        };
-        let ask = match self.load(id) {
-            Ok(Some(ask)) => ask,
-            Ok(None) => return Applied::Unknown,
-            Err(error) => return Applied::NotStored(error.to_string()),
-        };
-        panic_point("step", ask.content.title.as_deref());
-        let Reading { now, set_by } = self.clock().reading();
-        match self.follow_clock(&ask, set_by, now) {
-            Ok(Some(followed)) => Applied::Followed(followed),
-            Ok(None) => self.step(ask, event, now),
-            Err(error) => Applied::NotStored(error.to_string()),
-        }
-    }
-
-    /// Moves the ask's deadlines along with a clock that was set, before anything is judged by that clock.
-    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Box<Step>>, StoreError> {
-        let by = self.index().behind(ask.id, set_by);
-        let step = if by == 0 { None } else { ask.clone().clock_set(by) };
-        if let Some(step) = &step
-            && let Err(error) = self.save(step, now, Save::Soon)
-        {
-            if matches!(error, StoreError::InDoubt { .. }) {
-                self.unfinish(step.clone(), now, Some(set_by));
-            }
-            return Err(error);
-        }
-        self.index().has_followed(ask.id, set_by);
-        Ok(step.map(Box::new))
-    }
-
-    fn step(&self, ask: Arc<Ask>, event: Event, now: Time) -> Applied {
-        let (replying, promised) = (event.person().cloned(), promise::is_made_by(&event));
-        match Ask::clone(&ask).step(event, now) {
-            Ok(Some(step)) => match self.save(&step, now, promise::save(promised, &step)) {
-                Ok(()) => Applied::Stepped(Box::new(step)),
-                Err(error @ StoreError::InDoubt { .. }) => {
-                    self.unfinish(step, now, None);
-                    Applied::InDoubt(error.to_string())
-                }
-                Err(error) => {
-                    self.unfinish(Step { ask: Arc::unwrap_or_clone(ask), effects: Vec::new() }, now, None);
-                    Applied::NotStored(error.to_string())
-                }
-            },
-            Ok(None) => Applied::Same(Box::new(Arc::unwrap_or_clone(ask))),
-            Err(refusal) => {
-                if let Some(person) = replying {
-                    self.0.audit.refused(&ask, &person, &refusal, now);
-                }
-                Applied::Refused(Box::new(refusal), Box::new(Arc::unwrap_or_clone(ask)))
-            }
-        }
-    }
-
-    fn unfinish(&self, step: Step, at: Time, followed: Option<i64>) {
-        if on("forgetsave") {
-            return;
-        }
-        self.index().unfinish(step.ask.id, Unfinished { step: Arc::new(step), at, followed });
-    }
-
-    pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
-        let Some(group) = self.index().group(id) else { return Ok(None) };
-        self.0.store.load(&group, id)
-    }
-
-    fn store_first(&self, step: Step) -> Applied {
-        let now = step.ask.created_at;
-        match self.save(&step, now, Save::Now) {
-            Ok(()) => {
-                crash_point("accept.stored");
-                Applied::Stepped(Box::new(step))
-            }
-            Err(error @ StoreError::InDoubt { .. }) => {
-                self.unfinish(step, now, None);
-                Applied::InDoubt(error.to_string())
-            }
-            Err(error) => {
-                self.index().take_back(&step.ask);
-                Applied::NotStored(error.to_string())
-            }
-        }
-    }
-
-    fn save(&self, step: &Step, now: Time, save: Save) -> Result<(), StoreError> {
-        let ask = &step.ask;
-        let allowed = self.0.allow(step, now)?;
-        if step.effects.contains(&Effect::Forget) {
-            self.0.store.forget(&ask.group, ask.id)?;
-            self.0.tidy(ask, true);
-            self.index().remove(ask);
-            return Ok(());
-        }
-        if !(on("ackfirst") && ask.outcome().is_some()) {
-            // Allow again is stored already, so something was changed, whatever becomes of the ask.
-            self.0.store.save(ask, save).map_err(|error| if allowed { error.in_doubt() } else { error })?;
-        }
-        self.note(step, now);
-        self.index().update(ask);
-        self.0.moved.notify_one();
-        self.0.saved.notify_one();
-        crash_point(point(step));
-        if step.effects.contains(&Effect::Retire) {
-            self.retire(ask);
-        }
-        // It is no error if no page is listening.
-        let _nobody = self.0.changes.send(ask.id);
-        Ok(())
-    }
-
-    fn note(&self, step: &Step, now: Time) {
-        for effect in &step.effects {
-            if let Effect::Note(fact) = effect {
-                self.0.audit.fact(&step.ask, fact, now);
-            }
-        }
-    }
-
-    fn retire(&self, ask: &Ask) {
-        if let Err(error) = self.0.store.retire(&ask.group, ask.id) {
-            tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
-            self.enqueue_later(ask.id, Work::Retire, RETRY.0);
-        }
-        crash_point("close.retired");
-    }
-
-    fn retire_again(&self, id: AskId) -> Applied {
-        match self.load(id) {
-            // Another job may have taken it up again meanwhile.
-            Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
-                Ok(()) => Applied::Finished,
-                Err(error) => Applied::NotStored(error.to_string()),
-            },
-            Ok(_) => Applied::Finished,
-            Err(error) => Applied::NotStored(error.to_string()),
-        }
-    }
-}
-
-/// The crash point that follows the save of this step.
-fn point(step: &Step) -> &'static str {
-    let delivers = |wanted| {
-        let delivers =
-            |effect: &Effect| matches!(effect, Effect::Delivery { to: Taker::Waiter(_), effect } if *effect == wanted);
-        step.effects.iter().any(delivers)
-    };
-    if delivers(DeliveryEffect::Write) {
-        "settle.saved"
-    } else if delivers(DeliveryEffect::Publish) {
-        "deliver.ready"
-    } else if step.effects.contains(&Effect::Retire) {
-        "close.saved"
-    } else {
-        "saved"
     }
 }

@@ -10,12 +10,14 @@ mod act;
 mod aside;
 mod attempts;
 mod collect;
+mod errands;
 mod index;
 mod lane;
 mod listing;
 mod promise;
 mod saves;
 mod start;
+mod step;
 mod submit;
 
 pub(in crate::host) use collect::Outcomes;
@@ -36,7 +38,7 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use saves::Saves;
+use saves::{Gate, Saves};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
@@ -67,6 +69,7 @@ impl WeakBroker {
 struct Inner {
     store: Box<dyn Store>,
     saves: Saves,
+    errands: Arc<Gate>,
     folders: Folders,
     audit: Audit,
     channels: Channels,
@@ -93,7 +96,7 @@ pub enum Failure {
     /// There is no such ask.
     Unknown,
     /// It does not fit; nothing was changed. With the ask as it is.
-    Refused(Box<Refusal>, Box<Ask>),
+    Refused(Box<Refusal>, Arc<Ask>),
     /// It could not be stored; nothing was changed.
     NotStored,
     /// askd does not know whether it is stored, and writes it again until it is. It takes effect then.
@@ -175,6 +178,17 @@ impl Broker {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.0.index()
+    }
+
+    /// Changes the index, and wakes who waits for the next deadline if it is sooner now.
+    fn enter<T>(&self, change: impl FnOnce(&mut Index) -> T) -> T {
+        let mut index = self.index();
+        let before = index.next_deadline();
+        let changed = change(&mut index);
+        if index.next_deadline() < before {
+            self.0.moved.notify_one();
+        }
+        changed
     }
 
     fn clock(&self) -> &Clock {

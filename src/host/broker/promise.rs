@@ -1,8 +1,10 @@
-//! Which steps make a promise. A promise is on stable storage before anything says so; every other step is saved soon:
-//! what it says is found out again, or done again, after a loss of power. The table stands in `ARCHITECTURE.md`.
+//! Which steps make a promise. A promise is on stable storage before anything says so; every other step is saved soon or
+//! later: what it says is found out again, or done again, after a loss of power. The table stands in `ARCHITECTURE.md`.
 
 use crate::host::store::Save;
-use askd_core::{Effect, Event, Fact, FollowUpEffect, FollowUpEvent, Relation, Step, WaiterEvent};
+use askd_core::{
+    DeliveryEvent, Effect, Event, Fact, FollowUpEffect, FollowUpEvent, Relation, Taker, WaiterEvent, WidgetEvent,
+};
 
 /// Whether the event itself is something that askd answers for: a request that is taken in, a word of a person, a change
 /// of what is allowed.
@@ -30,9 +32,21 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
     }
 }
 
-/// When a step has to be on stable storage. An outcome is a promise however it came about, and what was put out of its
-/// taker's reach is deleted only after the record that replaces it is synced.
-pub(super) fn save(promised: bool, step: &Step) -> Save {
+/// When the step that an event leads to has to be on stable storage, as far as the event says.
+pub(super) fn save_of(event: &Event) -> Save {
+    match event {
+        // A missing `.new-` file was published, a missing response was taken, and a card is updated to the same face.
+        Event::Delivery { to: Taker::Waiter(_), event: DeliveryEvent::Published | DeliveryEvent::Taken { .. } }
+        | Event::Widget { event: WidgetEvent::Updated(_), .. } => Save::Later,
+        event if is_made_by(event) => Save::Now,
+        _ => Save::Soon,
+    }
+}
+
+/// When a step with these effects has to be on stable storage, if its event asks for `asked`. An outcome is a promise however
+/// it came about, and what was put out of its taker's reach is deleted only after the record that replaces it is synced.
+/// What is done next is done from a record that a `kill -9` keeps.
+pub(super) fn save(asked: Save, effects: &[Effect]) -> Save {
     let outcome = |effect: &Effect| {
         matches!(
             effect,
@@ -40,5 +54,10 @@ pub(super) fn save(promised: bool, step: &Step) -> Save {
                 | Effect::FollowUp(FollowUpEffect::Tidy)
         )
     };
-    if promised || step.effects.iter().any(outcome) { Save::Now } else { Save::Soon }
+    let is_the_end = |effect: &Effect| matches!(effect, Effect::Note(_) | Effect::Retire);
+    match asked {
+        _ if effects.iter().any(outcome) => Save::Now,
+        Save::Later if !effects.iter().all(is_the_end) => Save::Soon,
+        asked => asked,
+    }
 }

@@ -1,8 +1,8 @@
 //! A start: reads what the store holds into the index, keeps of it only the asks that owe something, and does what they owe.
 
 use super::index::Index;
-use super::saves::Saves;
-use super::{Broker, CHANGES, Inner};
+use super::saves::{Gate, Saves};
+use super::{Broker, CHANGES, Inner, errands};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
@@ -117,6 +117,7 @@ impl Broker {
         let broker = Self(Arc::new(Inner {
             store,
             saves: Saves::new().map_err(|source| StoreError::Io { what: "cannot start".to_owned(), source })?,
+            errands: Gate::new(errands::AT_A_TIME),
             folders,
             audit,
             channels,
@@ -154,7 +155,7 @@ impl Broker {
             if ask.was_interrupted() {
                 self.apply_later(ask.id, Event::Interrupted);
             }
-            self.act(&Arc::new(ask), effects);
+            self.act_on(&Arc::new(ask), effects);
         }
         let teller = self.clone();
         self.0.ctx.spawn(async move { teller.tell_deadlines(statuses).await });
@@ -175,7 +176,7 @@ impl Broker {
                     && ask.outcome().is_none()
                 {
                     let broker = self.clone();
-                    let _stopped = tokio::task::spawn_blocking(move || broker.write_status_now(&ask)).await;
+                    let _stopped = tokio::task::spawn_blocking(move || broker.write_status(&ask)).await;
                 }
             }
         };

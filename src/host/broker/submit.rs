@@ -2,18 +2,17 @@
 
 use super::{Broker, Failure};
 use crate::clock::Reading;
+use crate::host::delivery::{Lies, lies_in};
 use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::host::settings::GroupSettings;
 use crate::host::store::StoreError;
-use crate::ipc::files::Dir;
+use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
-use crate::ipc::{RESPONSES, response_name, taken_name};
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Event, Group, Rejection, Relation, RequestId, Route,
-    Rules, ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Effect, Event, Group, Rejection, Relation, RequestId,
+    Route, Rules, ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
-use std::fmt::Display;
 use std::io;
 
 /// What became of a request.
@@ -70,6 +69,24 @@ impl Broker {
             Ok(rules) => self.create(group, request, rules).await,
             Err(rejection) => Submitted::Rejected(rejection),
         }
+    }
+
+    /// Takes in a request that asks something new, as far as memory knows; others are given back. Blocks on the disk.
+    pub fn submit_at_once(&self, group: &Group, request: Box<Request>) -> Result<Submitted, Box<Request>> {
+        let (settings, index) = (self.settings(), self.index());
+        let limit = settings.group(group).map_or(0, |settings| settings.max_attempts);
+        let is_new = index.by_request(group, &request.request_id).is_none()
+            && request
+                .key
+                .is_none_or(|key| index.by_key(group, key).is_none() && index.kept_by_key(group, key).is_none())
+            && index.over(group, &request.content, limit).is_none();
+        drop(index);
+        let admitted = if is_new { self.admit(group, &request) } else { return Err(request) };
+        let Ok(admitted) = admitted else { return Err(request) };
+        let step =
+            self.make_known(|id, short_id, now| Ask::accept(accepted(group, *request, admitted, id, short_id), now));
+        let id = step.ask.id;
+        Ok(Submitted::first(self.accept_here(step).map(|_stored| id)))
     }
 
     /// A request id that was seen before.
@@ -244,20 +261,7 @@ impl Broker {
 
     async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
         let before = request.key.and_then(|key| self.index().kept_by_key(group, key));
-        let make = |id, short_id, now| {
-            let accepted = Accepted {
-                id,
-                short_id,
-                group: group.clone(),
-                content: request.content,
-                rules: admitted.rules,
-                routes: admitted.routes,
-                key: request.key,
-                session: request.session,
-                waiter: admitted.waiter,
-            };
-            Ask::accept(accepted, now)
-        };
+        let make = |id, short_id, now| Ask::accept(accepted(group, request, admitted, id, short_id), now);
         let stored = self.store_new(make).await;
         // A late answer would go to a question that is asked anew.
         if let (Ok(_) | Err(Failure::InDoubt), Some(late)) = (&stored, before) {
@@ -268,18 +272,43 @@ impl Broker {
 
     /// Stores a new ask and acts on it. An ask that is in doubt is known by its request from now on.
     pub(super) async fn store_new(&self, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Result<AskId, Failure> {
+        let step = self.make_known(make);
+        let id = step.ask.id;
+        self.accept(step).await.map(|_stored| id)
+    }
+
+    /// Makes a new ask and lets the index know it before it is stored, so that its code and its place are taken. Events that
+    /// fall due meanwhile wait in its lane.
+    fn make_known(&self, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Step {
         let Reading { now, set_by } = self.clock().reading();
         let id = random::ask_id();
-        let step = {
-            let mut index = self.index();
+        self.enter(|index| {
             let short_id = random::short_id(|short| index.short_taken(short, now));
-            let step = make(id, short_id, now);
-            // The index knows it before it is stored, so that its code and its place are taken. Events that fall due
-            // meanwhile wait in its lane.
+            let step = self.with_slot(make(id, short_id, now), now);
             index.insert(&step.ask, set_by);
             step
+        })
+    }
+
+    /// If its first channel has a turn free now, the first record says already that its card is being posted. Only where a
+    /// card can be looked for: a crash before the post would otherwise leave nobody sure of it.
+    fn with_slot(&self, step: Step, now: Time) -> Step {
+        let queued = |effect: &Effect| match *effect {
+            Effect::Widget { route, effect: WidgetEffect::Queue { not_before } } if not_before <= now => Some(route),
+            _ => None,
         };
-        self.accept(step).await.map(|_stored| id)
+        let Step { ask, mut effects } = step;
+        let found = effects.iter().enumerate().find_map(|(at, effect)| Some((at, queued(effect)?)));
+        if let Some((at, route)) = found
+            && let Some(place) = ask.route(route).filter(|place| place.capabilities.history)
+            && self.0.channels.of(&ask, route).takes_slot(place)
+            && let Ok(Some(granted)) = ask.clone().step(WidgetEvent::SlotGranted.on(route), now)
+        {
+            effects.remove(at);
+            effects.extend(granted.effects);
+            return Step { ask: granted.ask, effects };
+        }
+        Step { ask, effects }
     }
 
     /// Withdraws a waiting call; leaves alone what no call waits for.
@@ -296,25 +325,18 @@ impl Broker {
     }
 }
 
-/// Whether a response is where its waiter looks for it.
-pub(super) enum Lies {
-    There,
-    /// Its waiter is handing it over.
-    BeingTaken,
-    Gone,
-}
-
-/// Whether a response or briefing of this name lies in its folder. Its taker may be putting it back, so that is looked
-/// for last.
-pub(super) fn lies_in(folder: &Dir, id: &impl Display) -> io::Result<Lies> {
-    let name = response_name(id);
-    if folder.stat(&name)?.is_some() {
-        return Ok(Lies::There);
+fn accepted(group: &Group, request: Request, admitted: Admitted, id: AskId, short_id: ShortId) -> Accepted {
+    Accepted {
+        id,
+        short_id,
+        group: group.clone(),
+        content: request.content,
+        rules: admitted.rules,
+        routes: admitted.routes,
+        key: request.key,
+        session: request.session,
+        waiter: admitted.waiter,
     }
-    if folder.stat(&taken_name(id))?.is_some() {
-        return Ok(Lies::BeingTaken);
-    }
-    Ok(if folder.stat(&name)?.is_some() { Lies::There } else { Lies::Gone })
 }
 
 /// What a group may ask.

@@ -59,10 +59,10 @@ async fn load(broker: &Broker, id: AskId) -> Result<Option<Arc<Ask>>, NotStored>
 
 /// Applies an event. Returns the ask as it is now, and why the event was refused if it was; `None`: there is no such ask.
 /// What came of it is on stable storage then.
-async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Ask, Option<Refusal>)>, NotStored> {
+async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Arc<Ask>, Option<Refusal>)>, NotStored> {
     match broker.apply(id, event).await {
-        Ok(ask) => Ok(Some((*ask, None))),
-        Err(Failure::Refused(refusal, ask)) => Ok(Some((*ask, Some(*refusal)))),
+        Ok(ask) => Ok(Some((ask, None))),
+        Err(Failure::Refused(refusal, ask)) => Ok(Some((ask, Some(*refusal)))),
         Err(Failure::Unknown | Failure::Broken) => Ok(None),
         Err(Failure::NotStored | Failure::InDoubt) => {
             tracing::error!(ask = %id, "what a chat told of this ask could not be stored; its sender was told to try again");

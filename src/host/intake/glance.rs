@@ -65,7 +65,9 @@ impl GroupScanner {
     fn glance_now(self: &Arc<Self>, root: Stamp, outcomes: Outcomes) {
         let stamp = self.folders.stamp_of(&self.group, TASKS).ok();
         if let Some(stamp) = stamp {
-            self.is_mounted.store(root.device() != stamp.device(), Ordering::Relaxed);
+            let is_home = root.device() == stamp.device();
+            self.is_mounted.store(!is_home, Ordering::Relaxed);
+            self.folders.note_home(&self.group, is_home);
         }
         let now = self.ctx.clock().monotonic();
         let mut glance = self.glance.lock();

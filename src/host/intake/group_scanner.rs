@@ -1,21 +1,17 @@
-//! One group's requests: claiming them, handing them to the broker, and only then deleting them. Sections 3 and 4
-//! of the specification. [`super::survey`] finds the files to claim.
+//! One group's requests, one after the other. [`super::survey`] finds them, [`super::taking`] takes them.
 
 use super::glance::Glance;
 use super::groups::Wanted;
-use super::survey::{Survey, is_said_elsewhere};
+use super::survey::Survey;
+use super::taking::Turn;
 use super::watching::Watching;
 use crate::clock::Moment;
-use crate::host::broker::{Broker, Submitted};
+use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
-use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::host::warnings::Warnings;
-use crate::ipc::wire::{self, Kinds, Message, Peek};
-use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
-use crate::random;
-use crate::sabotage::{crash_point, on};
-use askd_core::{Group, Rejection, RequestId, wording};
+use crate::sabotage::on;
+use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
@@ -51,7 +47,7 @@ pub(super) struct GroupScanner {
     shared: Shared,
     /// Held while looking.
     alone: tokio::sync::Mutex<()>,
-    wanted: Mutex<Wanted>,
+    pub(super) wanted: Mutex<Wanted>,
     survey: Mutex<Survey>,
     pub(super) glance: Mutex<Glance>,
     /// Another file system is mounted there: it may hang by itself.
@@ -75,23 +71,6 @@ pub(super) struct Candidate {
     /// Oldest first.
     pub(super) modified: (i64, u64),
     pub(super) name: String,
-}
-
-/// What became of a request that was to be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// It is gone, and what came of it is stored.
-    Done,
-    /// Tried again after a while.
-    Later,
-}
-
-/// What a claimed file turned out to be.
-enum Claimed {
-    /// A request of ours, or what is wrong with it.
-    Ours(Result<Message, Rejection>, Peek, Vec<u8>),
-    /// Not there any more, or not ours after all.
-    NotOurs,
 }
 
 impl GroupScanner {
@@ -146,39 +125,26 @@ impl GroupScanner {
 
     /// Finds what can be taken, and takes some of it.
     async fn round(self: &Arc<Self>) {
-        let wanted = std::mem::take(&mut *self.wanted.lock());
-        if !wanted.is_empty() {
-            match self.on_disk(move |scanner| scanner.survey(&wanted)).await {
-                Err(error) if !is_said_elsewhere(&error) => {
-                    let what = "cannot read a tasks folder";
-                    if self.warnings.is_first(Some(&self.group), what) {
-                        tracing::error!(group = %self.group, %error, "{what}");
-                    }
-                }
-                Ok(()) | Err(_) => {}
-            }
-        }
+        let mut wanted = Some(std::mem::take(&mut *self.wanted.lock()));
         for _ in 0..IN_A_ROW {
-            let Some((candidate, cancels)) = self.lock().queue.pop_first() else { return };
-            if self.ctx.is_stopping() {
+            let wanted = wanted.take().filter(|wanted| !wanted.is_empty());
+            if wanted.is_none() && self.lock().queue.is_empty() {
                 return;
             }
-            let unknown = |id: &RequestId| !self.broker.knows(&self.group, id);
-            if let Some(id) = cancels.as_ref().filter(|id| unknown(id))
-                && !self.lock().known.is_nowhere(&candidate.name, id)
-            {
-                continue;
-            }
-            let taken = self.take(&candidate.name).await;
-            match taken {
-                Taken::Done => self.lock().known.forget(&candidate.name),
-                Taken::Later => self.hold(&candidate.name),
+            match self.on_disk(move |scanner| Ok(scanner.turn(wanted))).await {
+                Ok(Turn::Taken) => {}
+                Ok(Turn::Claimed(claim)) => self.take(claim).await,
+                Ok(Turn::Nothing) => return,
+                Err(error) => {
+                    tracing::error!(group = %self.group, %error, "a request could not be taken; trying again");
+                    return;
+                }
             }
         }
     }
 
     /// Lets a request wait, and has it looked at again.
-    fn hold(self: &Arc<Self>, name: &str) {
+    pub(super) fn hold(self: &Arc<Self>, name: &str) {
         let pause = self.lock().known.hold(name, self.ctx.clock().monotonic());
         let (scanner, again) = (Arc::clone(self), Wanted::name(name));
         self.ctx.spawn(async move {
@@ -212,137 +178,5 @@ impl GroupScanner {
         let since = if after > before { waits.1 } else { None };
         let now = self.ctx.clock().monotonic();
         *waits = (after, (after > 0).then(|| since.unwrap_or(now)));
-    }
-
-    /// Claims a request, hands it on and deletes it.
-    async fn take(self: &Arc<Self>, name: &str) -> Taken {
-        let leftover = name.starts_with(CLAIMED);
-        let claimed = if leftover { name.to_owned() } else { format!("{CLAIMED}{}.json", random::unique()) };
-        let (from, to) = (name.to_owned(), claimed.clone());
-        let (message, peek, bytes) = match self.on_disk(move |scanner| scanner.claim(&from, &to)).await {
-            Ok(Claimed::Ours(message, peek, bytes)) => (message, peek, bytes),
-            Ok(Claimed::NotOurs) => return Taken::Done,
-            Err(error) => {
-                tracing::error!(group = %self.group, file = name, %error, "a request could not be claimed; trying again");
-                return Taken::Later;
-            }
-        };
-        let taken = match message {
-            Ok(Message::Ask(request)) => {
-                let request_id = request.request_id.clone();
-                let taken = self.submit(*request, bytes, name).await;
-                // A cancel may have come first.
-                for cancel in self.lock().known.cancels_of(&request_id) {
-                    self.wanted.lock().add(Wanted::name(&cancel));
-                }
-                taken
-            }
-            Ok(Message::Cancel(request_id)) => match self.broker.withdraw(&self.group, &request_id).await {
-                Ok(()) => Taken::Done,
-                Err(_) => Taken::Later,
-            },
-            Err(rejection) => {
-                let request_id = peek.request_id.filter(|id| !self.broker.knows(&self.group, id));
-                self.reject(request_id, None, rejection, Some((name, bytes))).await
-            }
-        };
-        let name = name.to_owned();
-        let finish = move |scanner: &Arc<Self>| {
-            let tasks = scanner.folders.get(&scanner.group, TASKS)?;
-            if taken == Taken::Done {
-                // One that stays is read as a request again, and its outcome told once more.
-                tasks.remove_for_good(&claimed).map(drop)
-            } else if leftover {
-                Ok(())
-            } else {
-                // Back to where it was; if the client has put another one there, it is taken as it is.
-                tasks.rename_unless_there(&claimed, &name).map(drop)
-            }
-        };
-        if let Err(error) = self.on_disk(finish).await {
-            tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
-        }
-        taken
-    }
-
-    /// Renames a request to a name of ours and reads it. From here on only what was read counts.
-    fn claim(&self, from: &str, to: &str) -> io::Result<Claimed> {
-        let tasks = self.folders.get(&self.group, TASKS)?;
-        if from != to {
-            match tasks.rename(from, to) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claimed::NotOurs),
-                other => other?,
-            }
-        }
-        crash_point("accept.claimed");
-        let read = tasks.read(to, MAX_REQUEST_BYTES).map_err(io::Error::other);
-        let (bytes, peek) = match read {
-            Ok((bytes, _)) => {
-                let peek = wire::peek(&bytes);
-                (bytes, peek)
-            }
-            Err(error) => {
-                tasks.rename_unless_there(to, from)?;
-                return Err(error);
-            }
-        };
-        if !peek.kind.as_ref().is_some_and(|kind| kind.starts_with(Kinds::PREFIX)) {
-            // It was replaced between the look and the claim.
-            tasks.rename_unless_there(to, from)?;
-            return Ok(Claimed::NotOurs);
-        }
-        Ok(Claimed::Ours(wire::parse(&bytes), peek, bytes))
-    }
-
-    async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
-        let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
-        if let Some(process) = &request.process {
-            // From now on each look looks for its sign of life.
-            self.broker.heartbeats().of(&self.group, process, self.ctx.clock().now());
-        }
-        match self.broker.submit(&self.group, request).await {
-            Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
-            Submitted::NotStored | Submitted::NotYet => Taken::Later,
-            Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
-            Submitted::OtherContent => {
-                let why = "this request_id stands for another request already; nobody is answered".to_owned();
-                let rejection = Rejection::Wrong { field: "request_id".to_owned(), why };
-                self.reject(None, None, rejection, Some((name, bytes))).await
-            }
-        }
-    }
-
-    /// Tells the agent, if it can be told, keeps what was malformed, and says so in the log.
-    async fn reject(
-        self: &Arc<Self>,
-        request_id: Option<RequestId>,
-        op_code: Option<String>,
-        rejection: Rejection,
-        keep: Option<(&str, Vec<u8>)>,
-    ) -> Taken {
-        let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
-        let reason = wording::for_log(&rejection);
-        if self.warnings.is_first(Some(&self.group), &format!("Request rejected: {reason}")) {
-            let request_id = request_id.as_ref().map(tracing::field::display);
-            tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
-        }
-        let bytes = keep.map(|(_, bytes)| bytes);
-        let tell = move |scanner: &Arc<Self>| -> io::Result<()> {
-            // First what may fail and be tried again, so that one mistake is kept once.
-            if let Some(request_id) = &request_id {
-                let response = wire::refused(request_id, op_code, &rejection);
-                delivery::write_at_once(&scanner.folders, &scanner.group, &response)?;
-            }
-            let Some(bytes) = bytes else { return Ok(()) };
-            let name = format!("{:013}-{}.json", scanner.ctx.clock().now().as_millis(), random::unique());
-            scanner.broker.keep_rejected(&scanner.group, &name, &bytes).map_err(io::Error::other)
-        };
-        match self.on_disk(tell).await {
-            Ok(()) => Taken::Done,
-            Err(error) => {
-                tracing::error!(group = %self.group, %error, "a rejection could not be written; trying again");
-                Taken::Later
-            }
-        }
     }
 }

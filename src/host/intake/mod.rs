@@ -9,6 +9,7 @@ mod group_scanner;
 mod groups;
 mod known;
 mod survey;
+mod taking;
 mod watching;
 
 use crate::clock::Moment;

@@ -37,6 +37,8 @@ pub(super) struct Survey {
     pub(super) known: Known,
     /// Requests that can be taken, in their order.
     pub(super) queue: BTreeMap<Candidate, Option<RequestId>>,
+    /// The request that was read last, until the end of the turn: it may be the one that is taken next.
+    pub(super) read: Option<(String, Stamp, Vec<u8>)>,
     /// The `tasks` folder that is watched: one that was replaced needs a new watch.
     watched: Option<Stamp>,
     /// What is wrong with the folders, as last said: said again when it changes.
@@ -236,6 +238,7 @@ impl GroupScanner {
                 let cancel = kind == Kinds::CANCEL;
                 let candidate = Candidate { cancel, modified: stamp.modified(), name: name.to_owned() };
                 survey.queue.insert(candidate, peek.request_id.filter(|_| cancel && !peek.torn));
+                survey.read = Some((name.to_owned(), stamp, bytes));
             }
             None => {
                 let verdict = if peek.ends_early { Verdict::Untyped } else { Verdict::Garbled };

@@ -8,6 +8,7 @@ use askd_core::{
     Via, Waiter,
 };
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is no record, and why.
@@ -36,7 +37,7 @@ fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dy
     let lifted = blocked.clone().step(lift, START).unwrap().unwrap().ask;
     let store = open();
     for ask in [&blocked, &lifted, &posting, &done] {
-        store.save(ask, Save::Now).unwrap();
+        store.save(&Arc::new(ask.clone()), Save::Now).unwrap();
         assert_eq!(store.load(&ask.group, ask.id).unwrap().as_deref(), Some(ask));
     }
     assert_eq!(store.load(&posting.group, AskId::from_bits(3)).unwrap(), None);
@@ -51,9 +52,16 @@ fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dy
     // An outcome that was retired may still change, and stays retired.
     let written = DeliveryEvent::Written.of("r1".parse().unwrap());
     let changed = done.clone().step(written, START).unwrap().unwrap().ask;
-    store.save(&changed, Save::Soon).unwrap();
+    store.save(&Arc::new(changed.clone()), Save::Soon).unwrap();
     let kept = scan(&*store).unwrap().0.into_iter().filter(|found| found.settled);
-    assert_eq!(asks(kept.collect()), [changed]);
+    assert_eq!(asks(kept.collect()), std::slice::from_ref(&changed));
+    // What may be saved later is at hand at once, and stored with the next flush.
+    let ready = changed.step(DeliveryEvent::Published.of("r1".parse().unwrap()), START).unwrap().unwrap().ask;
+    store.save(&Arc::new(ready.clone()), Save::Later).unwrap();
+    assert_eq!(store.load(&done.group, done.id).unwrap().as_deref(), Some(&ready));
+    store.flush().unwrap();
+    let kept = scan(&*store).unwrap().0.into_iter().filter(|found| found.settled);
+    assert_eq!(asks(kept.collect()), [ready]);
     store.forget(&done.group, done.id).unwrap();
     assert_eq!(store.load(&done.group, done.id).unwrap(), None);
 }
@@ -74,7 +82,7 @@ fn what_was_allowed_is_there_after_a_restart_and_old_news_is_dropped(open: &impl
 
 fn what_is_set_aside_is_gone(open: &impl Fn() -> Box<dyn Store>) {
     let store = open();
-    let ask = ask(5, "g");
+    let ask = Arc::new(ask(5, "g"));
     store.save(&ask, Save::Now).unwrap();
     assert!(!store.set_aside(&ask.group, ask.id).unwrap().is_empty());
     assert_eq!(store.load(&ask.group, ask.id).unwrap(), None);

@@ -22,13 +22,16 @@ pub enum Save {
     Now,
     /// With the next [`Store::flush`]. Until then a `kill -9` keeps it, and a loss of power undoes it as a whole.
     Soon,
+    /// The same, and until then a `kill -9` may undo it as a whole, too: askd finds it out again after a start, or does it
+    /// again. Several such changes of one ask are one write.
+    Later,
 }
 
 /// Where asks and outcomes are kept.
 pub trait Store: Debug + Send + Sync {
     /// Saves an ask, new or changed. A new one is saved [`Save::Now`]. An outcome that was retired is saved where it is:
     /// it may still change.
-    fn save(&self, ask: &Ask, save: Save) -> Result<(), StoreError>;
+    fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError>;
 
     /// An ask that is at hand without a look at the disk.
     fn cached(&self, id: AskId) -> Option<Arc<Ask>>;
@@ -36,7 +39,7 @@ pub trait Store: Debug + Send + Sync {
     /// Reads an ask, open or settled; `None` if there is none.
     fn load(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError>;
 
-    /// Puts all that was saved [`Save::Soon`] on stable storage, and all that was retired or forgotten.
+    /// Puts all that was saved [`Save::Soon`] or [`Save::Later`] on stable storage, and all that was retired or forgotten.
     fn flush(&self) -> Result<(), StoreError>;
 
     /// The same, and notes that nothing is missing. From then on nothing can be saved.

@@ -61,6 +61,11 @@ impl Stamp {
         self.device
     }
 
+    /// Whether both are one file with the same content, whatever its name.
+    pub fn same_content(&self, other: &Self) -> bool {
+        self.same_file(other) && self.plain && (self.bytes, self.modified) == (other.bytes, other.modified)
+    }
+
     /// Whether both are one file, whatever was written to it.
     pub fn same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)

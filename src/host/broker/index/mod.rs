@@ -68,10 +68,20 @@ pub(super) struct Index {
     /// What lies in the groups' folders to be taken.
     lying: HashMap<AskId, Lying>,
     /// Jobs of asks that something is happening to.
-    lanes: HashMap<AskId, VecDeque<Job>>,
+    lanes: HashMap<AskId, Lane>,
     /// Failed saves, and whether a job to finish each of them is queued.
     unfinished: HashMap<AskId, (Unfinished, bool)>,
     hash: RandomState,
+}
+
+/// The jobs of an ask.
+#[derive(Debug, Default)]
+struct Lane {
+    jobs: VecDeque<Job>,
+    /// A thread runs them.
+    runs: bool,
+    /// A thread was called to run them, and whether it was called because of a promise.
+    called: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -454,16 +464,26 @@ impl Index {
         found
     }
 
-    /// Lines a job up; `true` if the ask had no lane, so that the caller has to run it.
-    pub(super) fn join_lane(&mut self, id: AskId, job: Job) -> bool {
-        let idle = !self.lanes.contains_key(&id);
-        self.lanes.entry(id).or_default().push_back(job);
-        idle
+    /// Lines a job up. `true`: no thread runs the lane or is on its way to it that is called as urgently, so the caller has
+    /// to call one.
+    pub(super) fn join_lane(&mut self, id: AskId, job: Job, urgent: bool) -> bool {
+        let lane = self.lanes.entry(id).or_default();
+        lane.jobs.push_back(job);
+        let calls = !lane.runs && lane.called.is_none_or(|before| urgent && !before);
+        if calls {
+            lane.called = Some(urgent);
+        }
+        calls
+    }
+
+    /// Takes a lane over, unless another thread runs it or there is nothing to do.
+    pub(super) fn begin_lane(&mut self, id: AskId) -> bool {
+        self.lanes.get_mut(&id).is_some_and(|lane| !std::mem::replace(&mut lane.runs, true))
     }
 
     /// The next job of a lane; the lane ends with the last one.
     pub(super) fn next_job(&mut self, id: AskId) -> Option<Job> {
-        let job = self.lanes.get_mut(&id).and_then(VecDeque::pop_front);
+        let job = self.lanes.get_mut(&id).and_then(|lane| lane.jobs.pop_front());
         if job.is_none() {
             self.lanes.remove(&id);
         }

@@ -80,15 +80,7 @@ impl Pace {
         let _first = chat.queue.lock().await;
         loop {
             let now = self.clock.monotonic();
-            let (busy, free) = {
-                let mut times = chat.times.lock();
-                let free = times.next.max(self.limited_until(POST, name).unwrap_or(now));
-                if times.busy <= now && free <= now {
-                    times.busy = now + LEASE;
-                    return;
-                }
-                (times.busy, free)
-            };
+            let Err((busy, free)) = self.try_turn(&chat, name, now) else { return };
             if busy > now {
                 tokio::select! {
                     () = chat.idle.notified() => {}
@@ -98,6 +90,24 @@ impl Pace {
                 self.clock.sleep_to(free).await;
             }
         }
+    }
+
+    /// Takes the turn if it is free now and nobody waits for it.
+    pub(super) fn takes_turn(&self, name: &str) -> bool {
+        let chat = self.chat(name);
+        let first = chat.queue.try_lock();
+        first.is_ok() && self.try_turn(&chat, name, self.clock.monotonic()).is_ok()
+    }
+
+    /// Takes the turn, or says when the post that is under way has ended at the latest, and when the next may go out.
+    fn try_turn(&self, chat: &Chat, name: &str, now: Moment) -> Result<(), (Moment, Moment)> {
+        let mut times = chat.times.lock();
+        let free = times.next.max(self.limited_until(POST, name).unwrap_or(now));
+        if times.busy > now || free > now {
+            return Err((times.busy, free));
+        }
+        times.busy = now + LEASE;
+        Ok(())
     }
 
     /// A post is under way; it takes no longer than this.
@@ -163,6 +173,7 @@ mod tests {
         pace.turn("C1").await;
         pace.turn("C2").await;
         assert_eq!(pace.clock.monotonic().since(start).as_millis(), 0);
+        assert!(pace.takes_turn("C3") && !pace.takes_turn("C3") && !pace.takes_turn("C1"));
         pace.posting("C1", Duration::from_secs(10));
         pace.clock.sleep(Duration::from_millis(400)).await;
         pace.posted("C1");

@@ -34,6 +34,10 @@ impl Channel for Slack {
         render::fits(group, content)
     }
 
+    fn takes_slot(&self, route: &Route) -> bool {
+        self.0.pace.takes_turn(&route.chat)
+    }
+
     async fn wait_for_slot(&self, route: &Route) {
         self.0.pace.turn(&route.chat).await;
     }

@@ -38,9 +38,21 @@ struct Held {
 
 impl Cache {
     pub(super) fn get(&mut self, id: AskId) -> Option<(Arc<Ask>, Kind)> {
-        let Cached { ask, kind, bytes, .. } = self.remove(id)?;
-        self.put(Arc::clone(&ask), kind, bytes);
-        Some((ask, kind))
+        let cached = self.asks.get_mut(&id)?;
+        self.uses += 1;
+        let before = std::mem::replace(&mut cached.used, self.uses);
+        self.order.remove(&before);
+        self.order.insert(self.uses, id);
+        if let Some(held) = self.groups.get_mut(&cached.ask.group) {
+            held.order.remove(&before);
+            held.order.insert(self.uses);
+        }
+        Some((Arc::clone(&cached.ask), cached.kind))
+    }
+
+    /// Where the record of an ask is, and how long it was when it was last written or read.
+    pub(super) fn record_of(&self, id: AskId) -> Option<(Kind, usize)> {
+        self.asks.get(&id).map(|cached| (cached.kind, cached.bytes))
     }
 
     /// Takes in an ask as it is now. What was used least has to make room.

@@ -21,7 +21,7 @@ use cache::Cache;
 use parking_lot::{Mutex, RwLock};
 use record::Version;
 use rustix::fs::{FlockOperation, flock};
-use soon::{PROMISED, Unsynced};
+use soon::{PROMISED, Unflushed, Unsynced};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -59,8 +59,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     move |source| StoreError::Io { what, source }
 }
 
-/// The most folders that are held open.
-const OPEN_FOLDERS: usize = 256;
+/// The most folders of each kind that are held open.
+const OPEN_FOLDERS: usize = 128;
 
 /// Which of an ask's two folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,8 +87,8 @@ pub struct Files {
     /// Read-locked by a save; `false` once everything is on stable storage and has to stay so.
     writable: RwLock<bool>,
     promised: Dir,
-    /// Folders of groups that were used lately.
-    folders: Mutex<HashMap<(Kind, Group), Arc<Dir>>>,
+    /// Folders of groups that were used lately, of each kind.
+    folders: [Mutex<HashMap<Group, Arc<Dir>>>; 2],
     unsynced: Unsynced,
     cache: Mutex<Cache>,
     /// Held by the one call that changes the file of a group.
@@ -165,7 +165,7 @@ impl Files {
             writable: RwLock::new(true),
             promised: root.ensure(PROMISED, Access::PRIVATE).map_err(at("cannot use"))?,
             root,
-            folders: Mutex::default(),
+            folders: Default::default(),
             unsynced: Unsynced::default(),
             cache: Mutex::default(),
             groups: Mutex::default(),
@@ -179,8 +179,8 @@ impl Files {
 
     /// The folder of a group's asks, made if need be. Nobody else changes what lies here, so it is held open.
     fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Dir>> {
-        let key = (kind, group.clone());
-        if let Some(folder) = self.folders.lock().get(&key) {
+        let known = &self.folders[kind as usize];
+        if let Some(folder) = known.lock().get(group) {
             return Ok(Arc::clone(folder));
         }
         let folder = match self.root.sub(&format!("{}/{group}", kind.name())) {
@@ -190,11 +190,11 @@ impl Files {
             other => other?,
         };
         let folder = Arc::new(folder);
-        let mut folders = self.folders.lock();
-        if folders.len() >= OPEN_FOLDERS {
-            folders.clear();
+        let mut known = known.lock();
+        if known.len() >= OPEN_FOLDERS {
+            known.clear();
         }
-        folders.insert(key, Arc::clone(&folder));
+        known.insert(group.clone(), Arc::clone(&folder));
         Ok(folder)
     }
 
@@ -211,10 +211,13 @@ impl Files {
         Ok(None)
     }
 
-    fn write(&self, ask: &Ask, save: Save) -> Result<(), NotStored> {
+    fn write(&self, ask: &Arc<Ask>, save: Save) -> Result<(), NotStored> {
         let writable = self.writable.read();
         if !*writable {
             return Err(io::Error::other("askd has stopped").into());
+        }
+        if save == Save::Later && self.leave_to_the_flush(ask) {
+            return Ok(());
         }
         let bytes = record::write(ask, &self.boot.id).map_err(io::Error::from)?;
         // A new ask has no record yet.
@@ -237,7 +240,7 @@ impl Files {
             // What is at hand would know what the record forgets.
             self.cache.lock().remove(id);
         } else {
-            self.cache.lock().put(Arc::new(ask.clone()), kind, bytes.len());
+            self.cache.lock().put(Arc::clone(ask), kind, bytes.len());
         }
         Ok(())
     }
@@ -270,7 +273,7 @@ impl Store for Files {
         self.last_save_failed.load(Ordering::Relaxed) || self.last_flush_failed.load(Ordering::Relaxed)
     }
 
-    fn save(&self, ask: &Ask, save: Save) -> Result<(), StoreError> {
+    fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
         let saved = self.write(ask, save).map_err(not_stored(format!("cannot store ask {}", ask.id)));
         self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
         saved
@@ -285,7 +288,10 @@ impl Store for Files {
             return Ok(Some(ask));
         }
         // No save can come in between, so the cache gets what the record says now.
-        let _unchanged = self.unsynced.lock(id);
+        let unchanged = self.unsynced.lock(id);
+        if let Some(ask) = unchanged.get(&id).and_then(Unflushed::unwritten) {
+            return Ok(Some(ask));
+        }
         for kind in [Kind::Pending, Kind::Settled] {
             let read = self.folder(kind, group).map_err(ReadError::from);
             match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
@@ -307,7 +313,7 @@ impl Store for Files {
             if self.kind(group, id)? != Some(Kind::Pending) {
                 return Ok(());
             }
-            self.flush_ask(id)?;
+            self.flush_ask(id, &format!(".tmp-{id}"))?;
             let (pending, settled) = (self.folder(Kind::Pending, group)?, self.folder(Kind::Settled, group)?);
             pending.rename_to(&file_name(id), &settled)?;
             self.cache.lock().moved(id, Kind::Settled);

@@ -14,6 +14,8 @@ use std::fmt;
 
 /// The format that is written. A newer one is not touched.
 pub(super) const VERSION: u32 = 2;
+/// Most records are smaller.
+const USUAL_BYTES: usize = 4 * 1024;
 
 /// Why a record cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +90,9 @@ pub(super) fn write(ask: &Ask, boot: &str) -> Result<Vec<u8>, serde_json::Error>
         record["heard"] = serde_json::json!([]);
         serde_json::to_vec_pretty(&record)?
     } else {
-        serde_json::to_vec_pretty(&record)?
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        serde_json::to_writer_pretty(&mut bytes, &record)?;
+        bytes
     };
     bytes.push(b'\n');
     Ok(bytes)

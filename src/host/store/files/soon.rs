@@ -1,18 +1,23 @@
 //! Records that were saved soon: each has its new content under its name, not synced, and the last synced one under a
 //! second name in `promised/`. A `kill -9` keeps the new content, because the kernel has it; after a loss of power a
 //! record that is not whole is replaced by the promised one. `flush` syncs the new content and drops the promised one.
+//! What may be saved later waits in memory for the flush, which writes it once, whatever came meanwhile.
 
 use super::record::{self, Read};
 use super::{Files, Kind, MAX_RECORD_BYTES, StoreError, file_name, io_error};
 use crate::ipc::files::{Access, Dir, ReadError};
-use askd_core::{AskId, Group};
+use askd_core::{Ask, AskId, Group};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) const PROMISED: &str = "promised";
 /// Asks share this many locks.
 const SHARDS: usize = 64;
+/// The most bytes of records that wait in memory for the next flush. Beyond that, what may wait is saved soon.
+const MOST_UNWRITTEN: usize = 4 * 1024 * 1024;
 
 /// Asks whose records are newer than what is synced.
 #[derive(Debug)]
@@ -20,54 +25,114 @@ pub(super) struct Unsynced {
     shards: Vec<Mutex<HashMap<AskId, Unflushed>>>,
     /// Folders in which something was renamed since they were synced.
     folders: Mutex<HashSet<(Kind, Group)>>,
+    /// The bytes of the records that wait in memory.
+    unwritten: Arc<AtomicUsize>,
+    /// Held by the one flush of all of them.
+    flushing: Mutex<()>,
 }
 
 /// How a record is newer than what is synced.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Unflushed {
     kind: Kind,
     group: Group,
     /// Goes up with each save, so that a flush notices one that came meanwhile.
     saves: u64,
+    /// The record that was synced last has its second name.
+    linked: bool,
     /// A sync failed: the kernel may treat unwritten data as written, so only writing it again helps.
     failed: bool,
     /// The last run left it. The record may be a promise, and what lies in `promised/` an older one.
     left: bool,
+    /// What the flush has to write: the file of the ask is older.
+    unwritten: Option<Unwritten>,
+}
+
+/// An ask that the next flush writes. It counts until it is dropped.
+#[derive(Debug)]
+struct Unwritten {
+    ask: Arc<Ask>,
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Unflushed {
+    fn new(kind: Kind, group: Group) -> Self {
+        Self { kind, group, saves: 0, linked: false, failed: false, left: false, unwritten: None }
+    }
+
+    /// The ask, if its file is older.
+    pub(super) fn unwritten(&self) -> Option<Arc<Ask>> {
+        self.unwritten.as_ref().map(|unwritten| Arc::clone(&unwritten.ask))
+    }
 }
 
 impl Default for Unsynced {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), folders: Mutex::default() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, folders: Mutex::default(), unwritten: Arc::default(), flushing: Mutex::default() }
     }
 }
 
 impl Unsynced {
     /// Names of this ask's files change only while this is held.
     pub(super) fn lock(&self, id: AskId) -> MutexGuard<'_, HashMap<AskId, Unflushed>> {
-        let shard = id.to_string().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        self.shards[shard % SHARDS].lock()
+        let shard = id.to_bits() as usize % SHARDS;
+        self.shards[shard].lock()
     }
 
     /// Puts a new record in its place. What is synced now is not the record that a flush began with.
-    pub(super) fn save<T>(&self, id: AskId, put: impl FnOnce() -> T) -> T {
+    pub(super) fn save<E>(&self, id: AskId, put: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut unsynced = self.lock(id);
+        put()?;
         if let Some(unflushed) = unsynced.get_mut(&id) {
             unflushed.saves += 1;
+            unflushed.unwritten = None;
         }
-        put()
+        Ok(())
     }
 
     /// Something was renamed in this folder.
     pub(super) fn touch(&self, kind: Kind, group: &Group) {
-        self.folders.lock().insert((kind, group.clone()));
+        let mut folders = self.folders.lock();
+        if !folders.iter().any(|(known, of)| (known, of) == (&kind, group)) {
+            folders.insert((kind, group.clone()));
+        }
     }
 
-    fn all(&self) -> Vec<AskId> {
+    pub(super) fn all(&self) -> Vec<AskId> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 }
 
 impl Files {
+    /// Keeps in memory what the next flush writes. `false`: too much is kept already, or the last run left a record that a
+    /// flush must not replace unseen.
+    pub(super) fn leave_to_the_flush(&self, ask: &Arc<Ask>) -> bool {
+        let Some((kind, bytes)) = self.cache.lock().record_of(ask.id) else { return false };
+        let mut unsynced = self.unsynced.lock(ask.id);
+        if unsynced.get(&ask.id).is_some_and(|unflushed| unflushed.left) {
+            return false;
+        }
+        let all = Arc::clone(&self.unsynced.unwritten);
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        let unwritten = Unwritten { ask: Arc::clone(ask), bytes, all };
+        if before > MOST_UNWRITTEN {
+            return false;
+        }
+        let unflushed = unsynced.entry(ask.id).or_insert_with(|| Unflushed::new(kind, ask.group.clone()));
+        unflushed.saves += 1;
+        unflushed.unwritten = Some(unwritten);
+        self.cache.lock().put(Arc::clone(ask), kind, bytes);
+        true
+    }
+
     /// Gives the new content its name and keeps the promised one under its second name. `Ok(false)`: no second name can
     /// be given here, so the content has to be synced first.
     pub(super) fn replace_soon(&self, kind: Kind, group: &Group, id: AskId, bytes: &[u8]) -> io::Result<bool> {
@@ -77,7 +142,7 @@ impl Files {
         if unsynced.get(&id).is_some_and(|unflushed| unflushed.left) {
             return Ok(false);
         }
-        if !unsynced.contains_key(&id) {
+        if !unsynced.get(&id).is_some_and(|unflushed| unflushed.linked) {
             let linked = match folder.link(&name, &self.promised, &name) {
                 // An old one, which could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -90,10 +155,11 @@ impl Files {
                 return Ok(false);
             }
         }
+        let unflushed = unsynced.entry(id).or_insert_with(|| Unflushed::new(kind, group.clone()));
+        unflushed.linked = true;
         folder.rename(&temporary, &name)?;
-        let new = || Unflushed { kind, group: group.clone(), saves: 0, failed: false, left: false };
-        let unflushed = unsynced.entry(id).or_insert_with(new);
         unflushed.saves += 1;
+        unflushed.unwritten = None;
         drop(unsynced);
         self.unsynced.touch(kind, group);
         Ok(true)
@@ -101,43 +167,51 @@ impl Files {
 
     /// The record is synced under its name: what was promised before is not needed any more.
     pub(super) fn is_synced(&self, unsynced: &mut HashMap<AskId, Unflushed>, id: AskId) {
-        if unsynced.remove(&id).is_some() {
+        if unsynced.remove(&id).is_some_and(|unflushed| unflushed.linked) {
             // One that stays does no harm: the record is whole, so the next start goes by that.
             let _stays = self.promised.remove(&file_name(id));
         }
     }
 
-    /// Syncs the record of an ask, if it is newer than what is synced.
-    pub(super) fn flush_ask(&self, id: AskId) -> io::Result<()> {
-        let Some(Unflushed { kind, group, saves, failed, .. }) = self.unsynced.lock(id).get(&id).cloned() else {
-            return Ok(());
+    /// Puts the record of an ask on stable storage, if that is newer than what is synced. What has to be written goes to
+    /// the temporary name first.
+    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
+        let (kind, group, saves, failed, unwritten) = match self.unsynced.lock(id).get(&id) {
+            Some(it) => (it.kind, it.group.clone(), it.saves, it.failed, it.unwritten()),
+            None => return Ok(()),
         };
-        let (folder, name, temporary) = (self.folder(kind, &group)?, file_name(id), format!(".tmp-flush-{id}"));
-        let synced = if failed {
-            let (bytes, _) = folder.read_own(&name, MAX_RECORD_BYTES).map_err(io::Error::other)?;
-            folder.stage(&temporary, &bytes, Access::PRIVATE)
-        } else {
-            folder.sync_file(&name)
+        let (folder, name) = (self.folder(kind, &group)?, file_name(id));
+        let bytes = match unwritten {
+            Some(ask) => Some(record::write(&ask, &self.boot.id)?),
+            None if failed => Some(folder.read_own(&name, MAX_RECORD_BYTES).map_err(io::Error::other)?.0),
+            None => None,
+        };
+        let synced = match &bytes {
+            Some(bytes) => folder.stage(temporary, bytes, Access::PRIVATE),
+            None => folder.sync_file(&name),
         };
         let mut unsynced = self.unsynced.lock(id);
         let Some(now) = unsynced.get_mut(&id).filter(|now| now.saves == saves) else {
             // Another save came meanwhile, and the next flush is for that one.
-            return folder.remove(&temporary).map(drop);
+            return if bytes.is_some() { folder.remove(temporary).map(drop) } else { Ok(()) };
         };
         if let Err(error) = synced {
             now.failed = true;
             return Err(error);
         }
-        if failed {
-            folder.rename(&temporary, &name)?;
+        if bytes.is_some() {
+            folder.rename(temporary, &name)?;
+            self.unsynced.touch(kind, &group);
         }
         self.is_synced(&mut unsynced, id);
         Ok(())
     }
 
-    /// Syncs all that was saved soon. Goes on after a failure, and returns the first one.
+    /// Puts all that was saved soon or later on stable storage. Goes on after a failure, and returns the first one.
     pub(super) fn flush_all(&self) -> io::Result<()> {
-        let mut flushed = self.unsynced.all().into_iter().map(|id| self.flush_ask(id)).fold(Ok(()), io::Result::and);
+        let _alone = self.unsynced.flushing.lock();
+        let flush = |id| self.flush_ask(id, &format!(".tmp-flush-{id}"));
+        let mut flushed = self.unsynced.all().into_iter().map(flush).fold(Ok(()), io::Result::and);
         for (kind, group) in std::mem::take(&mut *self.unsynced.folders.lock()) {
             if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
                 self.unsynced.touch(kind, &group);
@@ -169,9 +243,9 @@ impl Files {
             let folder = self.folder(kind, &promised.group)?;
             match read(&folder)? {
                 Some(Ok(Read { ask, .. })) => {
-                    let unflushed = Unflushed { kind, group: ask.group.clone(), saves: 1, failed: false, left: true };
-                    self.unsynced.touch(kind, &unflushed.group);
-                    self.unsynced.lock(ask.id).insert(ask.id, unflushed);
+                    self.unsynced.touch(kind, &ask.group);
+                    let new = Unflushed::new(kind, ask.group.clone());
+                    self.unsynced.lock(ask.id).insert(ask.id, Unflushed { saves: 1, linked: true, left: true, ..new });
                     return Ok(());
                 }
                 Some(Err(_)) => {

@@ -23,8 +23,9 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("state");
     let open = || Files::open(&path, false).unwrap();
-    let promised = ask(1, "g");
-    let soon = promised.clone().step(askd_core::Event::Viewed, promised.created_at).unwrap().unwrap().ask;
+    let promised = Arc::new(ask(1, "g"));
+    let soon = Ask::clone(&promised).step(askd_core::Event::Viewed, promised.created_at).unwrap().unwrap().ask;
+    let soon = Arc::new(soon);
     let file = path.join("pending_questions/g").join(file_name(promised.id));
     let load = |store: &Files| store.load(&promised.group, promised.id).unwrap().unwrap();
     let store = open();
@@ -32,7 +33,7 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     store.save(&soon, Save::Soon).unwrap();
     drop(store);
     let store = open();
-    assert_eq!(*load(&store), soon, "a kill keeps it");
+    assert_eq!(load(&store), soon, "a kill keeps it");
     // What the last run left may be a promise, so the older one is no substitute for it.
     store.save(&soon, Save::Soon).unwrap();
     assert_eq!(store.promised.names().unwrap(), [""; 0]);
@@ -44,7 +45,7 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
         let kept = std::fs::read(&promised_file).unwrap();
         std::io::Write::write_all(&mut File::create(&file).unwrap(), torn).unwrap();
         let store = open();
-        assert_eq!(*load(&store), promised, "{torn:?}");
+        assert_eq!(load(&store), promised, "{torn:?}");
         drop(store);
         std::io::Write::write_all(&mut File::create(promised_file).unwrap(), &kept).unwrap();
     }
@@ -58,13 +59,45 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     assert_eq!(store.promised.names().unwrap(), [""; 0]);
 }
 
+/// Changes that askd finds out again after a kill are one write.
+#[test]
+fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() {
+    let (temp, store) = open();
+    let first = Arc::new(ask(1, "g"));
+    let viewed = Ask::clone(&first).step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
+    let viewed = Arc::new(viewed);
+    let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
+    let stored = || record::read(&std::fs::read(&file).unwrap()).unwrap().ask;
+    let load = |store: &Files| store.load(&first.group, first.id).unwrap().unwrap();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Later).unwrap();
+    store.cache.lock().remove(first.id);
+    assert_eq!((stored(), load(&store)), (Ask::clone(&first), Arc::clone(&viewed)), "it waits in memory");
+    store.flush().unwrap();
+    assert_eq!((stored(), load(&store)), (Ask::clone(&viewed), Arc::clone(&viewed)));
+    assert_eq!(store.unsynced.all(), [], "nothing is left to flush");
+    // A save that does not wait replaces what waits.
+    for save in [Save::Now, Save::Soon] {
+        store.save(&viewed, Save::Later).unwrap();
+        store.save(&first, save).unwrap();
+        store.flush().unwrap();
+        assert_eq!((stored(), load(&store)), (Ask::clone(&first), Arc::clone(&first)), "{save:?}");
+    }
+    // What is filed is filed as it is by now.
+    store.save(&viewed, Save::Later).unwrap();
+    store.retire(&first.group, first.id).unwrap();
+    let settled = temp.path().join("state/settled/g").join(file_name(first.id));
+    assert_eq!(record::read(&std::fs::read(settled).unwrap()).unwrap().ask, *viewed);
+    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+}
+
 #[test]
 fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("state");
     let lost = |store: &Files| scan(store).unwrap().0.iter().filter(|found| found.after_loss).count();
     let store = Files::open(&path, false).unwrap();
-    store.save(&ask(1, "g"), Save::Now).unwrap();
+    store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     assert_eq!(lost(&store), 0);
     let here = store.boot.id.clone();
     let file = path.join("pending_questions/g").join(file_name(AskId::from_bits(1)));
@@ -83,7 +116,7 @@ fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
     drop(store);
     let store = Files::open(&path, false).unwrap();
     assert_eq!(lost(&store), 1, "what came after the clean stop may be lost");
-    store.save(&ask(1, "g"), Save::Now).unwrap();
+    store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     assert_eq!(lost(&store), 0);
     drop(store);
     for after_loss in [true, false] {
@@ -95,7 +128,7 @@ fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
 #[test]
 fn the_pending_file_has_the_fields_that_people_look_for() {
     let (temp, store) = open();
-    store.save(&ask(1, "research"), Save::Now).unwrap();
+    store.save(&Arc::new(ask(1, "research")), Save::Now).unwrap();
     let path = temp.path().join("state/pending_questions/research/00000000000000000000000000000001.json");
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     for field in [
@@ -126,7 +159,7 @@ fn the_pending_file_has_the_fields_that_people_look_for() {
 #[test]
 fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     let (temp, store) = open();
-    store.save(&ask(1, "g"), Save::Now).unwrap();
+    store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     let folder = temp.path().join("state/pending_questions/g");
     let put = |name: &str, text: &str| {
         std::io::Write::write_all(&mut File::create(folder.join(name)).unwrap(), text.as_bytes()).unwrap();

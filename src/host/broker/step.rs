@@ -1,0 +1,211 @@
+//! Load, step, save: what a lane does with one job, on a thread that may block on the disk.
+
+use super::lane::{Unfinished, Work};
+use super::{Broker, RETRY, promise};
+use crate::clock::Reading;
+use crate::host::store::{Save, StoreError};
+use crate::sabotage::{crash_point, on, panic_point};
+use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Refusal, Step, Taker, Time};
+use std::sync::Arc;
+
+/// The ask after a step, and what to do about it.
+#[derive(Debug, Clone)]
+pub(super) struct Stepped {
+    pub(super) ask: Arc<Ask>,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl From<Step> for Stepped {
+    fn from(Step { ask, effects }: Step) -> Self {
+        Self { ask: Arc::new(ask), effects }
+    }
+}
+
+/// What came of a job.
+pub(super) enum Applied {
+    Stepped(Stepped),
+    /// A step had to come first: it makes the ask follow a clock that was set.
+    Followed(Stepped),
+    Same(Arc<Ask>),
+    Refused(Box<Refusal>, Arc<Ask>),
+    Unknown,
+    /// Our own work is done.
+    Finished,
+    /// Nothing was changed.
+    NotStored(String),
+    /// It may have been stored.
+    InDoubt(String),
+    /// The core panicked.
+    Broken,
+}
+
+impl Broker {
+    /// Load, step, save.
+    pub(super) fn run_work(&self, id: AskId, work: Work) -> Applied {
+        let event = match work {
+            Work::Accept(step) => return self.store_first(step),
+            Work::Finish => return Applied::Finished,
+            Work::Retire => return self.retire_again(id),
+            Work::Event(event) => event,
+        };
+        let ask = match self.load(id) {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return Applied::Unknown,
+            Err(error) => return Applied::NotStored(error.to_string()),
+        };
+        panic_point("step", ask.content.title.as_deref());
+        let Reading { now, set_by } = self.clock().reading();
+        match self.follow_clock(&ask, set_by, now) {
+            Ok(Some(followed)) => Applied::Followed(followed),
+            Ok(None) => self.step(ask, event, now),
+            Err(error) => Applied::NotStored(error.to_string()),
+        }
+    }
+
+    /// Moves the ask's deadlines along with a clock that was set, before anything is judged by that clock.
+    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Stepped>, StoreError> {
+        let by = self.index().behind(ask.id, set_by);
+        if by == 0 {
+            return Ok(None);
+        }
+        let step = ask.clone().clock_set(by).map(Stepped::from);
+        if let Some(step) = &step
+            && let Err(error) = self.save(step, now, Save::Soon)
+        {
+            if matches!(error, StoreError::InDoubt { .. }) {
+                self.unfinish(step.clone(), now, Some(set_by));
+            }
+            return Err(error);
+        }
+        self.index().has_followed(ask.id, set_by);
+        Ok(step)
+    }
+
+    fn step(&self, ask: Arc<Ask>, event: Event, now: Time) -> Applied {
+        let (replying, save) = (event.person().cloned(), promise::save_of(&event));
+        match Ask::clone(&ask).step(event, now) {
+            Ok(Some(step)) => {
+                let step = Stepped::from(step);
+                match self.save(&step, now, promise::save(save, &step.effects)) {
+                    Ok(()) => Applied::Stepped(step),
+                    Err(error @ StoreError::InDoubt { .. }) => {
+                        self.unfinish(step, now, None);
+                        Applied::InDoubt(error.to_string())
+                    }
+                    Err(error) => {
+                        self.unfinish(Stepped { ask, effects: Vec::new() }, now, None);
+                        Applied::NotStored(error.to_string())
+                    }
+                }
+            }
+            Ok(None) => Applied::Same(ask),
+            Err(refusal) => {
+                if let Some(person) = replying {
+                    self.0.audit.refused(&ask, &person, &refusal, now);
+                }
+                Applied::Refused(Box::new(refusal), ask)
+            }
+        }
+    }
+
+    fn unfinish(&self, step: Stepped, at: Time, followed: Option<i64>) {
+        if on("forgetsave") {
+            return;
+        }
+        self.index().unfinish(step.ask.id, Unfinished { step, at, followed });
+    }
+
+    pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        let Some(group) = self.index().group(id) else { return Ok(None) };
+        self.0.store.load(&group, id)
+    }
+
+    fn store_first(&self, step: Stepped) -> Applied {
+        let now = step.ask.created_at;
+        match self.save(&step, now, Save::Now) {
+            Ok(()) => {
+                crash_point("accept.stored");
+                Applied::Stepped(step)
+            }
+            Err(error @ StoreError::InDoubt { .. }) => {
+                self.unfinish(step, now, None);
+                Applied::InDoubt(error.to_string())
+            }
+            Err(error) => {
+                self.index().take_back(&step.ask);
+                Applied::NotStored(error.to_string())
+            }
+        }
+    }
+
+    pub(super) fn save(&self, step: &Stepped, now: Time, save: Save) -> Result<(), StoreError> {
+        let ask = &step.ask;
+        let allowed = self.0.allow(ask, &step.effects, now)?;
+        if step.effects.contains(&Effect::Forget) {
+            self.0.store.forget(&ask.group, ask.id)?;
+            self.0.tidy(ask, true);
+            self.index().remove(ask);
+            return Ok(());
+        }
+        if !(on("ackfirst") && ask.outcome().is_some()) {
+            // Allow again is stored already, so something was changed, whatever becomes of the ask.
+            self.0.store.save(ask, save).map_err(|error| if allowed { error.in_doubt() } else { error })?;
+        }
+        self.note(step, now);
+        self.enter(|index| index.update(ask));
+        self.0.saved.notify_one();
+        crash_point(point(step));
+        if step.effects.contains(&Effect::Retire) {
+            self.retire(ask);
+        }
+        // It is no error if no page is listening.
+        let _nobody = self.0.changes.send(ask.id);
+        Ok(())
+    }
+
+    fn note(&self, step: &Stepped, now: Time) {
+        for effect in &step.effects {
+            if let Effect::Note(fact) = effect {
+                self.0.audit.fact(&step.ask, fact, now);
+            }
+        }
+    }
+
+    fn retire(&self, ask: &Ask) {
+        if let Err(error) = self.0.store.retire(&ask.group, ask.id) {
+            tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
+            self.enqueue_later(ask.id, Work::Retire, RETRY.0);
+        }
+        crash_point("close.retired");
+    }
+
+    fn retire_again(&self, id: AskId) -> Applied {
+        match self.load(id) {
+            // Another job may have taken it up again meanwhile.
+            Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
+                Ok(()) => Applied::Finished,
+                Err(error) => Applied::NotStored(error.to_string()),
+            },
+            Ok(_) => Applied::Finished,
+            Err(error) => Applied::NotStored(error.to_string()),
+        }
+    }
+}
+
+/// The crash point that follows the save of this step.
+fn point(step: &Stepped) -> &'static str {
+    let delivers = |wanted| {
+        let delivers =
+            |effect: &Effect| matches!(effect, Effect::Delivery { to: Taker::Waiter(_), effect } if *effect == wanted);
+        step.effects.iter().any(delivers)
+    };
+    if delivers(DeliveryEffect::Write) {
+        "settle.saved"
+    } else if delivers(DeliveryEffect::Publish) {
+        "deliver.ready"
+    } else if step.effects.contains(&Effect::Retire) {
+        "close.saved"
+    } else {
+        "saved"
+    }
+}

@@ -1,0 +1,255 @@
+//! Taking a request: claiming it, handing it to the broker, and only then deleting it. Sections 3 and 4 of the
+//! specification.
+
+use super::group_scanner::{CLAIMED, Candidate, GroupScanner};
+use super::groups::Wanted;
+use super::survey::is_said_elsewhere;
+use crate::host::broker::Submitted;
+use crate::host::delivery;
+use crate::ipc::files::Stamp;
+use crate::ipc::wire::{self, Kinds, Message, Peek};
+use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
+use crate::random;
+use crate::sabotage::crash_point;
+use askd_core::{Rejection, RequestId, wording};
+use std::io;
+use std::sync::Arc;
+
+/// What became of a request that was to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It is gone, and what came of it is stored.
+    Done,
+    /// Tried again after a while.
+    Later,
+}
+
+/// A request of ours, or what is wrong with it; what a glance at it says; its bytes.
+type Claimed = (Result<Message, Rejection>, Peek, Vec<u8>);
+
+/// A claimed request.
+pub(super) struct Claim {
+    name: String,
+    /// Its name as long as it is claimed.
+    claimed: String,
+    message: Result<Message, Rejection>,
+    peek: Peek,
+    bytes: Vec<u8>,
+}
+
+/// What came of looking for the next request.
+pub(super) enum Turn {
+    Nothing,
+    Taken,
+    /// What becomes of it may have to wait for more than a disk.
+    Claimed(Claim),
+}
+
+impl GroupScanner {
+    /// Looks where it is told to, and takes the next request if that needs nothing but disks.
+    pub(super) fn turn(self: &Arc<Self>, wanted: Option<Wanted>) -> Turn {
+        match wanted.map_or(Ok(()), |wanted| self.survey(&wanted)) {
+            Err(error) if !is_said_elsewhere(&error) => {
+                let what = "cannot read a tasks folder";
+                if self.warnings.is_first(Some(&self.group), what) {
+                    tracing::error!(group = %self.group, %error, "{what}");
+                }
+            }
+            Ok(()) | Err(_) => {}
+        }
+        let mut survey = self.lock();
+        let (next, read) = (survey.queue.pop_first(), survey.read.take());
+        drop(survey);
+        let Some((Candidate { name, .. }, cancels)) = next else { return Turn::Nothing };
+        if self.ctx.is_stopping() {
+            return Turn::Nothing;
+        }
+        let unknown = |id: &RequestId| !self.broker.knows(&self.group, id);
+        if let Some(id) = cancels.as_ref().filter(|id| unknown(id))
+            && !self.lock().known.is_nowhere(&name, id)
+        {
+            return Turn::Taken;
+        }
+        let leftover = name.starts_with(CLAIMED);
+        let claimed = if leftover { name.clone() } else { format!("{CLAIMED}{}.json", random::unique()) };
+        match self.claim(&name, &claimed, read.filter(|(of, ..)| *of == name)) {
+            Ok(Some((message, peek, bytes))) => self.ask_at_once(Claim { name, claimed, message, peek, bytes }),
+            Ok(None) => self.taken(&name, Taken::Done),
+            Err(error) => {
+                tracing::error!(group = %self.group, file = name, %error, "a request could not be claimed; trying again");
+                self.taken(&name, Taken::Later)
+            }
+        }
+    }
+
+    /// Asks what is certainly new without leaving this thread.
+    fn ask_at_once(self: &Arc<Self>, mut claim: Claim) -> Turn {
+        let request = match claim.message {
+            Ok(Message::Ask(request)) => request,
+            message => return Turn::Claimed(Claim { message, ..claim }),
+        };
+        self.expect_life(&request);
+        let request_id = request.request_id.clone();
+        match self.broker.submit_at_once(&self.group, request) {
+            Ok(submitted) => {
+                let taken = if matches!(submitted, Submitted::New(_)) { Taken::Done } else { Taken::Later };
+                self.wake_cancels(&request_id);
+                self.finish(&claim.name, &claim.claimed, taken);
+                self.taken(&claim.name, taken)
+            }
+            Err(request) => {
+                claim.message = Ok(Message::Ask(request));
+                Turn::Claimed(claim)
+            }
+        }
+    }
+
+    fn taken(self: &Arc<Self>, name: &str, taken: Taken) -> Turn {
+        match taken {
+            Taken::Done => self.lock().known.forget(name),
+            Taken::Later => self.hold(name),
+        }
+        Turn::Taken
+    }
+
+    /// A cancel may have come before its request.
+    fn wake_cancels(&self, request_id: &RequestId) {
+        for cancel in self.lock().known.cancels_of(request_id) {
+            self.wanted.lock().add(Wanted::name(&cancel));
+        }
+    }
+
+    /// From now on each look looks for the sign of life of the process that asks.
+    fn expect_life(&self, request: &wire::Request) {
+        if let Some(process) = &request.process {
+            self.broker.heartbeats().of(&self.group, process, self.ctx.clock().now());
+        }
+    }
+
+    /// Hands a claimed request on and deletes it.
+    pub(super) async fn take(self: &Arc<Self>, Claim { name, claimed, message, peek, bytes }: Claim) {
+        let taken = match message {
+            Ok(Message::Ask(request)) => {
+                let request_id = request.request_id.clone();
+                let taken = self.submit(*request, bytes, &name).await;
+                self.wake_cancels(&request_id);
+                taken
+            }
+            Ok(Message::Cancel(request_id)) => match self.broker.withdraw(&self.group, &request_id).await {
+                Ok(()) => Taken::Done,
+                Err(_) => Taken::Later,
+            },
+            Err(rejection) => {
+                let request_id = peek.request_id.filter(|id| !self.broker.knows(&self.group, id));
+                self.reject(request_id, None, rejection, Some((&name, bytes))).await
+            }
+        };
+        let finish = move |scanner: &Arc<Self>| {
+            scanner.finish(&name, &claimed, taken);
+            scanner.taken(&name, taken);
+            Ok(())
+        };
+        if let Err(error) = self.on_disk(finish).await {
+            tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
+        }
+    }
+
+    /// Deletes a claimed request, or gives it back its name.
+    fn finish(&self, name: &str, claimed: &str, taken: Taken) {
+        let finish = || {
+            let tasks = self.folders.get(&self.group, TASKS)?;
+            if taken == Taken::Done {
+                // One that stays is read as a request again, and its outcome told once more.
+                tasks.remove_for_good(claimed).map(drop)
+            } else if name == claimed {
+                Ok(())
+            } else {
+                // Back to where it was; if the client has put another one there, it is taken as it is.
+                tasks.rename_unless_there(claimed, name).map(drop)
+            }
+        };
+        if let Err(error) = finish() {
+            tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
+        }
+    }
+
+    /// Renames a request to a name of ours and reads it, unless `read` is what is in it. From here on only what was read counts. `None`: it is not there any
+    /// more, or not ours after all.
+    fn claim(&self, from: &str, to: &str, read: Option<(String, Stamp, Vec<u8>)>) -> io::Result<Option<Claimed>> {
+        let tasks = self.folders.get(&self.group, TASKS)?;
+        if from != to {
+            match tasks.rename(from, to) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                other => other?,
+            }
+        }
+        crash_point("accept.claimed");
+        let read = match read {
+            // It is the file that was read a moment ago, and what was read then counts.
+            Some((_, stamp, bytes)) if tasks.stat(to)?.is_some_and(|now| now.same_content(&stamp)) => Ok(bytes),
+            _ => tasks.read(to, MAX_REQUEST_BYTES).map(|(bytes, _)| bytes).map_err(io::Error::other),
+        };
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tasks.rename_unless_there(to, from)?;
+                return Err(error);
+            }
+        };
+        let peek = wire::peek(&bytes);
+        if !peek.kind.as_ref().is_some_and(|kind| kind.starts_with(Kinds::PREFIX)) {
+            // It was replaced between the look and the claim.
+            tasks.rename_unless_there(to, from)?;
+            return Ok(None);
+        }
+        Ok(Some((wire::parse(&bytes), peek, bytes)))
+    }
+
+    async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
+        let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
+        match self.broker.submit(&self.group, request).await {
+            Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
+            Submitted::NotStored | Submitted::NotYet => Taken::Later,
+            Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
+            Submitted::OtherContent => {
+                let why = "this request_id stands for another request already; nobody is answered".to_owned();
+                let rejection = Rejection::Wrong { field: "request_id".to_owned(), why };
+                self.reject(None, None, rejection, Some((name, bytes))).await
+            }
+        }
+    }
+
+    /// Tells the agent, if it can be told, keeps what was malformed, and says so in the log.
+    async fn reject(
+        self: &Arc<Self>,
+        request_id: Option<RequestId>,
+        op_code: Option<String>,
+        rejection: Rejection,
+        keep: Option<(&str, Vec<u8>)>,
+    ) -> Taken {
+        let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
+        let reason = wording::for_log(&rejection);
+        if self.warnings.is_first(Some(&self.group), &format!("Request rejected: {reason}")) {
+            let request_id = request_id.as_ref().map(tracing::field::display);
+            tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
+        }
+        let bytes = keep.map(|(_, bytes)| bytes);
+        let tell = move |scanner: &Arc<Self>| -> io::Result<()> {
+            // First what may fail and be tried again, so that one mistake is kept once.
+            if let Some(request_id) = &request_id {
+                let response = wire::refused(request_id, op_code, &rejection);
+                delivery::write_at_once(&scanner.folders, &scanner.group, &response)?;
+            }
+            let Some(bytes) = bytes else { return Ok(()) };
+            let name = format!("{:013}-{}.json", scanner.ctx.clock().now().as_millis(), random::unique());
+            scanner.broker.keep_rejected(&scanner.group, &name, &bytes).map_err(io::Error::other)
+        };
+        match self.on_disk(tell).await {
+            Ok(()) => Taken::Done,
+            Err(error) => {
+                tracing::error!(group = %self.group, %error, "a rejection could not be written; trying again");
+                Taken::Later
+            }
+        }
+    }
+}

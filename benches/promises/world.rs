@@ -224,6 +224,8 @@ pub(crate) struct Template {
     short: String,
     pub(crate) open: String,
     pub(crate) settled: String,
+    /// The file of the audit log, and what stands in it of the open ask.
+    audit: (PathBuf, String),
     card: Button,
 }
 
@@ -252,6 +254,9 @@ impl Template {
         let found = system::until(START, || read("pending_questions").is_some_and(|(_, text)| is_open(&text)));
         assert!(found, "the ask is not open");
         let (id, open) = read("pending_questions").unwrap();
+        let day = fs::read_dir(world.folder.join("state/audit")).unwrap().flatten().next().unwrap().file_name();
+        let audit = PathBuf::from("state/audit").join(day);
+        let lines = fs::read_to_string(world.folder.join(&audit)).unwrap();
         let card = button(&card).expect("a card with a button");
         let click = click(TEMPLATE, 0, &card, world.port, true);
         let (status, _) = Connection::new(world.port).call(&click.request).unwrap();
@@ -263,7 +268,7 @@ impl Template {
         world.stop();
         let record: Value = serde_json::from_str(&open).unwrap();
         let short = record["short_id"].as_str().unwrap().to_owned();
-        Self { id, short, open, settled, card }
+        Self { id, short, open, settled, audit: (audit, lines), card }
     }
 
     /// The id of an ask.
@@ -293,9 +298,18 @@ impl Template {
         Button { block_id: of(&card.block_id), action_id: of(&card.action_id), value: of(&card.value) }
     }
 
-    /// Makes records of asks that are posted and wait. Not synced.
+    /// Makes records of asks that are posted and wait, and what the audit log says of them. Not synced.
     pub(crate) fn fill(&self, world: &World, asks: &[(u64, usize)]) {
         self.write(&self.open, "pending_questions", world, asks);
+        if world.host == Host::Askd {
+            let (file, lines) = &self.audit;
+            let file = world.folder.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            let mut file = std::io::BufWriter::new(File::options().create(true).append(true).open(file).unwrap());
+            for (number, group) in asks {
+                std::io::Write::write_all(&mut file, self.of(lines, *number, *group).as_bytes()).unwrap();
+            }
+        }
     }
 
     /// Makes records of asks that were settled and filed that long ago.

@@ -61,16 +61,21 @@ impl Serve {
         let stop = super::stop_on_signals()?;
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
-        daemon.greet().await;
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %daemon.address(), "askd is ready");
-        if std::io::stdout().is_terminal() {
-            // The token goes to a terminal only: logs are kept and read by others.
-            say(&format!("Inbox: {url}/#token={}", daemon.token().expose_secret()))?;
-        } else {
-            say(&format!("Inbox: {url}/ (token in {})", token_file.display()))?;
-        }
         self.reload_on_hangup(&daemon)?;
-        daemon.run(stop).await.map_err(|error| exit(&error))?;
+        let (address, token) = (daemon.address(), daemon.token().clone());
+        let ready = || {
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %address, "askd is ready");
+            // The token goes to a terminal only: logs are kept and read by others.
+            let way = if std::io::stdout().is_terminal() {
+                format!("#token={}", token.expose_secret())
+            } else {
+                format!(" (token in {})", token_file.display())
+            };
+            if let Err(error) = say(&format!("Inbox: {url}/{way}")) {
+                tracing::warn!(%error, "cannot say where the inbox is");
+            }
+        };
+        daemon.run(stop, ready).await.map_err(|error| exit(&error))?;
         tracing::info!("askd has stopped");
         Ok(())
     }

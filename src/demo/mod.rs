@@ -61,7 +61,7 @@ pub async fn run(auto: bool, stop: CancellationToken, say: impl Fn(&str)) -> any
     say("");
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
-    let running = tokio::spawn(daemon.run(stop.clone()));
+    let running = tokio::spawn(daemon.run(stop.clone(), || ()));
     let on_the_phone = async {
         phone.connect(&format!("{url}/whatsapp/webhook"));
         play(&folder.0, phone_scene(), auto.then_some(Person::Phone(&phone)), &say).await

@@ -4,12 +4,13 @@
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
 use crate::ipc::wire::{status, time_text};
-use askd_core::{Ask, Fact, Outcome, Person, Refusal, Stage, Time};
+use askd_core::{Ask, AskId, Fact, Outcome, Person, Refusal, Stage, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,9 +23,13 @@ pub struct Audit {
     day: Mutex<Option<(String, File)>>,
 }
 
-/// What stands in the files of some days, read once.
+/// What stands in the files of some days, read once: hashes of asks and what happened to them.
 #[derive(Debug, Default)]
-pub struct Lines(HashMap<String, HashSet<String>>);
+pub struct Lines {
+    days: HashSet<String>,
+    noted: HashSet<u64>,
+    hash: RandomState,
+}
 
 /// One line.
 #[derive(Debug, Default, Serialize)]
@@ -58,26 +63,35 @@ impl Audit {
     }
 
     /// Notes what a crash may have kept from being noted: not again, if it stands there already.
-    pub fn fact_once(&self, known: &mut Lines, ask: &Ask, fact: &Fact, now: Time) {
+    pub fn fact_once(&self, lines: &Mutex<Lines>, ask: &Ask, fact: &Fact, now: Time) {
         let at = if let (Fact::Settled, Stage::Settled { at, .. }) = (fact, &ask.stage) { *at } else { ask.created_at };
         let what = if matches!(fact, Fact::Settled) { settled_line(ask, Line::default(), at).0.what } else { "asked" };
         let date = date(at);
-        let lines = known.0.entry(date).or_insert_with_key(|date| self.read(date));
-        if !lines.contains(&format!("{} {what}", ask.id)) {
+        let mut lines = lines.lock();
+        if !lines.days.contains(&date) {
+            self.read(&date, &mut lines);
+            lines.days.insert(date);
+        }
+        let noted = lines.noted.contains(&lines.hash.hash_one((ask.id, what)));
+        drop(lines);
+        if !noted {
             self.fact(ask, fact, now);
         }
     }
 
-    /// What stands in a day's file: asks and what happened to them.
-    fn read(&self, date: &str) -> HashSet<String> {
+    /// Takes in what stands in a day's file.
+    fn read(&self, date: &str, lines: &mut Lines) {
         #[derive(Deserialize)]
-        struct Known {
-            ask: String,
-            what: String,
+        struct Noted<'a> {
+            ask: AskId,
+            what: &'a str,
         }
-        let text = std::fs::read_to_string(self.folder.join(format!("{date}.jsonl"))).unwrap_or_default();
-        let known = text.lines().filter_map(|line| serde_json::from_str::<Known>(line).ok());
-        known.map(|line| format!("{} {}", line.ask, line.what)).collect()
+        let Ok(file) = File::open(self.folder.join(format!("{date}.jsonl"))) else { return };
+        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+            if let Ok(Noted { ask, what }) = serde_json::from_slice(&line) {
+                lines.noted.insert(lines.hash.hash_one((ask, what)));
+            }
+        }
     }
 
     /// Notes what happened to an ask.

@@ -72,12 +72,33 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether every waiter of an undecided ask was told where it is.
+pub(super) fn has_told_status(folders: &Folders, ask: &Ask) -> io::Result<bool> {
+    let Some(status) = StatusFile::of(ask) else { return Ok(true) };
+    let bytes = serde_json::to_vec(&status)?;
+    let dir = folders.ensure(&ask.group, RESPONSES)?;
+    let has = |request_id| dir.read(&status_name(request_id), bytes.len()).is_ok_and(|(told, _)| told == bytes);
+    Ok(ask.waiters.iter().filter(|waiter| !waiter.withdrawn).all(|waiter| has(&waiter.request_id)))
+}
+
+/// Tells a waiter that its request was seen, before it can be taken in.
+pub(super) fn seen(folders: &Folders, group: &Group, request_id: &RequestId) -> io::Result<()> {
+    let status = StatusFile { state: "posting".to_owned(), shown_at: None, answer_by: None };
+    let temporary = format!(".tmp-{}", random::unique());
+    let dir = folders.ensure(group, RESPONSES)?;
+    dir.place(&temporary, &status_name(request_id), &serde_json::to_vec(&status)?, folders.access())
+}
+
 /// Writes a response that belongs to no open ask: a rejection, or an outcome asked for again.
 pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &ResponseFile) -> io::Result<()> {
     let dir = folders.ensure(group, RESPONSES)?;
     let temporary = format!(".tmp-{}", random::unique());
     let name = format!("{}.json", response.result.request_id);
-    dir.replace(&temporary, &name, &file_bytes(response)?, folders.access())
+    dir.replace(&temporary, &name, &file_bytes(response)?, folders.access())?;
+    if let Ok(request_id) = response.result.request_id.parse::<RequestId>() {
+        dir.remove_for_good(&status_name(&request_id))?;
+    }
+    Ok(())
 }
 
 /// Whether a response is where its waiter looks for it.

@@ -27,20 +27,24 @@ use crate::clock::Clock;
 use askd_core::ChannelName;
 use audit::Audit;
 use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 use channel::web::{Inbox, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use folders::Folders;
+use futures_util::future::{join, join_all, try_join_all};
 use intake::Intake;
 use port::{Channel, Channels};
-use ready::{Gate, Readiness, Running};
+use ready::Readiness;
 use secrecy::SecretString;
 use settings::{Http, Settings};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Files, StoreError};
@@ -104,16 +108,9 @@ pub struct Daemon {
     address: SocketAddr,
 }
 
-/// Where calls go once the asks are loaded.
-#[derive(Debug, Default)]
-struct Gates {
-    inbox: Gate,
-    webhooks: Gate,
-}
-
 impl Daemon {
-    /// Takes the state folder (before the port, so that a second daemon says what is the matter), the
-    /// address, and every stored ask.
+    /// Takes the state folder (before the port, so that a second daemon says what is the matter) and the address, and
+    /// serves what needs no stored asks.
     pub async fn open(settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
         Self::open_with(CHANNELS, settings, clock).await
     }
@@ -140,35 +137,27 @@ impl Daemon {
         for (name, open) in all {
             adapters.extend(open(&settings, &ctx).map_err(DaemonError::io(name.as_str()))?);
         }
-        // From now on the health calls answer: reading many asks takes time.
-        let (readiness, gates) = (Readiness::new(ctx.clone()), Gates::default());
-        let called = gates.webhooks.webhooks(all.iter().map(|(name, _)| *name));
-        let serving = serve(&settings.http, &ctx, &readiness, &gates, called, (listener, webhooks));
         let settings = Arc::new(settings);
         let warnings = Warnings::new(ctx.clock().clone());
         let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
         let channels: Channels = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Channel>).collect();
-        let connect = {
-            let adapters = adapters.clone();
-            move |broker: &Broker| {
-                adapters.iter().map(|it| it.connect(broker, &signed)).fold(Router::new(), Router::merge)
-            }
+        let (loading, http) = (Arc::default(), settings.http.clone());
+        let broker = {
+            let (folders, channels, loading) = (folders.clone(), channels.clone(), Arc::clone(&loading));
+            Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
         };
-        let (loading, its) =
-            (readiness.loading(), (folders.clone(), channels.clone(), ctx.clone(), Arc::clone(&settings)));
-        let load = move || {
-            let (broker, stored) = Broker::open(store, its.0, audit, its.1, its.2, its.3, &loading)?;
-            let routes = connect(&broker);
-            broker.go_on(stored);
-            Ok::<_, StoreError>((broker, routes))
-        };
-        let loaded = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
-        let (broker, signed_routes) = loaded.map_err(DaemonError::io("the stored asks"))??;
+        let broker = broker.map_err(DaemonError::io("cannot start"))?;
         let intake = Intake::new(broker.clone(), folders, ctx.clone(), warnings);
         let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
-        gates.inbox.open(Inbox::new(broker.clone(), token.clone(), ctx.clone()).routes());
-        gates.webhooks.open(signed_routes);
-        readiness.runs(Running { broker: broker.clone(), round: intake.look_round(), channels });
+        let called = adapters.iter().map(|it| it.connect(&broker, &signed)).fold(Router::new(), Router::merge);
+        // Nothing below the name of a channel is the inbox.
+        let called = all.iter().fold(called, |routes, (name, _)| {
+            routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
+        });
+        let round = intake.look_round();
+        let readiness = Readiness { ctx: ctx.clone(), loading, broker: broker.clone(), round, channels };
+        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone()).routes();
+        let serving = serve(&http, &ctx, inbox, &readiness.routes(), called, (listener, webhooks));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }
 
@@ -187,32 +176,42 @@ impl Daemon {
         &self.broker
     }
 
-    /// Learns within seconds whether the credentials of its channels are good, and tells the operator if they are not.
-    pub async fn greet(&self) {
+    /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing. Reads the stored asks meanwhile,
+    /// and calls `ready` when all of them are known and each channel has learned whether its credentials are good.
+    pub async fn run(self, stop: CancellationToken, ready: impl FnOnce()) -> Result<(), DaemonError> {
+        let (ctx, broker) = (self.ctx, self.broker);
         for channel in &self.channels {
-            channel.greet().await;
-        }
-    }
-
-    /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), DaemonError> {
-        let ctx = self.ctx;
-        for channel in &self.channels {
-            channel.start(&self.broker);
+            channel.start(&broker);
         }
         let intake = self.intake;
         ctx.finish_blocking(move || intake.run());
+        broker.begin();
         let told = ctx.clone();
         ctx.spawn(async move {
             stop.cancelled().await;
             told.begin_stop();
         });
-        let served = futures_util::future::try_join_all(self.serving).await;
+        let reader = broker.clone();
+        let load = tokio::task::spawn_blocking(move || reader.read_all());
+        let greet = join_all(self.channels.iter().map(|channel| channel.greet()));
+        let mut serving = pin!(try_join_all(self.serving));
+        let served = tokio::select! {
+            served = &mut serving => served,
+            (loaded, _) = join(load, greet) => {
+                if let Err(error) = loaded.map_err(io::Error::other).map_err(DaemonError::io("the stored asks"))? {
+                    // It takes in nothing more, and notes no clean end.
+                    ctx.stop().await;
+                    return Err(error.into());
+                }
+                ready();
+                serving.await
+            }
+        };
         let served = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
         // Told to, or because serving failed.
         ctx.stop().await;
         // The next start finds out what was not put on stable storage in this time.
-        match ctx.clock().timeout(DISK, self.broker.close_store()).await {
+        match ctx.clock().timeout(DISK, broker.close_store()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::error!(%error, "what was saved lately is not on stable storage"),
             None => tracing::warn!("what was saved lately is not on stable storage yet"),
@@ -221,12 +220,12 @@ impl Daemon {
     }
 }
 
-/// Serves only the health calls at first; the rest waits behind the gates.
+/// Serves the inbox and what others call, on one address or on two.
 fn serve(
     http: &Http,
     ctx: &Ctx,
-    readiness: &Readiness,
-    gates: &Gates,
+    inbox: Router,
+    health: &Router,
     called: Router,
     (listener, webhooks): (TcpListener, Option<TcpListener>),
 ) -> Vec<JoinHandle<io::Result<()>>> {
@@ -234,10 +233,9 @@ fn serve(
         let (http, own) = (http.clone(), ctx.clone());
         ctx.finish(async move { http::serve(listener, &http, routes, open, &own).await })
     };
-    let (inbox, health) = (gates.inbox.routes(), readiness.routes());
     let open = health.clone().merge(called);
     match webhooks {
         None => vec![begin(listener, inbox, open)],
-        Some(apart) => vec![begin(listener, inbox, health), begin(apart, Router::new(), open)],
+        Some(apart) => vec![begin(listener, inbox, health.clone()), begin(apart, Router::new(), open)],
     }
 }

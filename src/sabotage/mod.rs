@@ -25,6 +25,14 @@ pub fn crash_point(name: &str) {
     }
 }
 
+/// Holds up the named place for as long as a file is there: `ASKD_GATE=name=path`.
+pub fn gate(name: &str) {
+    let file = chosen("ASKD_GATE").and_then(|gate| Some(gate.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
+    while file.as_ref().is_some_and(|file| std::path::Path::new(file).exists()) {
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
 /// Hangs, as a disk that never answers does.
 pub fn hang() -> ! {
     loop {

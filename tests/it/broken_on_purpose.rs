@@ -49,6 +49,27 @@ fn a_torn_response_is_noticed() {
     });
 }
 
+/// A request is asked once, also while the daemon is still reading what it has stored.
+#[test]
+fn taking_a_request_before_its_group_is_read_is_noticed() {
+    noticed("unread", |world| {
+        let mut world = world.started();
+        let agent = world.group("g");
+        agent.ask_framework("r1");
+        world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+        agent.take("r1");
+        world.all_done("g");
+        world.kill();
+        agent.ask_framework("r1");
+        world.start_held("settled/g");
+        agent.status_of("r1");
+        thread::sleep(Duration::from_millis(500));
+        world.let_go();
+        agent.tasks_gone();
+        assert_eq!(world.open().len(), 0, "it was answered before");
+    });
+}
+
 /// Law 3: the directory is the truth.
 #[test]
 fn trusting_events_alone_is_noticed() {

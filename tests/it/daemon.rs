@@ -344,9 +344,11 @@ async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, st
             return false;
         }
     };
-    daemon.greet().await;
-    tracing::info!("askd is ready");
-    let _unheard = listens.send(daemon.address());
-    drop(listens);
-    daemon.run(stop).await.is_ok()
+    let address = daemon.address();
+    let ready = || {
+        tracing::info!("askd is ready");
+        let _unheard = listens.send(address);
+        drop(listens);
+    };
+    daemon.run(stop, ready).await.inspect_err(|error| tracing::error!(%error, "the daemon ends")).is_ok()
 }

@@ -227,6 +227,23 @@ impl World {
         assert!(self.try_start(), "the daemon did not start:\n{}", self.log());
     }
 
+    /// Starts the daemon, and holds up its reading of this folder below `state/` until [`Self::let_go`].
+    pub(crate) fn start_held(&mut self, folder: &str) {
+        let (gate, port) = (self.dir.path().join("gate"), crate::daemon::free_port());
+        fs::write(&gate, "").unwrap();
+        self.set_env("ASKD_GATE", &format!("{folder}={}", gate.display()));
+        self.set_env("ASKD__HTTP__LISTEN", &format!("127.0.0.1:{port}"));
+        self.daemon = Some(self.start_daemon());
+        self.address = Some(([127, 0, 0, 1], port).into());
+        within(SOON, "the daemon to listen", || TcpStream::connect(self.address()).ok());
+    }
+
+    /// Lets the daemon read the rest, and waits until it has.
+    pub(crate) fn let_go(&self) {
+        fs::remove_file(self.dir.path().join("gate")).unwrap();
+        within(SOON, "the daemon to be ready", || (self.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    }
+
     /// Starts the daemon (again) beside the stand-ins, and tells them where it is.
     pub(crate) async fn begin(&mut self) {
         let ended = self.try_begin().await;

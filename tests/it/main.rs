@@ -59,8 +59,8 @@ mod slack_forms;
 mod slack_refusals;
 mod slack_round;
 mod small_channel;
+mod starting;
 mod stopping;
-#[expect(dead_code, reason = "benches use the rest")]
 mod stored;
 mod strangers;
 mod sweep;

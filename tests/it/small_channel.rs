@@ -65,7 +65,7 @@ async fn a_channel_of_its_own_asks_takes_an_answer_and_closes_its_card() {
     let channels = [CHANNELS, &[(name(), |_, _| Ok(Some(Arc::new(NoticeBoard))))]].concat();
     let daemon = Daemon::open_with(&channels, settings, Clock::system()).await.unwrap();
     let stop = CancellationToken::new();
-    let running = tokio::spawn(daemon.run(stop.clone()));
+    let running = tokio::spawn(daemon.run(stop.clone(), || ()));
 
     let group = dir.path().join("ipc/g");
     until("the folders", || group.join("responses").is_dir()).await;

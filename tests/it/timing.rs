@@ -80,7 +80,7 @@ async fn by_hand(dir: &Path, story: impl AsyncFnOnce(&Path, Hand)) {
     let stop = CancellationToken::new();
     // A story that fails would wait for the daemon's threads for ever.
     let _stops = stop.clone().drop_guard();
-    let running = tokio::spawn(daemon.run(stop.clone()));
+    let running = tokio::spawn(daemon.run(stop.clone(), || ()));
     story(&group, hand).await;
     stop.cancel();
     running.await.unwrap().unwrap();

@@ -2,6 +2,7 @@
 //! and comes back as an event; all of them may be done twice.
 
 use super::errands::{Errand, What};
+use super::index::is_chat;
 use super::{Broker, RETRY};
 use crate::host::delivery;
 use crate::host::port::Updated;
@@ -11,15 +12,6 @@ use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Time, WidgetEffect, W
 use std::sync::Arc;
 
 impl Broker {
-    /// Does what a stored ask still owes, or has it done.
-    pub(super) fn act_on(&self, ask: &Arc<Ask>, mut effects: Vec<Effect>) {
-        let mut errands = Vec::new();
-        // That is long ago: something may have been told since.
-        effects.retain(|effect| *effect != Effect::Note(Fact::Settled));
-        self.act(ask, effects, &mut errands);
-        self.hand_over(errands);
-    }
-
     /// Does what a saved step asks for; the caller sees to the errands.
     pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>, errands: &mut Vec<Errand>) {
         let errand = |what| Errand { ask: Arc::clone(ask), what };
@@ -78,6 +70,10 @@ impl Broker {
         self.0.ctx.spawn(async move {
             broker.clock().sleep_until(not_before).await;
             if let Some(place) = ask.route(route) {
+                // What is written to a person depends on all that the person is asked.
+                if is_chat(place) {
+                    broker.loaded().await;
+                }
                 broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
             broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));

@@ -52,6 +52,10 @@ impl Broker {
 
     /// Ends the blocks that do not hold any more: a person answered or allowed it, or the attempts are forgotten.
     pub(super) fn end_blocks(&self, group: &Group) {
+        // While asks are missing, too few attempts are counted.
+        if !self.0.loading.has(group) {
+            return;
+        }
         let settings = self.settings();
         let Some(limit) = settings.group(group).map(|settings| settings.max_attempts) else { return };
         let ended = self.index().ended_blocks(group, limit);

@@ -109,11 +109,6 @@ impl Broker {
         self.run_lane(id)
     }
 
-    /// Keeps only the outcome of a finished ask; the lane repeats this until it is stored.
-    pub(super) fn retire_later(&self, id: AskId) {
-        self.enqueue(id, Job::own(Work::Retire));
-    }
-
     /// Whether a failed save of this ask is still unfinished.
     pub(super) fn is_unfinished(&self, id: AskId) -> bool {
         self.index().unfinished(id).is_some()
@@ -166,7 +161,7 @@ impl Broker {
                 Err(error) => Ok(Applied::NotStored(error)),
             };
             match applied.unwrap_or(Applied::Broken) {
-                Applied::Followed(step) => self.act(&step.ask, step.effects, errands),
+                Applied::First(step) => self.act(&step.ask, step.effects, errands),
                 applied => break applied,
             }
         };
@@ -184,7 +179,7 @@ impl Broker {
             }
             Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
             Applied::Unknown => Err(Failure::Unknown),
-            Applied::Followed(_) | Applied::Finished => return,
+            Applied::First(_) | Applied::Finished => return,
             Applied::NotStored(error) if matches!(work, Work::Accept(_)) => {
                 tracing::error!(ask = %id, error, "a new ask could not be stored; its request stays where it is");
                 Err(Failure::NotStored)

@@ -30,9 +30,9 @@ pub struct Filter {
 
 /// One page of a list.
 #[derive(Debug)]
-pub struct Page {
-    /// The asks as they are stored.
-    pub asks: Vec<Arc<Ask>>,
+pub struct Page<T> {
+    /// What its reader wants to know of each ask.
+    pub asks: Vec<T>,
     /// How many asks fitted when the first page was read.
     pub total: usize,
     /// Where the next page begins, unless this is the last.
@@ -91,16 +91,23 @@ fn answers(ask: &Ask) -> impl Iterator<Item = String> {
 }
 
 impl Broker {
-    /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest.
-    pub async fn page(&self, filter: Filter, limit: usize, after: Option<Cursor>) -> Page {
+    /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest. Of each only what
+    /// `of` makes of it is kept, because a page may have very large ones.
+    pub async fn page<T: Send + 'static>(
+        &self,
+        filter: Filter,
+        limit: usize,
+        after: Option<Cursor>,
+        of: fn(&Ask) -> T,
+    ) -> Page<T> {
         let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after)).await.unwrap_or_else(|panic| {
+        tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, of)).await.unwrap_or_else(|panic| {
             tracing::error!(%panic, "a list could not be made");
             Page { asks: Vec::new(), total: 0, next: None }
         })
     }
 
-    fn read_page(&self, filter: &Filter, limit: usize, after: Option<Cursor>) -> Page {
+    fn read_page<T>(&self, filter: &Filter, limit: usize, after: Option<Cursor>, of: fn(&Ask) -> T) -> Page<T> {
         let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
         let (began, ahead) = {
             let index = self.index();
@@ -108,25 +115,27 @@ impl Broker {
             (began, index.ahead(filter, began, after.map(|cursor| cursor.last), most))
         };
         if filter.reads_records() {
-            return self.search(filter, limit, began, &ahead, after.is_none());
+            return self.search(filter, limit, began, &ahead, after.is_none(), of);
         }
         let page = &ahead[..limit.min(ahead.len())];
-        let asks = page.iter().filter_map(|(group, place)| self.read(group, *place, filter)).collect();
+        let asks = page.iter().filter_map(|(group, place)| Some(of(&*self.read(group, *place, filter)?))).collect();
         let next = page.last().filter(|_| ahead.len() > limit).map(|(_, last)| Cursor { began, last: *last });
         Page { asks, total: began.total, next }
     }
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
-    fn search(
+    fn search<T>(
         &self,
         filter: &Filter,
         limit: usize,
         mut began: Began,
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
-    ) -> Page {
+        of: fn(&Ask) -> T,
+    ) -> Page<T> {
         let mut found = ahead.iter().filter_map(|(group, place)| Some((self.read(group, *place, filter)?, *place)));
-        let (asks, places): (Vec<Arc<Ask>>, Vec<Position>) = found.by_ref().take(limit).unzip();
+        let (asks, places): (Vec<T>, Vec<Position>) =
+            found.by_ref().take(limit).map(|(ask, at)| (of(&ask), at)).unzip();
         let more = if counting { found.count() } else { found.take(1).count() };
         if counting {
             began.total = asks.len() + more;
@@ -137,7 +146,7 @@ impl Broker {
 
     /// The ask at this position, if it fits. An ask that cannot be read must not hide the others.
     fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Arc<Ask>> {
-        let loaded = self.0.store.load(group, place.id);
+        let loaded = self.0.store.read(group, place.id);
         let loaded =
             loaded.inspect_err(|error| tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read"));
         loaded.ok()?.filter(|ask| filter.fits(ask))

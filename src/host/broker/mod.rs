@@ -22,18 +22,18 @@ mod submit;
 
 pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
-pub use listing::Filter;
+pub use listing::{Filter, Page};
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
-use crate::host::audit::Audit;
+use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::port::Channels;
 use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
-use crate::host::store::{Store, StoreError};
+use crate::host::store::{Loading, Store, StoreError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
@@ -41,12 +41,14 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::{Gate, Saves};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast};
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
 /// How long after a save that promises nothing it is put on stable storage, at the latest a second later.
 const FLUSH_AFTER: Duration = Duration::from_secs(4);
+/// To how many asks events happen at a time that nobody waits for and that may be very many.
+const PLACES: usize = 64;
 /// First and longest pause before something that failed on the disk is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
@@ -76,6 +78,13 @@ struct Inner {
     ctx: Ctx,
     sessions: Sessions,
     settings: RwLock<Arc<Settings>>,
+    /// By how far the time of day was set when stored asks were written, as far as this run knows.
+    set_by: i64,
+    loading: Arc<Loading>,
+    /// What the audit log says of stored asks, while they are read.
+    noted: Mutex<Lines>,
+    /// Places for events that may be very many.
+    places: Arc<Semaphore>,
     /// The groups whose waiting processes a task judges now.
     looking: KeyedLock<Group>,
     /// Something is moved in the folders for these asks.
@@ -162,16 +171,11 @@ impl Broker {
                 followed = set_by;
                 // An ask follows the clock when an event happens to it; an early tick does no more than that.
                 let counting = self.index().counting_time();
-                for id in counting {
-                    self.apply_later(id, Event::Tick);
-                }
+                self.in_turn(counting, Event::Tick).await;
             }
             let due = self.index().take_due(now);
-            for id in due {
-                if on("notick") {
-                    continue;
-                }
-                self.apply_later(id, Event::Tick);
+            if !on("notick") {
+                self.in_turn(due, Event::Tick).await;
             }
         }
     }
@@ -277,6 +281,26 @@ impl Broker {
         self.end_all_blocks();
     }
 
+    /// Whether every stored ask is known.
+    pub fn is_loaded(&self) -> bool {
+        self.0.loading.is_over()
+    }
+
+    /// Waits until every stored ask is known.
+    pub async fn loaded(&self) {
+        self.0.loading.wait_for_all().await;
+    }
+
+    /// Whether every stored ask of this group is known.
+    pub fn has_loaded(&self, group: &Group) -> bool {
+        self.0.loading.has(group)
+    }
+
+    /// Waits until every stored ask of this group is known, and has them read first.
+    pub async fn loaded_of(&self, group: &Group) {
+        self.0.loading.wait_for(group).await;
+    }
+
     /// Who wants to know when an ask changes.
     pub fn changes(&self) -> broadcast::Receiver<AskId> {
         self.0.changes.subscribe()
@@ -284,13 +308,14 @@ impl Broker {
 
     /// One ask as it is stored.
     pub async fn get(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
-        let Some(group) = self.index().group(id) else { return Ok(None) };
         if let Some(ask) = self.0.store.cached(id) {
             return Ok(Some(ask));
         }
+        if self.0.loading.is_over() && self.index().group(id).is_none() {
+            return Ok(None);
+        }
         let broker = self.clone();
-        let load = move || broker.0.store.load(&group, id);
-        tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
+        tokio::task::spawn_blocking(move || broker.load(id)).await.unwrap_or(Ok(None))
     }
 
     /// The ask that a short code, or the beginning of an id, means.

@@ -26,6 +26,7 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
         Event::Tick
         | Event::Interrupted
         | Event::PowerLost
+        | Event::Crowded
         | Event::Viewed
         | Event::Widget { .. }
         | Event::Delivery { .. } => false,

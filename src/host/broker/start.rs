@@ -1,10 +1,13 @@
-//! A start: reads what the store holds into the index, keeps of it only the asks that owe something, and does what they owe.
+//! A start: reads what the store holds into the index, in the background, and does what the last run left undone. Each ask
+//! is known as soon as it is read, or as soon as somebody names it. What is undone for it comes before anything else
+//! that happens to it (`lane`).
 
 use super::index::Index;
 use super::saves::{Gate, Saves};
-use super::{Broker, CHANGES, Inner, errands};
+use super::{Broker, CHANGES, Failure, Inner, PLACES, errands};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
+use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::port::Channels;
@@ -17,179 +20,206 @@ use futures_util::{StreamExt as _, stream};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::sync::Arc;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast};
 
 /// How many groups' waiters are told their deadlines at a time.
 const AT_A_TIME: usize = 8;
 
-/// What the stored asks still owe.
+/// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
 #[derive(Debug, Default)]
-pub struct Owed {
-    /// Asks that owe more than what follows.
-    asks: Vec<(Ask, Vec<Effect>)>,
-    /// Open asks whose waiters may not know the deadline. There can be very many, so only their ids are kept.
-    statuses: HashMap<Group, Vec<AskId>>,
-    /// Finished asks that are not among the kept outcomes yet.
-    retire: Vec<AskId>,
-    /// Asks that a loss of power may have set back.
-    after_loss: Vec<AskId>,
+struct Late {
     /// Asks that can still be answered late, by the hash of their group and key.
-    late: Vec<(AskId, u64, Time)>,
+    open: Vec<(AskId, u64, Time)>,
     /// When the newest ask was asked, by the same.
     newest: HashMap<u64, Time>,
     hash: RandomState,
 }
 
-impl Owed {
-    /// Notes what an ask owes. It keeps no ask that owes nothing.
-    fn note(&mut self, Stored { ask, settled, after_loss }: Stored, mut effects: Vec<Effect>) {
-        if let Some(key) = ask.key.map(|key| self.hash.hash_one((&ask.group, key))) {
-            let newest = self.newest.entry(key).or_insert(ask.created_at);
-            *newest = ask.created_at.max(*newest);
-            if ask.is_late_open() {
-                self.late.push((ask.id, key, ask.created_at));
-            }
+impl Late {
+    fn note(&mut self, ask: &Ask) {
+        let Some(key) = ask.key.map(|key| self.hash.hash_one((&ask.group, key))) else { return };
+        let newest = self.newest.entry(key).or_insert(ask.created_at);
+        *newest = ask.created_at.max(*newest);
+        if ask.is_late_open() {
+            self.open.push((ask.id, key, ask.created_at));
         }
-        let redone = after_loss && ask.is_changed_by_loss();
-        if redone {
-            // The loss says what is owed.
-            self.after_loss.push(ask.id);
-        }
-        if !settled && on("noresume") {
-            return;
-        }
-        if effects.contains(&Effect::Retire) {
-            effects.retain(|effect| *effect != Effect::Retire);
-            if !settled {
-                self.retire.push(ask.id);
-            }
-        }
-        if redone {
-            return;
-        }
-        if effects == [Effect::Status] && !ask.was_interrupted() {
-            self.statuses.entry(ask.group.clone()).or_default().push(ask.id);
-        } else if !effects.is_empty() || (!settled && ask.was_interrupted()) {
-            self.asks.push((ask, effects));
-        }
+    }
+
+    fn superseded(&self) -> impl Iterator<Item = AskId> {
+        let superseded = |(_, key, at): &&(AskId, u64, Time)| self.newest.get(key).is_some_and(|newest| newest > at);
+        self.open.iter().filter(superseded).map(|(id, ..)| *id)
     }
 }
 
 impl Broker {
-    /// Reads what the store holds. Returns when every ask is known; nothing goes on yet.
-    pub fn open(
+    /// A broker that knows no ask yet: [`Self::read_all`] reads them.
+    pub fn new(
         store: Box<dyn Store>,
         folders: Folders,
         audit: Audit,
         channels: Channels,
         ctx: Ctx,
         settings: Arc<Settings>,
-        loading: &Loading,
-    ) -> Result<(Self, Owed), StoreError> {
-        let (set_by, now) = (ctx.clock().reading().set_by, ctx.clock().now());
-        let sessions = Sessions::new(settings.docker_host.as_deref(), ctx.clone());
-        let found = Mutex::new((Index::default(), Owed::default(), Lines::default()));
-        found.lock().0.attempts_mut().begin_loading();
-        let corrupt = store.scan(loading, &|stored| {
-            let effects = stored.ask.resume();
-            let (index, owed, known) = &mut *found.lock();
-            index.insert(&stored.ask, set_by);
-            if !stored.settled {
-                for process in stored.ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
-                    // From now on each look looks for its sign of life.
-                    sessions.heartbeats.of(&stored.ask.group, process, now);
-                }
-                note(&audit, known, &stored.ask, &effects, now);
-            }
-            owed.note(stored, effects);
-        })?;
-        let (mut index, owed, _) = found.into_inner();
-        index.attempts_mut().end_loading();
-        for (file, why) in corrupt {
-            tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
-        }
-        for (group, allowed) in store.allowed()? {
-            index.attempts_mut().allow(&group, allowed);
-        }
-        let (open, settled) = index.count();
-        tracing::info!(open, settled, "Stored asks loaded");
-        let broker = Self(Arc::new(Inner {
+        loading: Arc<Loading>,
+    ) -> io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
             store,
-            saves: Saves::new().map_err(|source| StoreError::Io { what: "cannot start".to_owned(), source })?,
+            saves: Saves::new()?,
             errands: Gate::new(errands::AT_A_TIME),
             folders,
             audit,
             channels,
-            sessions,
+            sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
+            set_by: ctx.clock().reading().set_by,
             ctx,
             settings: RwLock::new(settings),
+            loading,
+            noted: Mutex::default(),
+            places: Arc::new(Semaphore::new(PLACES)),
             looking: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
-            index: Mutex::new(index),
+            index: Mutex::new(Index::default()),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
             saved: Notify::new(),
-        }));
-        Ok((broker, owed))
+        })))
     }
 
-    /// Does what the stored asks still owe, in the background, and lets time pass for them.
-    pub fn go_on(&self, owed: Owed) {
-        let Owed { asks, statuses, retire, after_loss, late, newest, .. } = owed;
-        // Late answers are not taken any more where the agent has asked the same again. The mark on the ask may be lost.
-        for (id, key, at) in late {
-            if newest.get(&key).is_some_and(|newest| *newest > at) {
-                self.apply_later(id, Event::Requested(Relation::Supersedes));
+    /// Reads what the store holds, and then does what the asks still owe, in the background. Returns when every ask is
+    /// known. Blocks on the disk.
+    pub fn read_all(&self) -> Result<(), StoreError> {
+        for (group, allowed) in self.0.store.allowed()? {
+            self.index().attempts_mut().allow(&group, allowed);
+        }
+        let late = Mutex::new(Late::default());
+        self.index().attempts_mut().begin_loading();
+        let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
+            late.lock().note(&stored.ask);
+            self.take_in(&stored);
+        })?;
+        for (file, why) in corrupt {
+            tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
+        }
+        let (open, settled) = {
+            let mut index = self.index();
+            index.attempts_mut().end_loading();
+            index.count()
+        };
+        *self.0.noted.lock() = Lines::default();
+        self.0.loading.end();
+        tracing::info!(open, settled, "Stored asks loaded");
+        self.go_on(&late.into_inner());
+        Ok(())
+    }
+
+    /// Takes in an ask that the last run left. What is known of it already is at least as new.
+    fn take_in(&self, Stored { ask, settled, after_loss }: &Stored) {
+        let effects = ask.resume();
+        let lost = *after_loss && ask.is_changed_by_loss();
+        let undone = |effect: &Effect| *effect != if *settled { Effect::Retire } else { Effect::Status };
+        let owes = effects.iter().any(undone) || (!settled && ask.was_interrupted());
+        {
+            let mut index = self.index();
+            if index.group(ask.id).is_some() {
+                return;
+            }
+            index.insert(ask, self.0.set_by);
+            if lost || (owes && (*settled || !on("noresume"))) {
+                index.owe(ask.id, lost);
             }
         }
-        for id in after_loss {
-            self.apply_later(id, Event::PowerLost);
+        if *settled {
+            return;
         }
-        for id in retire {
-            self.retire_later(id);
+        let now = self.clock().now();
+        for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
+            // From now on each look looks for its sign of life.
+            self.0.sessions.heartbeats.of(&ask.group, process, now);
         }
-        for (ask, effects) in asks {
-            // What has to be in its lane goes through it.
-            if ask.was_interrupted() {
-                self.apply_later(ask.id, Event::Interrupted);
+        // A crash may have kept from being noted what follows.
+        self.0.audit.fact_once(&self.0.noted, ask, &Fact::Asked, now);
+        for effect in &effects {
+            if let Effect::Note(fact) = effect {
+                self.0.audit.fact_once(&self.0.noted, ask, fact, now);
             }
-            self.act_on(&Arc::new(ask), effects);
         }
-        let teller = self.clone();
-        self.0.ctx.spawn(async move { teller.tell_deadlines(statuses).await });
+    }
+
+    /// Looks for an ask that was not read yet. Blocks on the disk.
+    pub(super) fn find(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        if let Some(stored) = self.0.store.find(id)? {
+            self.take_in(&stored);
+        }
+        let group = self.index().group(id);
+        group.map_or(Ok(None), |group| self.0.store.load(&group, id))
+    }
+
+    /// Does what the stored asks still owe, in the background.
+    fn go_on(&self, late: &Late) {
+        for id in late.superseded() {
+            self.apply_later(id, Event::Requested(Relation::Supersedes));
+        }
+        let (owing, open, crowded) = {
+            let index = self.index();
+            (index.owing(), index.open(), index.all_crowded())
+        };
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            // Whatever happens to an ask, what is undone for it comes first.
+            broker.in_turn(owing, Event::Tick).await;
+            broker.tell_deadlines(open).await;
+            broker.in_turn(crowded, Event::Crowded).await;
+        });
         self.end_all_blocks();
-        let timer = self.clone();
-        self.0.ctx.spawn(async move { timer.keep_time().await });
+        self.0.moved.notify_one();
         // The last run may have left something unsynced.
         self.0.saved.notify_one();
-        let flusher = self.clone();
+    }
+
+    /// Begins what goes on as long as the daemon does.
+    pub fn begin(&self) {
+        let (timer, flusher) = (self.clone(), self.clone());
+        self.0.ctx.spawn(async move { timer.keep_time().await });
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
     }
 
-    /// Tells waiters the deadlines of their open asks, one ask of a group after the other: it is a hint.
-    async fn tell_deadlines(&self, asks: HashMap<Group, Vec<AskId>>) {
-        let of_group = |asks: Vec<AskId>| async move {
-            for id in asks {
-                if let Ok(Some(ask)) = self.get(id).await
-                    && ask.outcome().is_none()
-                {
-                    let broker = self.clone();
-                    let _stopped = tokio::task::spawn_blocking(move || broker.write_status(&ask)).await;
+    /// Lets an event of our own happen to these asks, to some at a time: there may be very many.
+    pub(super) async fn in_turn(&self, asks: Vec<AskId>, event: Event) {
+        for id in asks {
+            // It is never closed.
+            let Ok(place) = Arc::clone(&self.0.places).acquire_owned().await else { return };
+            let (broker, event) = (self.clone(), event.clone());
+            self.0.ctx.finish(async move {
+                if let Err(Failure::NotStored) = broker.apply(id, event.clone()).await {
+                    broker.apply_later(id, event);
                 }
-            }
-        };
-        stream::iter(asks.into_values()).for_each_concurrent(AT_A_TIME, of_group).await;
-    }
-}
-
-/// Notes of an ask that is not finished what a crash may have kept from being noted.
-fn note(audit: &Audit, known: &mut Lines, ask: &Ask, effects: &[Effect], now: Time) {
-    audit.fact_once(known, ask, &Fact::Asked, now);
-    for effect in effects {
-        if let Effect::Note(fact) = effect {
-            audit.fact_once(known, ask, fact, now);
+                drop(place);
+            });
         }
+    }
+
+    /// Tells waiters the deadlines of their open asks, one ask of a group after the other: it is a hint.
+    async fn tell_deadlines(&self, asks: HashMap<Arc<Group>, Vec<AskId>>) {
+        let of_group = |(group, asks): (Arc<Group>, Vec<AskId>)| async move {
+            let broker = self.clone();
+            let tell = move || {
+                for id in asks {
+                    if broker.0.ctx.is_stopping() {
+                        return;
+                    }
+                    // Most of them were told by the last run.
+                    if let Ok(Some(ask)) = broker.0.store.read(&group, id)
+                        && !delivery::has_told_status(&broker.0.folders, &ask).unwrap_or(false)
+                    {
+                        broker.write_status(&ask);
+                    }
+                }
+            };
+            let _stopped = tokio::task::spawn_blocking(tell).await;
+        };
+        stream::iter(asks).for_each_concurrent(AT_A_TIME, of_group).await;
     }
 }

@@ -5,7 +5,7 @@ use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
 use crate::host::store::{Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
-use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Refusal, Step, Taker, Time};
+use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Refusal, Step, Taker, Time};
 use std::sync::Arc;
 
 /// The ask after a step, and what to do about it.
@@ -24,8 +24,8 @@ impl From<Step> for Stepped {
 /// What came of a job.
 pub(super) enum Applied {
     Stepped(Stepped),
-    /// A step had to come first: it makes the ask follow a clock that was set.
-    Followed(Stepped),
+    /// A step had to come first: it makes the ask follow a clock that was set, or takes up what the last run left undone.
+    First(Stepped),
     Same(Arc<Ask>),
     Refused(Box<Refusal>, Arc<Ask>),
     Unknown,
@@ -55,8 +55,12 @@ impl Broker {
         };
         panic_point("step", ask.content.title.as_deref());
         let Reading { now, set_by } = self.clock().reading();
-        match self.follow_clock(&ask, set_by, now) {
-            Ok(Some(followed)) => Applied::Followed(followed),
+        let first = match self.follow_clock(&ask, set_by, now) {
+            Ok(None) => self.resume(&ask, now),
+            followed => followed,
+        };
+        match first {
+            Ok(Some(first)) => Applied::First(first),
             Ok(None) => self.step(ask, event, now),
             Err(error) => Applied::NotStored(error.to_string()),
         }
@@ -79,6 +83,33 @@ impl Broker {
         }
         self.index().has_followed(ask.id, set_by);
         Ok(step)
+    }
+
+    /// Takes up what the last run left undone for this ask, before anything else happens to it.
+    fn resume(&self, ask: &Arc<Ask>, now: Time) -> Result<Option<Stepped>, StoreError> {
+        let Some(lost) = self.index().owes(ask.id) else { return Ok(None) };
+        // After a loss of power the step itself says what is owed. The audit log was mended when the ask was read.
+        let mut effects = if lost { Vec::new() } else { ask.resume() };
+        effects.retain(|effect| !matches!(effect, Effect::Note(_)));
+        let event = if lost { Some(Event::PowerLost) } else { ask.was_interrupted().then_some(Event::Interrupted) };
+        let mut resumed = Stepped { ask: Arc::clone(ask), effects };
+        if let Some(step) = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten()) {
+            let step = Stepped::from(step);
+            let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));
+            resumed.ask = step.ask;
+            resumed.effects.extend(step.effects);
+            if let Err(error) = saved {
+                if matches!(error, StoreError::InDoubt { .. }) {
+                    self.index().paid(ask.id);
+                    self.unfinish(resumed, now, None);
+                }
+                return Err(error);
+            }
+        } else if resumed.effects.contains(&Effect::Retire) {
+            self.retire(ask);
+        }
+        self.index().paid(ask.id);
+        Ok(Some(resumed))
     }
 
     fn step(&self, ask: Arc<Ask>, event: Event, now: Time) -> Applied {
@@ -116,8 +147,13 @@ impl Broker {
     }
 
     pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
-        let Some(group) = self.index().group(id) else { return Ok(None) };
-        self.0.store.load(&group, id)
+        let all_known = self.0.loading.is_over();
+        let group = self.index().group(id);
+        match group {
+            Some(group) => self.0.store.load(&group, id),
+            None if all_known => Ok(None),
+            None => self.find(id),
+        }
     }
 
     fn store_first(&self, step: Stepped) -> Applied {
@@ -177,6 +213,17 @@ impl Broker {
             self.enqueue_later(ask.id, Work::Retire, RETRY.0);
         }
         crash_point("close.retired");
+        self.make_room(&ask.group);
+    }
+
+    /// Forgets the oldest outcomes of a group that keeps too many.
+    fn make_room(&self, group: &Group) {
+        if self.0.loading.has(group) {
+            let crowded = self.index().crowded(group);
+            for id in crowded {
+                self.apply_later(id, Event::Crowded);
+            }
+        }
     }
 
     fn retire_again(&self, id: AskId) -> Applied {

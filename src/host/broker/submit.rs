@@ -15,6 +15,9 @@ use askd_core::{
 };
 use std::io;
 
+/// How long the code of an ask is that is made before all stored asks are known.
+const UNCOMMON: usize = 6;
+
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Submitted {
@@ -283,7 +286,9 @@ impl Broker {
         let Reading { now, set_by } = self.clock().reading();
         let id = random::ask_id();
         self.enter(|index| {
-            let short_id = random::short_id(|short| index.short_taken(short, now));
+            // Until all codes are known, an uncommon length keeps two asks from having one.
+            let unknown = |short: &ShortId| !self.is_loaded() && short.as_str().len() < UNCOMMON;
+            let short_id = random::short_id(|short| unknown(short) || index.short_taken(short, now));
             let step = self.with_slot(make(id, short_id, now), now);
             index.insert(&step.ask, set_by);
             step

@@ -134,6 +134,10 @@ impl GroupScanner {
             match self.on_disk(move |scanner| Ok(scanner.turn(wanted))).await {
                 Ok(Turn::Taken) => {}
                 Ok(Turn::Claimed(claim)) => self.take(claim).await,
+                Ok(Turn::Waits) => tokio::select! {
+                    () = self.broker.loaded_of(&self.group) => {}
+                    () = self.ctx.stopping() => return,
+                },
                 Ok(Turn::Nothing) => return,
                 Err(error) => {
                     tracing::error!(group = %self.group, %error, "a request could not be taken; trying again");

@@ -10,7 +10,7 @@ use crate::ipc::files::Stamp;
 use crate::ipc::wire::{self, Kinds, Message, Peek};
 use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
-use crate::sabotage::crash_point;
+use crate::sabotage::{crash_point, on};
 use askd_core::{Rejection, RequestId, wording};
 use std::io;
 use std::sync::Arc;
@@ -40,9 +40,16 @@ pub(super) struct Claim {
 /// What came of looking for the next request.
 pub(super) enum Turn {
     Nothing,
+    /// Not all asks of the group are known yet, so that it cannot be told which request is new.
+    Waits,
     Taken,
     /// What becomes of it may have to wait for more than a disk.
     Claimed(Claim),
+}
+
+/// A name for a request that is claimed.
+fn claimed_name() -> String {
+    format!("{CLAIMED}{}.json", random::unique())
 }
 
 impl GroupScanner {
@@ -56,6 +63,12 @@ impl GroupScanner {
                 }
             }
             Ok(()) | Err(_) => {}
+        }
+        if !self.lock().queue.is_empty() && !self.broker.has_loaded(&self.group) && !on("unread") {
+            if let Err(error) = self.show_as_seen() {
+                tracing::warn!(group = %self.group, %error, "requests wait until the stored questions are read, and their agents cannot be told");
+            }
+            return Turn::Waits;
         }
         let mut survey = self.lock();
         let (next, read) = (survey.queue.pop_first(), survey.read.take());
@@ -71,7 +84,7 @@ impl GroupScanner {
             return Turn::Taken;
         }
         let leftover = name.starts_with(CLAIMED);
-        let claimed = if leftover { name.clone() } else { format!("{CLAIMED}{}.json", random::unique()) };
+        let claimed = if leftover { name.clone() } else { claimed_name() };
         match self.claim(&name, &claimed, read.filter(|(of, ..)| *of == name)) {
             Ok(Some((message, peek, bytes))) => self.ask_at_once(Claim { name, claimed, message, peek, bytes }),
             Ok(None) => self.taken(&name, Taken::Done),
@@ -80,6 +93,27 @@ impl GroupScanner {
                 self.taken(&name, Taken::Later)
             }
         }
+    }
+
+    /// Claims what is to be asked, so that no client takes it back, and tells each waiter that its request was seen.
+    fn show_as_seen(&self) -> io::Result<()> {
+        let waits = |candidate: &&Candidate| !candidate.cancel && !candidate.name.starts_with(CLAIMED);
+        let waiting: Vec<Candidate> = self.lock().queue.keys().filter(waits).cloned().collect();
+        for candidate in waiting {
+            let name = claimed_name();
+            let claimed = self.claim(&candidate.name, &name, None)?;
+            let mut survey = self.lock();
+            survey.queue.remove(&candidate);
+            survey.known.forget(&candidate.name);
+            if let Some((message, ..)) = claimed {
+                survey.queue.insert(Candidate { name, ..candidate }, None);
+                drop(survey);
+                if let Ok(Message::Ask(request)) = message {
+                    delivery::seen(&self.folders, &self.group, &request.request_id)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Asks what is certainly new without leaving this thread.

@@ -7,8 +7,10 @@
 #[cfg(test)]
 mod conformance;
 mod files;
+mod loading;
 
-pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Files, Loading};
+pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Files};
+pub use loading::Loading;
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
@@ -39,6 +41,12 @@ pub trait Store: Debug + Send + Sync {
     /// Reads an ask, open or settled; `None` if there is none.
     fn load(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError>;
 
+    /// The same for a reader of many: an ask that is not at hand is not kept at hand.
+    fn read(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError>;
+
+    /// Looks for an ask in every group, while a scan has not handed over all of them.
+    fn find(&self, id: AskId) -> Result<Option<Stored>, StoreError>;
+
     /// Puts all that was saved [`Save::Soon`] or [`Save::Later`] on stable storage, and all that was retired or forgotten.
     fn flush(&self) -> Result<(), StoreError>;
 
@@ -54,7 +62,9 @@ pub trait Store: Debug + Send + Sync {
     /// Takes an ask out of the store for a person to look at. Says where it is now, in words for that person.
     fn set_aside(&self, group: &Group, id: AskId) -> Result<String, StoreError>;
 
-    /// Reads every ask, the open ones first, and hands each over; two threads do so at once. Returns what is no record.
+    /// Reads every ask, the open ones first, and hands each over; two threads do so at once. Groups that work waits for
+    /// come before others. Asks that are saved meanwhile are handed over or not, as they were or as they are. Returns what
+    /// is no record.
     fn scan(&self, loading: &Loading, each: &(dyn Fn(Stored) + Sync)) -> Result<Vec<(String, BadRecord)>, StoreError>;
 
     /// Keeps that these questions may be asked again. Drops entries before `oldest`, because no ask of that time is kept

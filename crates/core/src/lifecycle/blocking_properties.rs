@@ -44,6 +44,7 @@ impl Seen {
                 Event::Tick
                 | Event::Interrupted
                 | Event::PowerLost
+                | Event::Crowded
                 | Event::Requested(_)
                 | Event::Viewed
                 | Event::Replied { .. }

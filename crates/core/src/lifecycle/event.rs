@@ -23,6 +23,8 @@ pub enum Event {
     Interrupted,
     /// The computer lost its power after the ask was stored, so that more may have been done than the record says.
     PowerLost,
+    /// Its group keeps too many outcomes, and this is the oldest of them.
+    Crowded,
     /// Another request of the agent concerns this ask.
     Requested(Relation),
     /// A page that a person is looking at displays the ask, whatever its routes are.
@@ -193,6 +195,7 @@ impl Event {
             Self::Tick
             | Self::Interrupted
             | Self::PowerLost
+            | Self::Crowded
             | Self::Requested(_)
             | Self::Viewed
             | Self::Cancel

@@ -204,6 +204,7 @@ impl Ask {
             Event::Tick => ask.tick(cx),
             Event::Interrupted => ask.interrupted(cx),
             Event::PowerLost => ask.power_lost(cx),
+            Event::Crowded => ask.make_room(cx),
             Event::Requested(relation) => ask.step_request(relation, cx),
             Event::Viewed => ask.view(cx),
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
@@ -306,7 +307,7 @@ impl AskState {
         match &self.stage {
             // What is owed is tried until it is done, however long that takes.
             Stage::Settled { at, .. } => {
-                let forget = (self.owes_nothing() && !self.is_pending()).then(|| self.kept_until(*at));
+                let forget = self.is_done_with().then(|| self.kept_until(*at));
                 let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(forget);
                 due.min().unwrap_or(Time::MAX)
             }

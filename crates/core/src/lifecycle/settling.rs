@@ -21,11 +21,8 @@ impl AskState {
     pub(super) fn tick(&mut self, cx: &mut Context) -> bool {
         let due = match &self.stage {
             Stage::Open { answer_by, .. } => *answer_by <= cx.now,
-            Stage::Settled { at, .. }
-                if self.owes_nothing() && !self.is_pending() && self.kept_until(*at) <= cx.now =>
-            {
-                cx.act(Effect::Forget);
-                return true;
+            Stage::Settled { at, .. } if self.is_done_with() && self.kept_until(*at) <= cx.now => {
+                return self.make_room(cx);
             }
             Stage::Settled { .. } => {
                 let after = self.tick_after(cx);
@@ -39,6 +36,20 @@ impl AskState {
         }
         let nudged = self.nudge(cx);
         self.tick_widgets(cx) || nudged
+    }
+
+    /// Whether nothing is left of it but an outcome that is kept.
+    pub fn is_done_with(&self) -> bool {
+        self.outcome().is_some() && self.owes_nothing() && !self.is_pending()
+    }
+
+    /// Has the outcome forgotten, unless something is not over.
+    pub(super) fn make_room(&mut self, cx: &mut Context) -> bool {
+        let forgotten = self.is_done_with();
+        if forgotten {
+            cx.act(Effect::Forget);
+        }
+        forgotten
     }
 
     /// Another call waits for the same outcome.

@@ -144,6 +144,11 @@ impl Attempts {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.asked.bytes()
+    }
+
     /// Asks are loaded from now on, in any order.
     pub(in crate::host::broker) fn begin_loading(&mut self) {
         self.answered = Some(HashMap::new());

@@ -26,7 +26,7 @@ struct Person {
 
 /// Whether people answer there in words: such a platform has no forms, so a message has to be matched to its question.
 /// Its message ids are unique without their chat.
-pub(super) const fn is_chat(route: &Route) -> bool {
+pub(in crate::host::broker) const fn is_chat(route: &Route) -> bool {
     !route.capabilities.forms
 }
 

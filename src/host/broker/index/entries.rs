@@ -5,6 +5,7 @@ use crate::ipc::wire;
 use askd_core::{Ask, AskId, Outcome, Stage, Time};
 use hashbrown::HashTable;
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU8;
 
 /// How an ask can have ended, as a response says it; an entry has the position here.
 const STATUSES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
@@ -36,18 +37,20 @@ pub(super) struct Entry {
     pub(super) counts: bool,
     /// A person answered it, in time or late.
     pub(super) answered: bool,
+    /// Nothing is left of it but an outcome that is kept.
+    pub(super) done: bool,
 }
 
-/// A position in [`STATUSES`].
+/// A position in [`STATUSES`], from 1 on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ended(u8);
+struct Ended(NonZeroU8);
 
 impl Entry {
     /// What is known of this ask.
     pub(super) fn of(ask: &Ask, group: u32, clock: u32) -> Self {
         let status = ask.outcome().and_then(|outcome| {
             let at = STATUSES.iter().position(|status| *status == wire::status(outcome).0)?;
-            Some(Ended(u8::try_from(at).ok()?))
+            Some(Ended(NonZeroU8::new(u8::try_from(at + 1).ok()?)?))
         });
         let id = ask.id.to_bits();
         #[expect(clippy::cast_possible_truncation, reason = "it is cut in two")]
@@ -66,6 +69,7 @@ impl Entry {
             counts_time: ask.counts_time(),
             counts: matches!(ask.outcome(), None | Some(Outcome::TimedOut | Outcome::Dismissed { .. })),
             answered: answered_at(ask).is_some(),
+            done: ask.is_done_with(),
         }
     }
 
@@ -79,7 +83,7 @@ impl Entry {
 
     /// How it ended, as a response says it.
     pub(super) fn status(&self) -> Option<&'static str> {
-        self.status.and_then(|Ended(at)| STATUSES.get(usize::from(at))).copied()
+        self.status.and_then(|Ended(at)| STATUSES.get(usize::from(at.get()) - 1)).copied()
     }
 
     /// A call that asks the same again is given its outcome.
@@ -164,6 +168,11 @@ impl Entries {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.slots.iter().flatten()
     }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.slots.as_slice()) + self.ids.allocation_size()
+    }
 }
 
 #[cfg(test)]
@@ -173,10 +182,25 @@ impl Entry {
         let id = id.to_bits();
         #[expect(clippy::cast_possible_truncation, reason = "it is cut in two")]
         let id = [(id >> 64) as u64, id as u64];
-        let status = if settled { Some(Ended(0)) } else { None };
+        let status = if settled { Some(Ended(NonZeroU8::MIN)) } else { None };
         let (untaken, late, blocked, counts_time, counts, answered) = (wanting, false, false, false, false, false);
-        let (created, deadline, group, clock) = (at, at, 0, 0);
-        Self { id, created, at, deadline, group, clock, status, untaken, late, blocked, counts_time, counts, answered }
+        let (created, deadline, group, clock, done) = (at, at, 0, 0, settled);
+        Self {
+            id,
+            created,
+            at,
+            deadline,
+            group,
+            clock,
+            status,
+            untaken,
+            late,
+            blocked,
+            counts_time,
+            counts,
+            answered,
+            done,
+        }
     }
 }
 

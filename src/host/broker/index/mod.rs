@@ -12,6 +12,7 @@ mod pages;
 mod tables;
 
 pub(super) use attempts::{Attempts, held};
+pub(super) use chats::is_chat;
 pub use pages::Cursor;
 pub(super) use pages::{Began, Position};
 
@@ -31,6 +32,8 @@ use tables::{Names, Ordered};
 /// Where an ask is in memory. Another ask has the slot when that one is forgotten.
 type Slot = u32;
 
+/// How many outcomes of a group are kept at most.
+const MOST_KEPT: usize = 5_000;
 /// New asks are counted over this long.
 const HOUR: Duration = Duration::from_secs(3600);
 /// How long a code is not given again: Meta repeats webhooks for up to 7 days, and a code says which question is meant,
@@ -69,6 +72,8 @@ pub(super) struct Index {
     lying: HashMap<AskId, Lying>,
     /// Jobs of asks that something is happening to.
     lanes: HashMap<AskId, Lane>,
+    /// Asks for which the last run left something undone, and whether a loss of power came in between.
+    owing: HashMap<AskId, bool>,
     /// Failed saves, and whether a job to finish each of them is queued.
     unfinished: HashMap<AskId, (Unfinished, bool)>,
     hash: RandomState,
@@ -90,6 +95,8 @@ struct Counts {
     open: u32,
     /// When asks were accepted within the last hour.
     asked: VecDeque<Time>,
+    /// Asks of which nothing is left but an outcome that is kept, by the time at which they were settled.
+    kept: Ordered,
 }
 
 impl Default for Index {
@@ -109,10 +116,15 @@ impl Default for Index {
             resting: HashMap::new(),
             lying: HashMap::new(),
             lanes: HashMap::new(),
+            owing: HashMap::new(),
             unfinished: HashMap::new(),
             hash,
         }
     }
+}
+
+fn in_time(entries: &Entries) -> impl Fn(Slot) -> (Time, Slot) + Copy {
+    |slot| (entries[slot].at, slot)
 }
 
 fn due(entries: &Entries) -> impl Fn(Slot) -> (Time, Slot) + Copy {
@@ -136,7 +148,12 @@ impl Index {
             return *number;
         }
         let number = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        self.groups.push(Counts { name: Arc::new(group.clone()), open: 0, asked: VecDeque::new() });
+        self.groups.push(Counts {
+            name: Arc::new(group.clone()),
+            open: 0,
+            asked: VecDeque::new(),
+            kept: Ordered::default(),
+        });
         self.group_numbers.insert(group.clone(), number);
         number
     }
@@ -182,6 +199,9 @@ impl Index {
             if before.deadline != entry.deadline {
                 self.deadlines.remove(slot, due(&self.entries));
             }
+            if before.done && (!entry.done || before.at != entry.at) {
+                self.groups[entry.group as usize].kept.remove(slot, in_time(&self.entries));
+            }
             if !Pages::stays(&before, &entry) {
                 self.unplace(slot, ask);
             }
@@ -200,6 +220,9 @@ impl Index {
         let entry = self.entries[slot];
         if entry.deadline < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
+        }
+        if entry.done {
+            self.groups[entry.group as usize].kept.insert(slot, in_time(&self.entries));
         }
         if !self.pages.has(slot, &self.entries) {
             self.pages.put(slot, &self.entries);
@@ -256,12 +279,14 @@ impl Index {
         let Some(slot) = self.entries.slot(ask.id) else { return };
         let entry = self.entries[slot];
         self.deadlines.remove(slot, due(&self.entries));
+        self.groups[entry.group as usize].kept.remove(slot, in_time(&self.entries));
         self.unplace(slot, ask);
         self.attempts.remove(slot, ask, &self.entries);
         for (by, name) in self.names_of(ask) {
             self.names[by as usize].remove(name, slot);
         }
         self.lying.remove(&ask.id);
+        self.owing.remove(&ask.id);
         self.unfinished.remove(&ask.id);
         if let Some(at) = ask.settled_at() {
             let rests = self.resting.entry(self.hash.hash_one(&ask.short_id)).or_insert(at);
@@ -420,6 +445,19 @@ impl Index {
         (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
     }
 
+    /// The oldest kept outcomes of a group, as many as there are too many.
+    pub(super) fn crowded(&self, group: &Group) -> Vec<AskId> {
+        let Some(number) = self.group_numbers.get(group) else { return Vec::new() };
+        let kept = &self.groups[*number as usize].kept;
+        let too_many = kept.len().saturating_sub(MOST_KEPT);
+        kept.iter().take(too_many).map(|slot| self.entries[slot].id()).collect()
+    }
+
+    /// The same of all groups.
+    pub(super) fn all_crowded(&self) -> Vec<AskId> {
+        self.group_numbers.keys().flat_map(|group| self.crowded(group)).collect()
+    }
+
     fn number_of(&self, filter: &Filter) -> Option<u32> {
         self.group_numbers.get(filter.group.as_ref()?).copied()
     }
@@ -488,6 +526,39 @@ impl Index {
             self.lanes.remove(&id);
         }
         job
+    }
+
+    /// Notes that the last run left something undone for an ask.
+    pub(super) fn owe(&mut self, id: AskId, after_loss: bool) {
+        self.owing.insert(id, after_loss);
+    }
+
+    /// Whether something is undone that has to be done before anything else happens to an ask, and whether a loss of power
+    /// came in between.
+    pub(super) fn owes(&self, id: AskId) -> Option<bool> {
+        self.owing.get(&id).copied()
+    }
+
+    /// Notes that it is done.
+    pub(super) fn paid(&mut self, id: AskId) {
+        self.owing.remove(&id);
+        if self.owing.is_empty() {
+            self.owing = HashMap::new();
+        }
+    }
+
+    /// The asks for which something is undone.
+    pub(super) fn owing(&self) -> Vec<AskId> {
+        self.owing.keys().copied().collect()
+    }
+
+    /// The open asks of each group.
+    pub(super) fn open(&self) -> HashMap<Arc<Group>, Vec<AskId>> {
+        let mut open: HashMap<Arc<Group>, Vec<AskId>> = HashMap::new();
+        for entry in self.entries.iter().filter(|entry| !entry.is_settled()) {
+            open.entry(self.group_of(entry)).or_default().push(entry.id());
+        }
+        open
     }
 
     /// Notes that a save failed.

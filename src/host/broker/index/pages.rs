@@ -115,6 +115,11 @@ impl Pages {
         self.settled.remove(slot, positions(entries, Part::Settled));
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        [&self.open, &self.wanting, &self.settled].map(Ordered::bytes).iter().sum()
+    }
+
     /// What is true for a reader who begins now.
     pub(super) const fn begin(&self, total: usize) -> Began {
         Began { life: self.life, count: self.count, total }

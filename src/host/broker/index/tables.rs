@@ -46,6 +46,11 @@ impl Names {
         self.0.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.allocation_size()
+    }
+
     /// The asks with that name.
     pub(super) fn of(&self, hash: u64) -> impl Iterator<Item = Slot> {
         self.0.iter_hash(hash).filter(move |(known, _)| *known == halves(hash)).map(|(_, slot)| *slot)
@@ -110,6 +115,11 @@ impl Ordered {
         self.0.first()?.first().copied()
     }
 
+    /// How many asks are in it.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
     /// The asks from that key on, in their order.
     pub(super) fn from<K: Ord + Copy>(&self, key: K, of: impl Fn(Slot) -> K) -> impl Iterator<Item = Slot> {
         let (chunk, at) = self.seek(&key, of);
@@ -123,6 +133,11 @@ impl Ordered {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|chunk| size_of_val(chunk) + chunk.capacity() * size_of::<Slot>()).sum()
     }
 }
 

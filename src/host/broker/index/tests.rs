@@ -293,7 +293,7 @@ proptest! {
         prop_assert_eq!(index.entries.iter().count(), 0);
         prop_assert!(index.names.iter().all(Names::is_empty));
         prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying().is_empty());
-        prop_assert!(index.groups.iter().all(|group| group.open == 0));
+        prop_assert!(index.groups.iter().all(|group| group.open == 0 && group.kept.is_empty()));
     }
 }
 
@@ -309,5 +309,34 @@ fn a_code_rests_for_eight_days_after_its_last_ask_was_settled() {
         }
         assert!(world.index.short_taken(&code(1), at + CODE_RESTS - Duration::from_millis(1)), "{forgotten}");
         assert!(!world.index.short_taken(&code(1), at + CODE_RESTS) && !world.index.short_taken(&code(2), at));
+    }
+}
+
+/// What memory holds of an outcome that is kept, and of an open ask. The tables are as full as they are with 100,000.
+#[test]
+fn an_outcome_costs_at_most_150_bytes() {
+    const ASKS: u128 = 100_000 / 16;
+    let mut world = World::new();
+    world.change(1, What::New);
+    for (changes, most) in [(&[][..], 200), (&[What::Answer, What::Take], 150)] {
+        for what in changes {
+            world.change(1, *what);
+        }
+        let record = serde_json::to_string(&world.asks[&1]).unwrap();
+        let (id, mut index) = (world.asks[&1].id.to_string(), Index::default());
+        for number in 0..ASKS {
+            let other = format!("{number:032x}");
+            // All that an ask can be looked up by, each different.
+            let record = record
+                .replace(&id, &other)
+                .replace("\"r1\"", &format!("\"r{number}\""))
+                .replace("\"k1\"", &format!("\"k{number}\""))
+                .replace(&key(1).to_string(), &format!("{other}{other}"));
+            index.insert(&serde_json::from_str(&record).unwrap(), 0);
+        }
+        let tables = index.names.iter().map(Names::bytes).sum::<usize>() + index.attempts.bytes();
+        let orders = index.deadlines.bytes() + index.pages.bytes() + index.groups[0].kept.bytes();
+        let each = (index.entries.bytes() + tables + orders) / usize::try_from(ASKS).unwrap();
+        assert!(each <= most, "{changes:?}: {each} bytes");
     }
 }

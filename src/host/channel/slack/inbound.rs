@@ -118,6 +118,8 @@ impl Inbound {
         else {
             return Ok(());
         };
+        // Slack sends it again if that takes too long.
+        self.broker.loaded().await;
         let Some(id) = self.broker.by_message(&channel, &thread_ts) else { return Ok(()) };
         if !self.is_our_team(team_id.or(team).as_ref()).await? {
             return Ok(());

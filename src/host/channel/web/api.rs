@@ -81,6 +81,13 @@ async fn token_only(State(inbox): State<Inbox>, request: Request, next: Next) ->
 
 impl Inbox {
     fn resolve(&self, name: &str) -> Result<AskId, Problem> {
+        // A whole id needs no other asks.
+        if let Ok(id) = name.parse() {
+            return Ok(id);
+        }
+        if !self.broker.is_loaded() {
+            return Err(Problem::loading());
+        }
         match self.broker.named(name) {
             Named::One(id) => Ok(id),
             Named::None => Err(Problem::unknown_ask(name)),

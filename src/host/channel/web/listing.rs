@@ -2,13 +2,14 @@
 
 use super::view::View;
 use super::{Inbox, Problem};
-use crate::host::broker::{Cursor, Filter};
+use crate::host::broker::{Cursor, Filter, Page};
 use crate::ipc::wire::time_from;
 use askd_core::{ChannelName, Time};
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
@@ -90,14 +91,23 @@ fn time(value: &str) -> Option<Time> {
 pub(super) async fn list(
     State(inbox): State<Inbox>,
     Query(parameters): Query<Vec<(String, String)>>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<List>, Problem> {
     let Listing { filter, limit, after } =
         Listing::of(&parameters).map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
-    let page = inbox.broker.page(filter, limit, after).await;
-    let asks: Vec<View> = page.asks.iter().map(|ask| View::of(ask)).collect();
-    let mut body = json!({ "asks": asks, "total": page.total });
-    if let Some(next) = page.next {
-        body["next"] = json!(next.to_string());
+    if !inbox.broker.is_loaded() {
+        return Err(Problem::loading());
     }
-    Ok(Json(body))
+    let Page { asks, total, next } =
+        inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
+    let asks = asks.into_iter().flatten().collect();
+    Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
+}
+
+/// What a call returns.
+#[derive(Serialize)]
+pub(super) struct List {
+    asks: Vec<Box<RawValue>>,
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }

@@ -53,6 +53,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not stored", detail)
     }
 
+    pub(super) fn loading() -> Self {
+        let detail = "askd has started and is still reading its stored questions. Try again in a moment.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Starting", detail)
+    }
+
     pub(super) fn in_doubt() -> Self {
         let detail = "It may have been stored, or not: the disk failed half-way. askd writes it again until it is stored. \
                       Look at the question, and try again if it is still open; the daemon's log says what is wrong.";
@@ -92,6 +97,9 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"askd\""));
         }

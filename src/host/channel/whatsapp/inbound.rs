@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Meta repeats webhooks for up to 7 days, so a new message cannot be about a question that was settled before that.
 const REPEATED: Duration = Duration::from_secs(8 * 86_400);
+/// How long a webhook waits until all stored asks are known.
+const LOADED_WITHIN: Duration = Duration::from_millis(2_500);
 /// A message may be older than the question that it meets by this much more than the clocks differ.
 const TOLERANCE: Duration = Duration::from_secs(5);
 
@@ -40,6 +42,8 @@ impl Whatsapp {
     /// Takes in what a webhook told, in order. `Ok`: all of it is on stable storage or needs nothing.
     pub(super) async fn take(&self, told: Vec<Notification>) -> Result<(), NotStored> {
         let Some(broker) = self.broker() else { return Err(NotStored) };
+        // Whom a message means depends on all that was asked. Meta sends it again.
+        self.0.ctx.clock().timeout(LOADED_WITHIN, broker.loaded()).await.ok_or(NotStored)?;
         let mut wrote = false;
         for told in told {
             wrote |= !matches!(told, Notification::Status(_));

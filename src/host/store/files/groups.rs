@@ -2,7 +2,7 @@
 //! (`state/groups/<group>.json`). The file names a question by its digest and holds no text of one.
 
 use super::{Allowed, BadRecord, Files, StoreError, io_error, not_stored};
-use crate::ipc::files::{Access, Dir, NotStored, ReadError};
+use crate::ipc::files::{Access, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use askd_core::{Digest, Group, Person, Time};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ impl Files {
         write().map_err(not_stored(format!("cannot keep what may be asked again in {group}")))
     }
 
-    /// A damaged file is moved aside.
+    /// A damaged file is moved aside by the scan, once that has met no newer record.
     pub(super) fn read_allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
         let at = || io_error(format!("cannot read {}", self.path.join(GROUPS).display()));
         let folder = self.root.sub(GROUPS).map_err(at())?;
@@ -75,24 +75,30 @@ impl Files {
             match read(&bytes) {
                 Ok(allowed) => all.push((group, allowed)),
                 Err(why) => {
-                    tracing::error!(file = name, %why, "the list of what may be asked again is damaged; it was moved aside (.corrupt)");
-                    set_aside(&folder, &name).map_err(at())?;
+                    tracing::error!(file = name, %why, "the list of what may be asked again is damaged; it is moved aside (.corrupt)");
+                    self.groups.lock().push(name);
                 }
             }
         }
         Ok(all)
     }
-}
 
-fn set_aside(folder: &Dir, name: &str) -> io::Result<()> {
-    folder.rename(name, &format!("{name}.corrupt"))?;
-    folder.sync()
+    /// Moves aside what was damaged.
+    pub(super) fn set_groups_aside(&self) -> io::Result<()> {
+        for name in std::mem::take(&mut *self.groups.lock()) {
+            let folder = self.root.sub(GROUPS)?;
+            folder.rename(&name, &format!("{name}.corrupt"))?;
+            folder.sync()?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::store::Store as _;
+    use crate::host::store::conformance::scan;
 
     #[test]
     fn what_is_damaged_is_moved_aside_and_what_is_newer_stops_the_start() {
@@ -102,6 +108,8 @@ mod tests {
         let folder = store.root.sub(GROUPS).unwrap();
         folder.create("g.json", b"{", Access::PRIVATE).unwrap();
         assert_eq!(store.allowed().unwrap(), []);
+        assert!(folder.stat("g.json").unwrap().is_some(), "not before the scan");
+        scan(&store).unwrap();
         assert!(folder.stat("g.json.corrupt").unwrap().is_some());
         folder.create("g.json", br#"{"v":9}"#, Access::PRIVATE).unwrap();
         drop(store);

@@ -9,9 +9,8 @@ mod soon;
 mod v1;
 
 pub use record::BadRecord;
-pub use scan::Loading;
 
-use super::{Allowed, Save, Store, StoreError, Stored};
+use super::{Allowed, Loading, Save, Store, StoreError, Stored};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::ipc::is_json_file;
 use crate::sabotage::on;
@@ -84,6 +83,8 @@ pub struct Files {
     path: PathBuf,
     root: Dir,
     boot: Boot,
+    /// When this run began, by the clock of that file system.
+    began: (i64, u64),
     /// Read-locked by a save; `false` once everything is on stable storage and has to stay so.
     writable: RwLock<bool>,
     promised: Dir,
@@ -91,8 +92,8 @@ pub struct Files {
     folders: [Mutex<HashMap<Group, Arc<Dir>>>; 2],
     unsynced: Unsynced,
     cache: Mutex<Cache>,
-    /// Held by the one call that changes the file of a group.
-    groups: Mutex<()>,
+    /// Held by the one call that changes the file of a group. The names of damaged ones, until they are moved aside.
+    groups: Mutex<Vec<String>>,
     last_save_failed: AtomicBool,
     last_flush_failed: AtomicBool,
     /// Held as long as the store is.
@@ -153,6 +154,7 @@ impl Files {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.display().to_string())),
             Err(error) => return Err(at("cannot lock")(error.into())),
         }
+        let stamp = root.touch("lock", Access::PRIVATE).and_then(|()| root.stat("lock")).map_err(at("cannot use"))?;
         for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
         }
@@ -162,6 +164,7 @@ impl Files {
         let store = Self {
             path: path.to_owned(),
             boot,
+            began: stamp.map_or((0, 0), |stamp| stamp.modified()),
             writable: RwLock::new(true),
             promised: root.ensure(PROMISED, Access::PRIVATE).map_err(at("cannot use"))?,
             root,
@@ -245,6 +248,22 @@ impl Files {
         Ok(())
     }
 
+    /// An ask as its record says, where that is, and how many bytes it has.
+    fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
+        for kind in [Kind::Pending, Kind::Settled] {
+            let read = self.folder(kind, group).map_err(ReadError::from);
+            match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
+                Ok((bytes, _)) => {
+                    let read = record::read(&bytes).map_err(|source| StoreError::Damaged { id, source })?;
+                    return Ok(Some((read.ask, kind, bytes.len())));
+                }
+                Err(ReadError::Gone) => {}
+                Err(error) => return Err(io_error(format!("cannot read ask {id}"))(io::Error::other(error))),
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes the record of an ask from the store; it may get another name.
     fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<Kind> {
         let kind = self.kind(group, id)?.unwrap_or(Kind::Pending);
@@ -292,20 +311,25 @@ impl Store for Files {
         if let Some(ask) = unchanged.get(&id).and_then(Unflushed::unwritten) {
             return Ok(Some(ask));
         }
-        for kind in [Kind::Pending, Kind::Settled] {
-            let read = self.folder(kind, group).map_err(ReadError::from);
-            match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
-                Ok((bytes, _)) => {
-                    let read = record::read(&bytes).map_err(|source| StoreError::Damaged { id, source })?;
-                    let ask = Arc::new(read.ask);
-                    self.cache.lock().put(Arc::clone(&ask), kind, bytes.len());
-                    return Ok(Some(ask));
-                }
-                Err(ReadError::Gone) => {}
-                Err(error) => return Err(io_error(format!("cannot read ask {id}"))(io::Error::other(error))),
-            }
+        let Some((ask, kind, bytes)) = self.read_record(group, id)? else { return Ok(None) };
+        let ask = Arc::new(ask);
+        self.cache.lock().put(Arc::clone(&ask), kind, bytes);
+        Ok(Some(ask))
+    }
+
+    fn read(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        if let Some(ask) = self.cached(id) {
+            return Ok(Some(ask));
         }
-        Ok(None)
+        let unchanged = self.unsynced.lock(id);
+        match unchanged.get(&id).and_then(Unflushed::unwritten) {
+            Some(ask) => Ok(Some(ask)),
+            None => Ok(self.read_record(group, id)?.map(|(ask, ..)| Arc::new(ask))),
+        }
+    }
+
+    fn find(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
+        self.look_for(id)
     }
 
     fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError> {

@@ -1,33 +1,22 @@
-//! Reading every stored ask at the start, on two threads. Each ask is handed over and not kept. A damaged record is moved aside and stops nothing; a record of a newer askd
-//! stops the start before any file is changed.
+//! Reading every stored ask at the start, on two threads. Each ask is handed over and not kept. A damaged record is moved
+//! aside and stops nothing; a record of a newer askd stops the start. Meanwhile asks are read and saved as ever.
 
 use super::record::{self, BadRecord, Read};
-use super::{Files, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
+use super::{Files, Loading, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
 use crate::host::store::Stored;
-use crate::ipc::files::Dir;
+use crate::ipc::files::{Dir, Listing, ReadError};
 use crate::ipc::is_json_file;
+use crate::sabotage::gate;
+use askd_core::AskId;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tracing::dispatcher;
 
 /// How many files a thread takes at a time.
 const SOME: usize = 64;
-
-/// How far a start is with reading the stored asks.
-#[derive(Debug, Default)]
-pub struct Loading {
-    done: AtomicUsize,
-    of: AtomicUsize,
-}
-
-impl Loading {
-    /// How many files were read, and of how many; 0 of 0 before it begins.
-    pub fn so_far(&self) -> (usize, usize) {
-        (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
-    }
-}
 
 /// A file to be changed once the whole scan has met no newer record.
 struct Change {
@@ -38,51 +27,107 @@ struct Change {
     damaged: Option<BadRecord>,
 }
 
-/// The files that are left to read, the open asks first. Threads share it.
+/// The files that are left to read. Threads share it.
 struct Left<'a> {
     files: &'a Files,
-    folders: std::vec::IntoIter<(&'static str, String)>,
-    /// The folder that is being read, and its names.
-    current: Option<(Arc<Folder>, std::vec::IntoIter<String>)>,
+    odd: &'a Odd<'a>,
+    /// Folders that were not begun: the open asks first, and those of groups that work waits for before all others.
+    folders: VecDeque<ToRead>,
+    /// Folders that were begun: at most one, and another one that work waits for.
+    begun: Vec<(Arc<Folder<'a>>, Listing)>,
 }
 
-/// The asks of one group, open or kept.
-struct Folder {
+/// A folder that was not begun.
+struct ToRead {
     kind: &'static str,
     group: String,
+    /// Work waits for it.
+    first: bool,
+}
+
+/// The asks of one group, open or kept. When the last file of it was handed over, it is dropped.
+struct Folder<'a> {
+    kind: &'static str,
+    group: String,
+    first: bool,
     path: PathBuf,
     asks: Dir,
+    odd: &'a Odd<'a>,
 }
 
-/// What a scan came upon beside asks.
-#[derive(Default)]
-struct Odd {
-    changes: Vec<Change>,
-    corrupt: Vec<(String, BadRecord)>,
+impl Drop for Folder<'_> {
+    fn drop(&mut self) {
+        // Of a scan that was ended, not everything was handed over.
+        if self.odd.failed.lock().is_none() && !std::thread::panicking() {
+            self.odd.loading.has_read(&self.group);
+        }
+    }
 }
 
-impl Left<'_> {
+/// What a scan comes upon beside asks.
+struct Odd<'a> {
+    loading: &'a Loading,
+    changes: Mutex<Vec<Change>>,
+    corrupt: Mutex<Vec<(String, BadRecord)>>,
+    failed: Mutex<Option<StoreError>>,
+}
+
+impl Odd<'_> {
+    fn unreadable(&self, path: &std::path::Path, error: &dyn std::fmt::Display) {
+        let why = BadRecord::Unreadable(error.to_string());
+        self.corrupt.lock().push((path.display().to_string(), why));
+    }
+}
+
+impl<'a> Left<'a> {
     /// Some files of one folder.
-    fn next(&mut self, odd: &Mutex<Odd>) -> Option<(Arc<Folder>, Vec<String>)> {
+    fn next(&mut self) -> Option<(Arc<Folder<'a>>, Vec<String>)> {
         loop {
-            if let Some((folder, names)) = &mut self.current {
-                let some: Vec<String> = names.take(SOME).collect();
-                if !some.is_empty() {
-                    return Some((Arc::clone(folder), some));
-                }
+            let wanted = self.odd.loading.wanted();
+            if !wanted.is_empty() {
+                let (first, then): (Vec<_>, Vec<_>) =
+                    self.folders.drain(..).partition(|folder| folder.first || wanted.contains(&folder.group));
+                let first = first.into_iter().map(|folder| ToRead { first: true, ..folder });
+                self.folders = first.chain(then).collect();
             }
-            let (kind, group) = self.folders.next()?;
-            let path = self.files.path.join(kind).join(&group);
-            let asks = self.files.root.sub(kind).and_then(|kind| kind.sub(&group));
-            // A rename from before a crash is synced before anything acts on it.
-            match asks.and_then(|asks| asks.sync().and_then(|()| Ok((asks.names()?, asks)))) {
-                Ok((names, asks)) => {
-                    self.current = Some((Arc::new(Folder { kind, group, path, asks }), names.into_iter()));
-                }
-                Err(error) => {
-                    let unreadable = BadRecord::Unreadable(error.to_string());
-                    odd.lock().corrupt.push((path.display().to_string(), unreadable));
-                }
+            let reads_first = self.begun.last().is_some_and(|(folder, _)| folder.first);
+            if self.begun.is_empty() || !reads_first && self.folders.front().is_some_and(|folder| folder.first) {
+                let folder = self.folders.pop_front()?;
+                self.begin(folder);
+            }
+            let Some((folder, names)) = self.begun.last_mut() else { continue };
+            let mut some = Vec::new();
+            let part = names.part(SOME, |name| {
+                // All names of ours are plain.
+                some.extend(name.is_ascii().then(|| name.to_owned()));
+                Ok(())
+            });
+            let folder = Arc::clone(folder);
+            if let Err(error) = &part {
+                self.odd.unreadable(&folder.path, error);
+            }
+            if part.unwrap_or(true) {
+                self.begun.pop();
+            }
+            if !some.is_empty() {
+                return Some((folder, some));
+            }
+        }
+    }
+
+    fn begin(&mut self, ToRead { kind, group, first }: ToRead) {
+        let path = self.files.path.join(kind).join(&group);
+        let asks = self.files.root.sub(kind).and_then(|kind| kind.sub(&group));
+        // A rename from before a crash is synced before anything acts on it.
+        let asks = asks.and_then(|asks| asks.sync().and_then(|()| Ok((asks.list()?, asks))));
+        match asks {
+            Ok((names, asks)) => {
+                let folder = Folder { kind, group, first, path, asks, odd: self.odd };
+                self.begun.push((Arc::new(folder), names));
+            }
+            Err(error) => {
+                self.odd.unreadable(&path, &error);
+                self.odd.loading.has_read(&group);
             }
         }
     }
@@ -95,25 +140,29 @@ impl Files {
         loading: &Loading,
         each: &(dyn Fn(Stored) + Sync),
     ) -> Result<Vec<(String, BadRecord)>, StoreError> {
-        loading.of.store(self.count(), Ordering::Relaxed);
-        let mut folders = Vec::new();
+        let (mut folders, mut files) = (VecDeque::new(), 0);
         for kind in [PENDING, SETTLED] {
-            let groups = self.root.sub(kind).and_then(|folder| folder.names());
-            let groups = groups.map_err(io_error(format!("cannot read {}", self.path.join(kind).display())))?;
-            folders.extend(groups.into_iter().map(|group| (kind, group)));
+            let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
+            let asks = self.root.sub(kind).map_err(at())?;
+            for group in asks.names().map_err(at())? {
+                files += asks.sub(&group).and_then(|folder| count(&folder)).unwrap_or(0);
+                folders.push_back(ToRead { kind, group, first: false });
+            }
         }
-        let left = Mutex::new(Left { files: self, folders: folders.into_iter(), current: None });
-        let (odd, failed) = (Mutex::new(Odd::default()), Mutex::new(None));
+        loading.begin(files, folders.iter().map(|folder| folder.group.as_str()));
+        let odd = Odd { loading, changes: Mutex::default(), corrupt: Mutex::default(), failed: Mutex::default() };
+        let left = Mutex::new(Left { files: self, odd: &odd, folders, begun: Vec::new() });
         let read = || {
-            let next = || if failed.lock().is_some() { None } else { left.lock().next(&odd) };
+            let next = || if odd.failed.lock().is_some() { None } else { left.lock().next() };
             while let Some((folder, names)) = next() {
+                gate(&format!("{}/{}", folder.kind, folder.group));
                 for name in names {
-                    match self.read_one(&folder, name, &odd) {
+                    match self.read_one(&folder, name) {
                         Ok(Some(stored)) => each(stored),
                         Ok(None) => {}
-                        Err(error) => *failed.lock() = Some(error),
+                        Err(error) => *odd.failed.lock() = Some(error),
                     }
-                    loading.done.fetch_add(1, Ordering::Relaxed);
+                    loading.count();
                 }
             }
         };
@@ -122,11 +171,13 @@ impl Files {
             threads.spawn(|| dispatcher::with_default(&log, read));
             read();
         });
+        drop(left);
+        let Odd { changes, corrupt, failed, .. } = odd;
         if let Some(error) = failed.into_inner() {
             return Err(error);
         }
-        let Odd { changes, mut corrupt } = odd.into_inner();
-        for Change { folder, name, path, damaged } in changes {
+        let mut corrupt = corrupt.into_inner();
+        for Change { folder, name, path, damaged } in changes.into_inner() {
             let change = self.root.sub(&folder).and_then(|folder| match &damaged {
                 None => folder.remove(&name).map(drop),
                 Some(_) => folder.rename(&name, &format!("{name}.corrupt")).and_then(|()| folder.sync()),
@@ -134,29 +185,35 @@ impl Files {
             change.map_err(io_error(format!("cannot remove {} or move it aside", path.display())))?;
             corrupt.extend(damaged.map(|why| (path.display().to_string(), why)));
         }
+        self.set_groups_aside().map_err(io_error("cannot move a damaged file of a group aside"))?;
         Ok(corrupt)
     }
 
     /// Reads a file, or notes what has to be changed later.
-    fn read_one(&self, folder: &Folder, name: String, odd: &Mutex<Odd>) -> Result<Option<Stored>, StoreError> {
+    fn read_one(&self, folder: &Folder<'_>, name: String) -> Result<Option<Stored>, StoreError> {
         let path = folder.path.join(&name);
         let damaged = if name.starts_with(".tmp-") {
+            let stamp = folder.asks.stat(&name).ok().flatten();
+            // A later one belongs to a save that is under way.
+            if stamp.is_none_or(|stamp| stamp.modified() >= self.began) {
+                return Ok(None);
+            }
             None
         } else if !is_json_file(&name) {
             return Ok(None);
         } else {
             let bytes = match folder.asks.read_own(&name, MAX_RECORD_BYTES) {
                 Ok((bytes, _)) => bytes,
+                // It was retired or forgotten meanwhile.
+                Err(ReadError::Gone) => return Ok(None),
                 Err(error) => {
-                    let unreadable = BadRecord::Unreadable(error.to_string());
-                    odd.lock().corrupt.push((path.display().to_string(), unreadable));
+                    folder.odd.unreadable(&path, &error);
                     return Ok(None);
                 }
             };
             match record::read(&bytes) {
-                Ok(Read { ask, boot }) if name == file_name(ask.id) && ask.group.as_str() == folder.group => {
-                    let after_loss = !self.boot.vouches_for(boot.as_deref());
-                    return Ok(Some(Stored { ask, settled: folder.kind == SETTLED, after_loss }));
+                Ok(read) if name == file_name(read.ask.id) && read.ask.group.as_str() == folder.group => {
+                    return Ok(Some(self.stored(read, folder.kind)));
                 }
                 Ok(_) => Some(BadRecord::Misnamed),
                 Err(source @ BadRecord::Newer { .. }) => {
@@ -165,18 +222,46 @@ impl Files {
                 Err(why) => Some(why),
             }
         };
-        let folder = format!("{}/{}", folder.kind, folder.group);
-        odd.lock().changes.push(Change { folder, name, path, damaged });
+        let change = Change { folder: format!("{}/{}", folder.kind, folder.group), name, path, damaged };
+        folder.odd.changes.lock().push(change);
         Ok(None)
     }
 
-    /// How many files a scan will look at, as far as that is known.
-    fn count(&self) -> usize {
-        let folders = |kind: &Dir| {
-            kind.names().unwrap_or_default().into_iter().filter_map(|group| kind.sub(&group).ok()).collect()
-        };
-        let kinds = [PENDING, SETTLED].into_iter().filter_map(|kind| self.root.sub(kind).ok());
-        let folders = kinds.flat_map(|kind| -> Vec<Dir> { folders(&kind) });
-        folders.filter_map(|folder| folder.names().ok()).map(|names| names.len()).sum()
+    fn stored(&self, Read { ask, boot }: Read, kind: &str) -> Stored {
+        let after_loss = !self.boot.vouches_for(boot.as_deref());
+        Stored { ask, settled: kind == SETTLED, after_loss }
     }
+
+    /// Looks for an ask in the folder of every group.
+    pub(super) fn look_for(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
+        let look = || -> io::Result<Option<Stored>> {
+            for kind in [PENDING, SETTLED] {
+                let groups = self.root.sub(kind)?;
+                for group in groups.names()? {
+                    let Ok(asks) = groups.sub(&group) else { continue };
+                    match asks.read_own(&file_name(id), MAX_RECORD_BYTES) {
+                        Ok((bytes, _)) => {
+                            let read = record::read(&bytes).map_err(io::Error::other)?;
+                            let is_its = read.ask.id == id && read.ask.group.as_str() == group;
+                            return Ok(is_its.then(|| self.stored(read, kind)));
+                        }
+                        Err(ReadError::Gone) => {}
+                        Err(error) => return Err(io::Error::other(error)),
+                    }
+                }
+            }
+            Ok(None)
+        };
+        look().map_err(io_error(format!("cannot look for ask {id}")))
+    }
+}
+
+/// How many names are in a folder.
+fn count(folder: &Dir) -> io::Result<usize> {
+    let mut count = 0;
+    folder.list()?.part(usize::MAX, |_| {
+        count += 1;
+        Ok(())
+    })?;
+    Ok(count)
 }

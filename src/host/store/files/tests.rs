@@ -167,10 +167,12 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     put("00000000000000000000000000000002.json", "{\"v\":1,");
     put("00000000000000000000000000000003.json", "{\"v\":1}");
     put(".tmp-litter", "x");
+    File::options().write(true).open(folder.join(".tmp-litter")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    put(".tmp-save-under-way", "x");
     let (asks, corrupt) = scan(&store).unwrap();
     assert_eq!((asks.len(), corrupt.len()), (1, 2));
     assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
-    assert!(!folder.join(".tmp-litter").exists());
+    assert!(!folder.join(".tmp-litter").exists() && folder.join(".tmp-save-under-way").exists());
     assert_eq!(scan(&store).unwrap().1.len(), 0, "reported once");
     put("00000000000000000000000000000004.json", "{\"v\":3}");
     assert!(matches!(scan(&store), Err(StoreError::Newer { .. })));

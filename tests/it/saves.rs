@@ -117,6 +117,25 @@ fn a_request_that_was_stored_by_halves_is_asked_once() {
     assert!(agent.response("r1").is_none(), "nothing twice");
 }
 
+/// Its agent takes the outcome before the request would be read again.
+#[test]
+fn a_request_that_was_stored_by_halves_is_answered_once() {
+    let disk = Disk::new().and_one_done();
+    let world = &disk.world;
+    let agent = world.group("g");
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    agent.ask_framework("r1");
+    within(SOON, "the complaint", || world.log().contains("does not know whether an ask is stored").then_some(()));
+    disk.ends("fail");
+    assert_eq!(world.answer(&world.open_of("r1"), &json!({"r1_0": "Vue"})).0, 200);
+    agent.take("r1");
+    agent.tasks_gone();
+    world.all_done("g");
+    // A request that is put back is read again a second later at the latest.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert!(agent.response("r1").is_none(), "nothing twice");
+}
+
 #[test]
 fn an_ask_whose_first_save_takes_long_still_times_out() {
     let disk = Disk::new().and_one_done();

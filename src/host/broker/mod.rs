@@ -39,6 +39,7 @@ use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::{Gate, Saves};
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast};
@@ -92,6 +93,8 @@ struct Inner {
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
     index: Mutex<Index>,
+    /// These asks were in doubt when they were accepted: their requests are still there, and will be read again.
+    doubted: Mutex<HashSet<AskId>>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
     moved: Notify,

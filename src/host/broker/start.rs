@@ -82,6 +82,7 @@ impl Broker {
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
             index: Mutex::new(Index::default()),
+            doubted: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
             saved: Notify::new(),

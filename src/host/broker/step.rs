@@ -164,6 +164,7 @@ impl Broker {
                 Applied::Stepped(step)
             }
             Err(error @ StoreError::InDoubt { .. }) => {
+                self.0.doubted.lock().insert(step.ask.id);
                 self.unfinish(step, now, None);
                 Applied::InDoubt(error.to_string())
             }

@@ -105,6 +105,11 @@ impl Broker {
         if waiter.digest != request.digest {
             return Some(Submitted::OtherContent);
         }
+        // Read again because its ask was in doubt: nobody asks a second time, even if the outcome was taken meanwhile.
+        let is_first = ask.waiters.first().is_some_and(|first| first.request_id == request.request_id);
+        if is_first && self.0.doubted.lock().remove(&id) {
+            return Some(Submitted::Known(id));
+        }
         match waiter.response.state() {
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
             DeliveryState::Published { .. } => match self.lies(&ask.group, &request.request_id).await {

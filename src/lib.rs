@@ -13,6 +13,8 @@ mod demo;
 mod host;
 #[cfg_attr(not(feature = "host"), expect(dead_code, unused_imports, reason = "the agent's side uses less of it"))]
 mod ipc;
+#[cfg(test)]
+mod odd;
 #[cfg_attr(not(feature = "host"), expect(dead_code, reason = "the agent's side uses less of it"))]
 mod random;
 #[cfg_attr(not(feature = "host"), expect(dead_code, reason = "the agent's side uses less of it"))]

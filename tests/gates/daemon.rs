@@ -51,11 +51,11 @@ impl Daemon {
 
     /// Starts it without waiting.
     pub(crate) async fn spawn(&self) -> Result<(), String> {
-        self.spawn_with(None).await
+        self.spawn_with([]).await
     }
 
-    /// The same with a further variable in its environment.
-    pub(crate) async fn spawn_with(&self, variable: Option<(&str, &str)>) -> Result<(), String> {
+    /// The same with further variables in its environment.
+    pub(crate) async fn spawn_with<const N: usize>(&self, variables: [(&str, &str); N]) -> Result<(), String> {
         let log = std::fs::File::options().create(true).append(true).open(&self.log);
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars() {
@@ -67,7 +67,7 @@ impl Daemon {
         if let Some(sabotage) = &self.sabotage {
             command.env("ASKD_SABOTAGE", sabotage);
         }
-        command.envs(variable);
+        command.envs(variables);
         let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
         let child = command.stderr(log).kill_on_drop(true).spawn().map_err(|error| format!("askd: {error}"))?;
         *self.child.lock().await = Some(child);
@@ -95,6 +95,20 @@ impl Daemon {
         self.child.lock().await.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// Its process, if it runs.
+    pub(crate) async fn pid(&self) -> Option<u32> {
+        self.child.lock().await.as_ref().and_then(Child::id)
+    }
+
+    /// The memory that it holds now, in KiB, and how many files it has open.
+    pub(crate) async fn size(&self) -> Option<(usize, usize)> {
+        let pid = self.pid().await?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let held = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let held = held.trim().trim_end_matches(" kB").parse().ok()?;
+        Some((held, std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count()))
+    }
+
     /// `kill -9`.
     pub(crate) async fn kill(&self) {
         if let Some(mut child) = self.child.lock().await.take() {
@@ -117,6 +131,12 @@ impl Daemon {
         let answer = request.bearer_auth(TOKEN).send().await.ok()?;
         let status = answer.status().as_u16();
         Some((status, answer.json().await.ok()?))
+    }
+
+    /// What a page without a token says.
+    pub(crate) async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let answer = self.http.get(format!("{}{path}", self.url())).send().await.ok()?;
+        Some((answer.status().as_u16(), answer.text().await.ok()?))
     }
 
     /// Asks that are open.

@@ -38,7 +38,8 @@ struct Life {
     /// How often a response was there although the agent had already taken one.
     again: usize,
     torn: usize,
-    cards: usize,
+    /// How many cards each channel has had.
+    cards: BTreeMap<&'static str, usize>,
     open_cards: usize,
 }
 
@@ -89,16 +90,22 @@ impl History {
         self.life(request).again += 1;
     }
 
-    /// A card of it is in a chat.
-    pub(crate) fn card(&mut self, request: &str, open: bool) {
+    /// A card of it is in a chat of this channel.
+    pub(crate) fn card(&mut self, request: &str, channel: &'static str, open: bool) {
         let life = self.life(request);
-        life.cards += 1;
+        *life.cards.entry(channel).or_default() += 1;
         life.open_cards += usize::from(open);
     }
 
     /// The response to a request, if it was read.
     pub(crate) fn response_to(&self, request: &str) -> Option<&Value> {
         self.0.get(request)?.responses.first()
+    }
+
+    /// Whether this person gave this answer.
+    pub(crate) fn gave(&self, request: &str, by: (&str, &str), label: &str) -> bool {
+        let attempts = self.0.get(request).into_iter().flat_map(|life| &life.attempts);
+        attempts.into_iter().any(|one| (one.by.0.as_str(), one.by.1.as_str()) == by && one.label == label)
     }
 
     /// Every request with its response.
@@ -117,7 +124,7 @@ impl History {
         for (request, life) in &self.0 {
             verdict.asked += 1;
             verdict.responses += usize::from(!life.responses.is_empty());
-            verdict.cards += life.cards;
+            verdict.cards += life.cards.values().sum::<usize>();
             let replies = |wanted| life.attempts.iter().filter(|attempt| attempt.reply == wanted).count();
             verdict.won += replies(Reply::Won);
             verdict.ended += replies(Reply::Ended);
@@ -134,8 +141,8 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
     if life.again > 0 {
         verdict.found("twice", life.again, &format!("{request}: a response came after one had been taken"));
     }
-    if life.cards > 1 {
-        verdict.found("second cards", life.cards - 1, &format!("{request}: {} cards", life.cards));
+    for (channel, cards) in life.cards.iter().filter(|(_, cards)| **cards > 1) {
+        verdict.found("second cards", cards - 1, &format!("{request}: {cards} cards on {channel}"));
     }
     if life.open_cards > 0 {
         verdict.found("left open", life.open_cards, &format!("{request}: a card is left open"));
@@ -199,9 +206,22 @@ impl Verdict {
         self.findings.push(format!("{what}: {text}"));
     }
 
+    /// Counts what another verdict found, with where it was.
+    pub(crate) fn also(&mut self, other: &Self, place: &str) {
+        for (what, times) in &other.bad {
+            *self.bad.entry(what).or_default() += times;
+        }
+        self.findings.extend(other.findings.iter().map(|finding| format!("{finding} ({place})")));
+    }
+
     /// Adds a figure without a limit.
     pub(crate) fn note(&mut self, text: String) {
         self.notes.push(text);
+    }
+
+    /// Requests, responses and calls that were told they won.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        [self.asked, self.responses, self.won]
     }
 
     /// How often this was found.
@@ -216,13 +236,13 @@ impl Verdict {
 
     /// One line; `counted` are the figures that have to be 0.
     pub(crate) fn figures(&self, counted: &[&str]) -> String {
-        let mut line = format!(
-            "{} asked, {} responses, {} calls won, {} others acknowledged, {} cards",
-            self.asked, self.responses, self.won, self.ended, self.cards
-        );
-        for note in &self.notes {
-            let _never_fails = write!(line, ", {note}");
+        let mut notes = self.notes.clone();
+        if self.asked > 0 {
+            let lives = format!("{} asked, {} responses", self.asked, self.responses);
+            let told = format!("{} calls won, {} others acknowledged", self.won, self.ended);
+            notes.insert(0, format!("{lives}, {told}, {} cards", self.cards));
         }
+        let mut line = notes.join(", ");
         for (index, what) in counted.iter().enumerate() {
             let comma = if index == 0 { ";" } else { "," };
             let _never_fails = write!(line, "{comma} {what} {}", self.bad(what));

@@ -1,21 +1,31 @@
-//! The gates: they kill the real daemon, or its disk, again and again while people answer. Then a judge who knows only
-//! what clients saw looks for broken promises. `tests/gates/run` plays them; `docs/reliability.md` has the figures.
+//! The gates: each shows a promise on the real daemon, and prints one line of figures. Some kill the daemon, or its disk,
+//! again and again while people answer; then a judge who knows only what clients saw looks for broken promises. Others
+//! attack it, flood it, set its clock, or look for secrets. `tests/gates/run` plays them; `docs/reliability.md` has the
+//! figures.
 #![cfg(feature = "host")]
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "gates say what they find, and live in real time")]
 
 mod agent;
+mod attacks;
+mod clocks;
 mod daemon;
 mod dice;
+mod disks;
 mod files;
+mod flood;
 mod history;
+mod intruder;
+mod marks;
+mod phones;
 mod post;
 mod power;
+mod refusals;
 mod slack;
 mod whatsapp;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use history::Verdict;
 use power::{FILE_SYSTEMS, FileSystem};
@@ -23,21 +33,35 @@ use power::{FILE_SYSTEMS, FileSystem};
 /// One of the gates.
 struct Gate {
     name: &'static str,
-    /// How often the daemon or its disk dies: when broken on purpose, in `tests/run`, and with `--long`.
+    /// How much of it, in units of `what`: when broken on purpose, in `tests/run`, and with `--long`.
     rounds: [usize; 3],
     what: &'static str,
     /// The figures that have to be 0.
     counted: &'static [&'static str],
+    /// Whether it mostly waits, so that it is played beside others, unless with `--long`.
+    waits: bool,
     /// A promise to break on purpose, and figures of which at least one must then not be 0.
     sabotages: &'static [(&'static str, &'static [&'static str])],
 }
 
-const GATES: [Gate; 3] = [
+/// What is counted wherever agents ask and people answer.
+const LIVES: &[&str] = &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"];
+
+const GATES: [Gate; 11] = [
+    Gate {
+        name: "kills",
+        rounds: [10, 20, 1_000],
+        what: "kills",
+        counted: LIVES,
+        waits: true,
+        sabotages: &[("ackfirst", &["two winners", "lost"])],
+    },
     Gate {
         name: "kills-slack",
         rounds: [8, 30, 150],
         what: "kills",
-        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"],
+        counted: LIVES,
+        waits: false,
         sabotages: &[("ackfirst", &["two winners"])],
     },
     Gate {
@@ -55,6 +79,7 @@ const GATES: [Gate; 3] = [
             "repeats",
             "from before",
         ],
+        waits: true,
         sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats", "from before"])],
     },
     Gate {
@@ -62,11 +87,68 @@ const GATES: [Gate; 3] = [
         rounds: [20, 4, 50],
         what: "power cuts",
         counted: &["lost", "torn", "invented", "two winners", "second cards", "left open"],
+        waits: false,
         sabotages: &[
             ("nofsync", &["lost"]),
             ("nofoldersync", &["lost", "two winners"]),
             ("sameboot", &["lost", "second cards", "left open"]),
         ],
+    },
+    Gate {
+        name: "disks",
+        rounds: [1, 1, 1],
+        what: "round of all troubles",
+        counted: &["lost", "torn", "invented", "two winners", "twice", "lies", "untold", "stays broken"],
+        waits: true,
+        sabotages: &[("ackfirst", &["lost", "two winners"])],
+    },
+    Gate {
+        name: "attacks",
+        rounds: [10, 5, 600],
+        what: "seconds",
+        counted: &["read outside", "written outside", "hangs", "lost", "torn"],
+        waits: false,
+        sabotages: &[("followlinks", &["read outside", "written outside"])],
+    },
+    Gate {
+        name: "flood",
+        rounds: [50, 20, 300],
+        what: "thousand names",
+        counted: &["kept waiting", "growing"],
+        waits: false,
+        sabotages: &[("onedesk", &["kept waiting"])],
+    },
+    Gate {
+        name: "refusals",
+        rounds: [1, 1, 1],
+        what: "table",
+        counted: &["state changes", "other replies"],
+        waits: true,
+        sabotages: &[("notoken", &["state changes"]), ("unsigned", &["state changes"])],
+    },
+    Gate {
+        name: "marks",
+        rounds: [1, 1, 1],
+        what: "round of all levels",
+        counted: &["secrets", "texts"],
+        waits: true,
+        sabotages: &[("secretname", &["secrets"])],
+    },
+    Gate {
+        name: "clocks",
+        rounds: [1, 1, 2],
+        what: "round of all clocks",
+        counted: &["early", "late", "swept away", "two daemons"],
+        waits: true,
+        sabotages: &[("notick", &["late"])],
+    },
+    Gate {
+        name: "soak",
+        rounds: [4, 4, 60],
+        what: "lives",
+        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open", "growing"],
+        waits: true,
+        sabotages: &[("ackfirst", &["two winners", "lost"])],
     },
 ];
 
@@ -98,7 +180,22 @@ fn orders() -> Result<Option<Orders>, String> {
     Ok(Some(orders))
 }
 
+/// The gate `attacks` starts this program once more, as the hostile agent.
+fn intruder() -> Option<ExitCode> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, gates, attack, group, outside, seconds] = args.as_slice() else { return None };
+    if gates != "--gates" || attack != "--attack" {
+        return None;
+    }
+    let attacked = seconds.parse().map_err(std::io::Error::other);
+    let attacked = attacked.and_then(|seconds| intruder::attack(Path::new(group), Path::new(outside), seconds));
+    Some(attacked.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+}
+
 fn main() -> ExitCode {
+    if let Some(ended) = intruder() {
+        return ended;
+    }
     let orders = match orders() {
         Ok(Some(orders)) => orders,
         Ok(None) => {
@@ -119,18 +216,29 @@ fn main() -> ExitCode {
     };
     let wanted = |gate: &&Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
     let mut passed = true;
-    for gate in GATES.iter().filter(wanted) {
-        if let Some(why) = (gate.name == "power-cuts").then(power::missing).flatten() {
-            println!("SKIPPED {}: {why}", gate.name);
-        } else if orders.sabotages {
-            for (sabotage, figures) in gate.sabotages {
-                passed &= runtime.block_on(broken(gate, &orders, sabotage, figures));
-            }
-        } else {
-            passed &= runtime.block_on(honest(gate, &orders));
-        }
+    let (waiting, others): (Vec<_>, Vec<_>) = GATES.iter().filter(wanted).partition(|gate| gate.waits && !orders.long);
+    for gate in others {
+        passed &= runtime.block_on(one(gate, &orders));
     }
+    let together = futures_util::future::join_all(waiting.into_iter().map(|gate| one(gate, &orders)));
+    passed &= runtime.block_on(together).into_iter().all(|passed| passed);
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plays a gate as ordered.
+async fn one(gate: &Gate, orders: &Orders) -> bool {
+    if let Some(why) = (gate.name == "power-cuts").then(power::missing).flatten() {
+        println!("SKIPPED {}: {why}", gate.name);
+        return true;
+    }
+    if !orders.sabotages {
+        return honest(gate, orders).await;
+    }
+    let mut passed = true;
+    for (sabotage, figures) in gate.sabotages {
+        passed &= broken(gate, orders, sabotage, figures).await;
+    }
+    passed
 }
 
 async fn play(
@@ -141,11 +249,23 @@ async fn play(
 ) -> Result<Verdict, String> {
     let rounds = gate.rounds[usize::from(orders.long) + usize::from(sabotage.is_none())];
     let rounds = std::env::var("ASKD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
-    let began = Instant::now();
-    let verdict = if gate.name == "kills-whatsapp" {
-        whatsapp::play(rounds, orders.seed, sabotage).await
-    } else {
-        slack::play(&slack::Plan { rounds, seed: orders.seed, sabotage, cuts: on }).await
+    let (began, seed) = (Instant::now(), orders.seed);
+    let plan = slack::Plan { rounds, seed, sabotage, cuts: on, phones: 0, life: None };
+    let verdict = match gate.name {
+        "kills-whatsapp" => whatsapp::play(rounds, seed, sabotage).await,
+        "kills" => slack::play(&slack::Plan { phones: 6, ..plan }).await,
+        "soak" => {
+            // With `--long`, an hour in which the daemon is killed each minute.
+            let life = Some(Duration::from_secs(if orders.long && sabotage.is_none() { 60 } else { 3 }));
+            slack::play(&slack::Plan { phones: 6, life, ..plan }).await
+        }
+        "disks" => disks::play(sabotage).await,
+        "attacks" => attacks::play(rounds as u64, sabotage).await,
+        "flood" => flood::play(rounds, sabotage).await,
+        "refusals" => refusals::play(seed, sabotage).await,
+        "marks" => marks::play(seed, sabotage.is_some()).await,
+        "clocks" => clocks::play(rounds > 1, sabotage).await,
+        _ => slack::play(&plan).await,
     };
     let with = sabotage.map(|sabotage| format!(" with {sabotage}")).unwrap_or_default();
     let on = on.map(|system| format!(" on {}", system.name)).unwrap_or_default();

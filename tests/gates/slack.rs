@@ -1,6 +1,6 @@
 //! Two groups on Slack and one with only the inbox, agents that ask and collect through real files, rivals who click
 //! and call, and replies of Slack that get lost. In the middle of all this `kills-slack` kills the process, and
-//! `power-cuts` takes the disk away from under it.
+//! `power-cuts` takes the disk away from under it. `kills` and `soak` add people with a phone (`phones`).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use askd_sim::slack::{BOT_TOKEN, Config, Fault, FaultKind, Message, SIGNING_SECRET, Slack, Times};
+use askd_sim::whatsapp::FaultMix;
 use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
@@ -18,12 +19,15 @@ use crate::daemon::{Daemon, TOKEN};
 use crate::dice::Dice;
 use crate::files;
 use crate::history::{History, Reply, Verdict};
+use crate::phones::{self, Phones};
 use crate::power::{Disk, FileSystem, another_boot};
 
 /// Each group and the channel it asks in; the last one asks in the inbox only.
 const GROUPS: [(&str, Option<&str>); 3] = [("alpha", Some("C0AGENTS")), ("beta", Some("C0RESEARCH")), ("gamma", None)];
+/// The chat of groups that ask on a phone first and in Slack next.
+const SHARED: &str = "C0AGENTS";
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
-const LABELS: [&str; 4] = ["north", "east", "south", "west"];
+pub(crate) const LABELS: [&str; 4] = ["north", "east", "south", "west"];
 /// How many requests of one agent may wait for a response at a time.
 const WIDTH: usize = 5;
 /// How long nothing at all may happen, without more trouble, before everything has ended: longer than any pause between
@@ -38,6 +42,10 @@ pub(crate) struct Plan {
     pub(crate) sabotage: Option<&'static str>,
     /// Cut the power of such a disk instead of killing the process.
     pub(crate) cuts: Option<FileSystem>,
+    /// How many people are asked on their phone besides, each by a group of their own.
+    pub(crate) phones: usize,
+    /// How long each life is; by default a random moment.
+    pub(crate) life: Option<Duration>,
 }
 
 /// Where the power is cut in some of the lives.
@@ -54,10 +62,11 @@ const STEPS: [&str; 9] = [
 ];
 
 /// Everything that outlives the daemon.
-struct World {
+pub(crate) struct World {
     slack: Slack,
-    daemon: Daemon,
-    history: Mutex<History>,
+    phones: Option<Phones>,
+    pub(crate) daemon: Daemon,
+    pub(crate) history: Mutex<History>,
     data: PathBuf,
     /// Cards that were seen closed: not worth another look during the run.
     closed: Mutex<HashSet<String>>,
@@ -72,6 +81,8 @@ struct World {
     off: AtomicBool,
     /// How often askd said that it had stored an answer.
     said: AtomicUsize,
+    /// The daemon's memory and open files at the end of each life.
+    sizes: Mutex<Vec<(usize, usize)>>,
 }
 
 impl World {
@@ -84,7 +95,11 @@ impl World {
         if self.off.load(Ordering::SeqCst) { Reply::Unknown } else { reply }
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn phones(&self) -> Option<&Phones> {
+        self.phones.as_ref()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 }
@@ -97,10 +112,14 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
     let sim = Config { pace: Duration::ZERO, seed: plan.seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let config = folder.path().join("askd.toml");
-    files::write(&config, settings(&data, &slack.api_url()).as_bytes()).map_err(|error| error.to_string())?;
+    let phones = if plan.phones > 0 { Some(Phones::open(plan.phones, plan.seed).await?) } else { None };
+    let mut text = settings(&data, &slack.api_url());
+    text.extend(phones.iter().map(|phones| phones.settings(SHARED)));
+    files::write(&config, text.as_bytes()).map_err(|error| error.to_string())?;
     let daemon = Daemon::new(folder.path(), plan.sabotage)?;
     let world = Arc::new(World {
         slack,
+        phones,
         daemon,
         history: Mutex::default(),
         data,
@@ -112,6 +131,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         boots: plan.sabotage != Some("sameboot"),
         off: AtomicBool::new(false),
         said: AtomicUsize::new(0),
+        sizes: Mutex::default(),
     });
     // How many of Slack's replies get lost after the call has had its effect.
     let lost = Fault { method: "*".into(), kind: FaultKind::ResetAfter, times: Times::Percent(5) };
@@ -119,7 +139,12 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
     let mut dice = Dice::new(plan.seed);
     let mut everybody = tokio::task::JoinSet::new();
     for (group, _) in GROUPS {
-        everybody.spawn(agent(Arc::clone(&world), group, dice.split()));
+        everybody.spawn(agent(Arc::clone(&world), group.to_owned(), WIDTH, dice.split()));
+    }
+    for person in 0..plan.phones {
+        // The pace of a chat is slow.
+        everybody.spawn(agent(Arc::clone(&world), phones::group(person), 2, dice.split()));
+        everybody.spawn(phones::answers(Arc::clone(&world), person, dice.split()));
     }
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
@@ -128,13 +153,18 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         everybody.spawn(calls(Arc::clone(&world), door, dice.split()));
     }
     for round in 0..plan.rounds {
-        life(&world, &mut dice).await.map_err(|error| format!("round {round}: {error}"))?;
+        let lived = match plan.life {
+            Some(time) => whole_life(&world, time).await,
+            None => life(&world, &mut dice).await,
+        };
+        lived.map_err(|error| format!("round {round}: {error}"))?;
     }
     let stuck = if plan.sabotage.is_some() { STUCK_BROKEN } else { STUCK };
     let drained = drain(&world, stuck).await;
     world.over.store(true, Ordering::SeqCst);
     while everybody.join_next().await.is_some() {}
-    let verdict = judge(&world, drained?);
+    let mut verdict = judge(&world, drained?);
+    judge_sizes(&lock(&world.sizes), &mut verdict);
     if !verdict.findings().is_empty() && plan.sabotage.is_none() {
         crate::keep(&folder.path().join("log"));
     }
@@ -177,7 +207,7 @@ async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
         }
     }
     if !world.durable {
-        world.daemon.kill().await;
+        gone(world).await;
         return Ok(());
     }
     world.off.store(true, Ordering::SeqCst);
@@ -194,9 +224,48 @@ async fn life(world: &World, dice: &mut Dice) -> Result<(), String> {
     if world.boots { another_boot(&world.data.join("state")) } else { Ok(()) }
 }
 
+/// One start, and a life of this length.
+async fn whole_life(world: &World, time: Duration) -> Result<(), String> {
+    world.daemon.spawn().await?;
+    listening(world).await?;
+    tokio::time::sleep(time).await;
+    let size = world.daemon.size().await.ok_or("the daemon ended by itself")?;
+    lock(&world.sizes).push(size);
+    gone(world).await;
+    Ok(())
+}
+
+/// `kill -9`.
+async fn gone(world: &World) {
+    if let Some(phones) = &world.phones {
+        phones.room.stopped();
+    }
+    world.daemon.kill().await;
+}
+
+/// Judges whether memory and open files stay flat over many lives. The first life has nothing to load yet.
+fn judge_sizes(sizes: &[(usize, usize)], verdict: &mut Verdict) {
+    let Some(last) = sizes.last() else { return };
+    let median = |of: &[(usize, usize)]| {
+        let (mut held, mut open): (Vec<usize>, Vec<usize>) = of.iter().copied().unzip();
+        held.sort_unstable();
+        open.sort_unstable();
+        (held.get(held.len() / 2).copied().unwrap_or(last.0), open.get(open.len() / 2).copied().unwrap_or(last.1))
+    };
+    let third = sizes.len().div_ceil(3);
+    let (early, late) = (median(&sizes[..third]), median(&sizes[sizes.len() - third..]));
+    let mib = |kib: usize| kib / 1024;
+    let held = format!("memory {} MiB early and {} MiB late", mib(early.0), mib(late.0));
+    verdict.note(format!("{held}, open files {} and {}", early.1, late.1));
+    // Asks that are open at the moment of the look make the difference between two lives.
+    if late.0 > early.0 + early.0 / 4 + 8 * 1024 || late.1 > early.1 + 32 {
+        verdict.found("growing", 1, &format!("{early:?} early, {late:?} late"));
+    }
+}
+
 /// Lives until the daemon comes to a step, and dies there.
 async fn until_step(world: &World, step: &str, at_most: Duration) -> Result<(), String> {
-    world.daemon.spawn_with(Some(("ASKD_CRASH_AT", step))).await?;
+    world.daemon.spawn_with([("ASKD_CRASH_AT", step)]).await?;
     let (listens, until) = (listening(world).await, Instant::now() + at_most);
     while world.daemon.runs().await && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -207,7 +276,7 @@ async fn until_step(world: &World, step: &str, at_most: Duration) -> Result<(), 
 /// Lives until askd has just said that an answer is stored. What follows is slow, so that no later sync makes up for one
 /// that was left out.
 async fn until_said(world: &World, at_least: Duration) -> Result<(), String> {
-    world.daemon.spawn_with(Some(("ASKD_SLOW_CALL", "fsync@file:20"))).await?;
+    world.daemon.spawn_with([("ASKD_SLOW_CALL", "fsync@file:20")]).await?;
     listening(world).await?;
     tokio::time::sleep(at_least).await;
     let (said, until) = (world.said.load(Ordering::SeqCst), Instant::now() + Duration::from_secs(1));
@@ -220,12 +289,18 @@ async fn until_said(world: &World, at_least: Duration) -> Result<(), String> {
 async fn listening(world: &World) -> Result<(), String> {
     let url = world.daemon.listening().await?;
     world.slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
+    if let Some(phones) = &world.phones {
+        phones.room.started(&url);
+    }
     Ok(())
 }
 
 /// Without more trouble, waits until everything has ended. False: nothing moves any more, but something is left.
 async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
     world.slack.faults().clear();
+    if let Some(phones) = &world.phones {
+        phones.sim.faults(FaultMix::default());
+    }
     world.asking.store(false, Ordering::SeqCst);
     world.daemon.spawn().await?;
     listening(world).await?;
@@ -251,11 +326,17 @@ fn judge(world: &World, drained: bool) -> Verdict {
         let Some(channel) = channel else { continue };
         for card in world.slack.messages(channel) {
             if let Some(request) = request_of(&card) {
-                history.card(&request, !card.elements().is_empty());
+                history.card(&request, "slack", !card.elements().is_empty());
             }
         }
     }
+    if let Some(phones) = &world.phones {
+        phones.tell(&mut history);
+    }
     let mut verdict = history.judge();
+    if let Some(phones) = &world.phones {
+        phones.judge(&history, &mut verdict);
+    }
     if !drained && verdict.findings().is_empty() {
         verdict.found("left open", 1, "something is still owed, and nothing moves");
     }
@@ -285,15 +366,15 @@ fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
 }
 
 /// Asks, and takes the responses.
-async fn agent(world: Arc<World>, group: &'static str, mut dice: Dice) {
-    let mut agent = Agent::new(&world.data, group, world.durable);
+async fn agent(world: Arc<World>, group: String, width: usize, mut dice: Dice) {
+    let mut agent = Agent::new(&world.data, &group, world.durable);
     while !world.is_over() {
         {
             let _disk = world.disk.read().await;
             if !world.off.load(Ordering::SeqCst) {
                 agent.take(&world.history);
             }
-            if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
+            if world.asking.load(Ordering::SeqCst) && agent.waiting() < width {
                 agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);
             }
         }
@@ -306,6 +387,8 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 90)).await;
         let mut cards = live(&world, None);
+        // Where a person with a phone is asked too, that person gets a chance.
+        cards.retain(|card| dice.chance(20) || !request_of(card).is_some_and(|request| phones::is_group(&request)));
         if cards.is_empty() {
             continue;
         }
@@ -327,8 +410,12 @@ async fn calls(world: Arc<World>, door: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 90)).await;
         let mut open = world.daemon.open().await;
-        // Nobody else answers in the inbox, so this task answers there more often.
-        open.retain(|ask| ask["group"] == "gamma" || dice.chance(30));
+        // Nobody else answers in the inbox, so this task answers there more often; people with a phone need their time.
+        open.retain(|ask| match ask["group"].as_str() {
+            Some("gamma") => true,
+            Some(group) if phones::is_group(group) => dice.chance(2),
+            _ => dice.chance(30),
+        });
         if open.is_empty() {
             continue;
         }

@@ -186,7 +186,7 @@ impl World {
             }
             for message in self.sim.messages_to(&number(person)) {
                 if let Some(request) = asks(&message).filter(|_| !message.text.contains("(repeat)")) {
-                    history.card(&request, false);
+                    history.card(&request, "whatsapp", false);
                 }
             }
         }

@@ -208,3 +208,42 @@ fn secrets_do_not_show() {
     assert!(!format!("{settings:?}").contains("hush"));
     assert_eq!(settings.web_token.unwrap().expose_secret(), "hush");
 }
+
+const FULL: &str = r#"data_dir = "/tmp/askd"
+dir_mode = "0770"
+gid = "1500"
+[http]
+listen = "127.0.0.1:0"
+public_url = "https://askd.example.com"
+allowed_hosts = ["inbox.example.com"]
+[asks]
+timeout = "30m"
+max_attempts = 5
+on_timeout = "return_cancel"
+[slack]
+bot_token = "xoxb-1"
+signing_secret = "s"
+pace = "1s"
+[whatsapp]
+access_token = "a"
+app_secret = "b"
+verify_token = "c"
+phone_number_id = "1"
+[groups.research]
+timeout = "45s"
+routes = [{ channel = "slack", chat = "C0123", responders = ["U1"] }, { channel = "whatsapp", chat = "15551234567" }, { channel = "web" }]
+session = { start = { command = ["/bin/true"] } }
+"#;
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() })]
+
+    /// Settings hold or are refused in words, and no secret is in them.
+    #[test]
+    fn no_text_breaks_them(bytes in crate::odd::near(FULL)) {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(error) = Settings::from_toml(&text) {
+            proptest::prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}

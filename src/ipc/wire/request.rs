@@ -486,4 +486,29 @@ mod tests {
         let explicit = r#","idempotency_key":"k","session_id":"s3""#;
         assert_eq!(key(explicit, "a"), key(r#","idempotency_key":"k""#, "b"));
     }
+
+    const FULL: &str = r#"{"type":"ask_user:ask","requestId":"r1","title":"T","context":"C","maxRetries":1,"renderTimeout":20000,"timeoutMs":30000,"timeoutPolicy":"return_cancel","session_id":"s","idempotency_key":"k","opCode":"o","process":"p","questions":[{"question":"Go?","id":"q","header":"H","type":"multi-select","options":["a",{"label":"b","description":"d"}],"required":false,"placeholder":"p","custom":true}]}"#;
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 10_000, failure_persistence: None, ..Default::default() })]
+
+        /// What is accepted is within the limits; what is not is refused in words.
+        #[test]
+        fn no_bytes_break_it(bytes in crate::odd::near(FULL)) {
+            crate::odd::in_time(|| peek(&bytes));
+            match crate::odd::in_time(|| parse(&bytes)) {
+                Ok(Message::Ask(request)) => {
+                    let questions = &request.content.questions;
+                    proptest::prop_assert!((1..=10).contains(&questions.iter().count()));
+                    for question in questions.iter() {
+                        let length = question.text.chars().count();
+                        proptest::prop_assert!((1..=MAX_TEXT).contains(&length) && !question.text.contains('\0'));
+                        proptest::prop_assert!(question.choices.len() <= MAX_CHOICES);
+                    }
+                }
+                Ok(Message::Cancel(_)) => {}
+                Err(rejection) => proptest::prop_assert!(!rejection.to_string().is_empty()),
+            }
+        }
+    }
 }

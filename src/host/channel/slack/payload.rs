@@ -295,4 +295,25 @@ mod tests {
             assert_eq!(BlockId::parse(block), None, "{block}");
         }
     }
+
+    const CLICK: &str = r#"{"type":"block_actions","trigger_id":"t","team":{"id":"T1"},"user":{"id":"U1","username":"alice","team_id":"T1"},"container":{"message_ts":"1.2","channel_id":"C1","thread_ts":null},"message":{"ts":"1.2","bot_id":"B1","metadata":{"event_type":"askd_ask","event_payload":{"ask":"00000000000000000000000000000007"}},"blocks":[{"block_id":"askd:00000000000000000000000000000007:q0:1"}]},"actions":[{"action_id":"submit","block_id":"askd:00000000000000000000000000000007:q0:1","value":"1","action_ts":"3.4"}],"state":{"values":{"askd:00000000000000000000000000000007:q0:1":{"choice:0":{"selected_options":[{"value":"0"}]}},"askd:00000000000000000000000000000007:t0:1":{"text:0":{"value":"mine"}}}}}"#;
+    const EVENT: &str = r#"{"type":"event_callback","team_id":"T1","event_id":"E1","event":{"type":"message","user":"U1","channel":"C1","ts":"5.6","thread_ts":"1.2","text":"1","team":"T1"}}"#;
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 10_000, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn no_body_breaks_it(click in crate::odd::near(CLICK), event in crate::odd::near(EVENT)) {
+            if let Ok(payload) = crate::odd::in_time(|| serde_json::from_slice::<Payload>(&click)) {
+                let _ = crate::odd::in_time(|| (payload.action(), payload.key()));
+                let _ = payload.message.as_ref().and_then(Message::ask);
+            }
+            if let Ok(payload) = crate::odd::in_time(|| serde_json::from_slice::<Payload>(&event)) {
+                let event = payload.event;
+                // The rule of times: nothing without two readable times is later than its card.
+                let readable = [&event.ts, &event.thread_ts].into_iter().all(|ts| ts.as_deref().is_some_and(|ts| ts.contains('.')));
+                proptest::prop_assert!(!event.is_later() || readable);
+            }
+        }
+    }
 }

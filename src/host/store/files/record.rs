@@ -166,3 +166,50 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<'_, A> {
         self.map.next_value_seed(seed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::Path;
+    use std::sync::LazyLock;
+
+    /// The records of every version of which there is a golden folder, the smallest first.
+    static GOLDEN: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let mut found = Vec::new();
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                let is_record =
+                    ["pending_questions", "settled"].iter().any(|part| path.to_string_lossy().contains(part));
+                if path.is_dir() {
+                    folders.push(path);
+                } else if is_record && path.extension().is_some_and(|end| end == "json") {
+                    found.push(std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        found.sort_by_key(String::len);
+        found
+    });
+
+    fn near_a_record() -> impl Strategy<Value = Vec<u8>> {
+        any::<prop::sample::Index>().prop_flat_map(|at| crate::odd::near(at.get::<String>(&GOLDEN)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A record is understood or refused; what is understood is written, and read again as the same.
+        #[test]
+        fn no_bytes_break_it(bytes in near_a_record()) {
+            if let Ok(known) = crate::odd::in_time(|| read(&bytes)) {
+                let written = write(&known.ask, "boot").unwrap();
+                let again = read(&written).unwrap();
+                prop_assert_eq!(write(&again.ask, "boot").unwrap(), written);
+                prop_assert_eq!(again.boot.as_deref(), Some("boot"));
+            }
+        }
+    }
+}

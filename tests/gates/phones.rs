@@ -1,0 +1,152 @@
+//! People with a phone in the world of `slack`: each is asked by a group of their own, every second one in Slack too if
+//! the answer takes longer than a second. They quote the question and reply with a number. Meta loses one reply in
+//! twenty, delivers each webhook until it gets a 200, and once more after the next start.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Whatsapp};
+use serde_json::Value;
+
+use crate::agent::lock;
+use crate::dice::Dice;
+use crate::history::{History, Verdict, label_of};
+use crate::post::Room;
+use crate::slack::{LABELS, World};
+
+/// One reply of a person.
+struct Said {
+    id: String,
+    person: usize,
+    request: String,
+    label: &'static str,
+    began: Instant,
+}
+
+/// WhatsApp, and what its people have said.
+pub(crate) struct Phones {
+    pub(crate) sim: Whatsapp,
+    pub(crate) room: Arc<Room>,
+    people: usize,
+    said: Mutex<Vec<Said>>,
+}
+
+/// The group that asks this person.
+pub(crate) fn group(person: usize) -> String {
+    format!("phone{person}")
+}
+
+/// Whether a group, or a group's request, is for a person with a phone.
+pub(crate) fn is_group(name: &str) -> bool {
+    name.starts_with("phone")
+}
+
+fn number(person: usize) -> String {
+    format!("1555000{person:04}")
+}
+
+impl Phones {
+    pub(crate) async fn open(people: usize, seed: u64) -> Result<Self, String> {
+        let (room, address) = Room::open().await?;
+        let all = (0..people).map(|person| Person::new(&number(person), &format!("Person {person}"))).collect();
+        let faults = FaultMix { share: 0.05, kinds: vec![Fault::ResetAfter] };
+        let sim = Config { people: all, seed, webhook: Some(address), faults, ..Config::default() };
+        let sim = Whatsapp::start(sim).await.map_err(|error| error.to_string())?;
+        // They all wrote lately, or nobody could be asked.
+        for person in 0..people {
+            sim.person_says(&number(person), "hello");
+        }
+        Ok(Self { sim, room, people, said: Mutex::default() })
+    }
+
+    /// The channel and the groups; `shared` is the chat in Slack.
+    pub(crate) fn settings(&self, shared: &str) -> String {
+        let config = self.sim.config();
+        let channel = format!(
+            "[whatsapp]\naccess_token = \"{}\"\napp_secret = \"{}\"\nverify_token = \"{}\"\nphone_number_id = \"{}\"\napi_url = \"{}\"\n",
+            config.token,
+            config.app_secret,
+            config.verify_token,
+            config.phone_number_id,
+            self.sim.api_url()
+        );
+        let groups = (0..self.people).map(|person| {
+            let phone = format!("{{ channel = \"whatsapp\", chat = \"{}\" }}", number(person));
+            let slack =
+                format!("{{ channel = \"slack\", chat = \"{shared}\", responders = [\"U0ALICE\", \"U0BOB\"] }}");
+            let routes = if person % 2 == 0 { phone } else { format!("{phone}, {slack}") };
+            format!("[groups.{}]\nescalate_after = \"1s\"\nroutes = [{routes}]\n", group(person))
+        });
+        channel + &groups.collect::<String>()
+    }
+
+    /// Adds what people said and were shown to the history.
+    pub(crate) fn tell(&self, history: &mut History) {
+        for said in lock(&self.said).iter() {
+            // A reply that quotes an open question is its outcome once it is acknowledged, or comes too late.
+            let acknowledged = self.room.acknowledged(&said.id).map(|acknowledged| acknowledged.at);
+            let by = ("whatsapp", number(said.person));
+            history.attempt_at(&said.request, (by.0, &by.1), said.label, said.began, acknowledged);
+        }
+        for message in (0..self.people).flat_map(|person| self.sim.messages_to(&number(person))) {
+            if let Some(request) = asks(&message).filter(|_| !message.text.contains("(repeat)")) {
+                history.card(&request, "whatsapp", false);
+            }
+        }
+    }
+
+    /// Judges whether each answer from a phone was given there, and whether everybody was told how it ended.
+    pub(crate) fn judge(&self, history: &History, verdict: &mut Verdict) {
+        let mut closed: BTreeMap<(usize, &str), (usize, usize)> = BTreeMap::new();
+        for (request, response) in history.responses().filter(|(request, _)| is_group(request)) {
+            let by = &response["result"]["answered_by"];
+            let label = label_of(response).unwrap_or_default();
+            let by_phone = |by: &Value| by["channel"] == "whatsapp";
+            if by_phone(by) && !history.gave(request, ("whatsapp", by["id"].as_str().unwrap_or_default()), label) {
+                verdict.found("invented", 1, &format!("{request}: nobody gave {label:?} on {by}"));
+            }
+            let person = request.trim_start_matches("phone").split('-').next().and_then(|person| person.parse().ok());
+            let messages = person.map(|person| self.sim.messages_to(&number(person))).unwrap_or_default();
+            if messages.iter().any(|message| asks(message).is_some_and(|asked| asked == *request)) {
+                // The labels are the same in all questions, so closing lines are counted.
+                let line = format!("Answered: {label} by");
+                let told = messages.iter().filter(|message| message.text.contains(&line)).count();
+                closed.entry((person.unwrap_or(0), label)).or_insert((0, told)).0 += 1;
+            }
+        }
+        for ((person, label), (shown, told)) in closed.iter().filter(|(_, (shown, told))| told < shown) {
+            let text =
+                format!("person {person}: {shown} questions were answered with {label}, {told} closing lines came");
+            verdict.found("left open", shown - told, &text);
+        }
+        let all = lock(&self.said).len();
+        verdict.note(format!("{all} replies on phones, {} webhooks repeated", self.room.repeats()));
+    }
+}
+
+/// The request that a message asks about; `None`: the message is not a question.
+fn asks(message: &Message) -> Option<String> {
+    let (_, rest) = message.text.split_once("Case ").filter(|_| message.stage.shown())?;
+    let request = rest.split_once(':')?.0;
+    message.text.contains(&format!("1. {}", LABELS[0])).then(|| request.to_owned())
+}
+
+/// Reads the newest question, and quotes it in a reply.
+pub(crate) async fn answers(world: Arc<World>, person: usize, mut dice: Dice) {
+    let Some(phones) = world.phones() else { return };
+    let mut dealt_with = 0;
+    while !world.is_over() {
+        tokio::time::sleep(dice.millis(200, 1_500)).await;
+        let messages = phones.sim.messages_to(&number(person));
+        let questions: Vec<_> = messages.iter().filter_map(|message| Some((message, asks(message)?))).collect();
+        let new = questions.get(dealt_with..).unwrap_or_default();
+        let Some((message, request)) = new.first() else { continue };
+        dealt_with += 1;
+        let nth = dice.roll(LABELS.len());
+        let began = Instant::now();
+        let id = phones.sim.person_quotes(&number(person), &message.id, &(nth + 1).to_string());
+        let said = Said { id, person, request: request.clone(), label: LABELS[nth], began };
+        lock(&phones.said).push(said);
+    }
+}

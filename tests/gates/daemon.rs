@@ -23,7 +23,7 @@ pub(crate) fn client() -> Result<reqwest::Client, String> {
 
 /// A daemon, its settings and its log. Clients find its address here.
 pub(crate) struct Daemon {
-    /// A copy of the binary: Cargo may replace the original during the run.
+    /// The binary under a name of its own: Cargo may replace the original during the run.
     binary: PathBuf,
     config: PathBuf,
     log: PathBuf,
@@ -37,7 +37,10 @@ impl Daemon {
     /// Prepares a daemon but does not start it. `askd.toml` lies in the folder, and the log will lie there too.
     pub(crate) fn new(folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
         let binary = folder.join("askd");
-        std::fs::copy(env!("CARGO_BIN_EXE_askd"), &binary).map_err(|error| format!("askd: {error}"))?;
+        // A link, where one can be made: a copy cannot be run while another thread's child still has it open to write.
+        let original = env!("CARGO_BIN_EXE_askd");
+        let there = std::fs::hard_link(original, &binary).or_else(|_| std::fs::copy(original, &binary).map(drop));
+        there.map_err(|error| format!("askd: {error}"))?;
         Ok(Self {
             binary,
             config: folder.join("askd.toml"),

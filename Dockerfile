@@ -44,8 +44,10 @@ COPY deploy/image.toml /etc/askd/askd.toml
 COPY --from=binaries /out/host/askd /askd
 # A new volume gets its owner from this folder.
 COPY --from=binaries --chown=65532:65532 /out/data /var/lib/askd
+# TMPDIR is for `demo`: there is no /tmp here.
 ENV ASKD__DATA_DIR=/var/lib/askd \
-    ASKD__HTTP__LISTEN=0.0.0.0:8484
+    ASKD__HTTP__LISTEN=0.0.0.0:8484 \
+    TMPDIR=/var/lib/askd
 WORKDIR /var/lib/askd
 USER 65532:65532
 VOLUME /var/lib/askd

@@ -165,7 +165,7 @@ impl Briefings {
     }
 
     fn error(&self, error: io::Error) -> AgentError {
-        trouble(&self.path, "The folder has to be readable for this user, and writable for --take", error)
+        trouble(&self.path, "The folder must be readable for this user, and writable for --take", error)
     }
 }
 

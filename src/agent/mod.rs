@@ -63,7 +63,7 @@ pub enum AgentError {
     #[error("{}", wording::HOST_SILENT)]
     HostSilent,
     /// The request is larger than the daemon reads.
-    #[error("the request has {0} bytes; at most {MAX_REQUEST_BYTES} are possible")]
+    #[error("the request has {0} bytes; the limit is {MAX_REQUEST_BYTES}")]
     TooLarge(usize),
     /// The request cannot be written as JSON.
     #[error("the request cannot be written as JSON: {0}")]
@@ -118,7 +118,7 @@ impl Folder {
             Dir::open(&path.join(name)).map_err(|error| {
                 let mend = match error.kind() {
                     io::ErrorKind::NotFound => {
-                        "It has to be a group's folder that askd shares: mount it, or name it with --ipc or ASKD_IPC_DIR"
+                        "It must be the folder of an askd group: mount it, or name it with --ipc or ASKD_IPC_DIR"
                     }
                     _ => "Its owner, group or mode keeps this user out; see `gid` and `dir_mode` in askd's settings",
                 };
@@ -157,6 +157,6 @@ impl Folder {
         let temporary = format!(".tmp-{}", random::unique());
         // Not synced: if the machine crashes, the process that waits is gone, too.
         let placed = self.tasks.place(&temporary, name, &bytes, SHARED);
-        placed.map_err(|error| trouble(&self.path.join(TASKS), "The folder has to be writable for this user", error))
+        placed.map_err(|error| trouble(&self.path.join(TASKS), "The folder must be writable for this user", error))
     }
 }

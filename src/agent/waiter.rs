@@ -165,7 +165,7 @@ impl Waiter {
         let now = Folder::open(&folder.path)?;
         if !self.is_claimed() {
             let gone =
-                io::Error::new(io::ErrorKind::NotFound, "the folder was made anew, and the question went with it");
+                io::Error::new(io::ErrorKind::NotFound, "the folder was replaced, and the question went with it");
             return Err(self.error(TASKS, gone));
         }
         self.process.watch(&now);
@@ -231,7 +231,7 @@ impl Waiter {
     }
 
     fn error(&self, folder: &str, error: io::Error) -> AgentError {
-        trouble(&self.folder().path.join(folder), "The folder has to be there, readable and writable", error)
+        trouble(&self.folder().path.join(folder), "The folder must exist and be readable and writable", error)
     }
 
     fn is_waiting_to_be_claimed(&self) -> Result<bool, AgentError> {

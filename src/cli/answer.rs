@@ -1,15 +1,16 @@
 //! `askd answer`: options by label or number; words of one's own only where they are said to be that.
 
-use super::asks::{One, say_settled, text};
+use super::asks::{One, say_settled};
+use super::layout::text;
 use super::{Exit, USAGE};
 use askd_core::{chosen, printable, wording};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-/// Answer an ask.
+/// Answer a question.
 ///
-/// Beside options: a label (upper and lower case do not matter), else its number; several, or one with commas,
-/// where several may be chosen. Words of your own need --text. A question without options takes the words as they are.
+/// Give an option's label (in upper or lower case) or its number; where several can be chosen, several of them, or one
+/// list with commas. An answer in your own words needs --text, unless the question has no options.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  askd answer 3f2a React\n  askd answer 3f2a 1\n  askd answer 3f2a staging,prod\n  \
@@ -19,13 +20,13 @@ use serde_json::{Map, Value, json};
 pub(super) struct Answer {
     #[command(flatten)]
     ask: One,
-    /// The answer to an ask with one question.
+    /// The answer.
     #[arg(value_name = "ANSWER", required_unless_present_any = ["questions", "texts"], conflicts_with = "questions")]
     values: Vec<String>,
-    /// The answer to one of several questions, by the question's id or text. Repeat for more.
+    /// The answer to one of several questions, by the question's id or text. Repeatable.
     #[arg(short = 'q', value_name = "QUESTION=ANSWER")]
     questions: Vec<String>,
-    /// An answer in your own words beside options; among several questions QUESTION=WORDS. Repeat for more.
+    /// An answer in your own words where there are options; QUESTION=WORDS if there are several questions. Repeatable.
     #[arg(long = "text", value_name = "WORDS")]
     texts: Vec<String>,
 }
@@ -98,7 +99,7 @@ fn name_them(questions: &[Value]) -> Exit {
         .iter()
         .map(|q| format!("  -q \"{}=...\"  {}", printable(text(q, "id")), printable(text(q, "question"))))
         .collect();
-    Exit::new(USAGE, format!("this ask has {} questions; answer each:\n{}", names.len(), names.join("\n")))
+    Exit::new(USAGE, format!("there are {} questions; answer each:\n{}", names.len(), names.join("\n")))
 }
 
 /// Sorts QUESTION=ANSWER and QUESTION=WORDS by question.
@@ -125,7 +126,7 @@ fn named<'a>(questions: &[Value], pair: &'a str) -> Result<(usize, &'a str), Exi
     let found = names.filter_map(|(index, name)| Some((index, name, pair.strip_prefix(name)?.strip_prefix('=')?)));
     let found = found.max_by_key(|(_, name, _)| name.len());
     found.map(|(index, _, words)| (index, words)).ok_or_else(|| match pair.split_once('=') {
-        Some((name, _)) => refused(&format!("this ask has no question {name:?}; name it by its id or its whole text")),
+        Some((name, _)) => refused(&format!("there is no question {name:?} here; name it by its id or its whole text")),
         None => refused(&format!("{pair:?} is not QUESTION=ANSWER")),
     })
 }

@@ -17,11 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a withdrawn call waits for the daemon's word.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
+/// How long a daemon usually takes at most until it says that a question is shown.
+const SILENT: Duration = Duration::from_secs(3);
 
-/// Ask a person and wait for the answer.
+/// Ask a question and wait for the answer.
 ///
-/// Only the answer is written to standard output. Exit codes: 0 answered, 2 usage, 3 cancelled, 4
-/// timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else.
+/// Only the answer is written to standard output.
+///
+/// Exit codes: 0 answered, 2 usage, 3 cancelled, 4 timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  askd ask \"Deploy now?\" --option yes --option \"no=not today\" --only-options\n  \
@@ -32,41 +35,41 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 pub(super) struct AskCommand {
     /// What to ask.
     question: String,
-    /// The group's folder, which holds tasks/ and responses/ [default: the environment variable
-    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
+    /// The group's folder, which holds tasks/ and responses/ [default: `ASKD_IPC_DIR`, else /workspace/ipc, else this
+    /// host's folder of the group "default"].
     #[arg(long, value_name = "DIR")]
     ipc: Option<PathBuf>,
-    /// An option to choose; a description may follow after "=". Repeat for more.
+    /// An option to choose from, with an optional description after "=". Repeatable.
     #[arg(long = "option", value_name = "LABEL[=DESCRIPTION]")]
     options: Vec<String>,
-    /// Several options may be chosen.
+    /// Allow more than one option.
     #[arg(long, requires = "options")]
     multi: bool,
-    /// Yes or no; or two --option that name them.
+    /// Ask yes or no; two --option rename them.
     #[arg(long, conflicts_with_all = ["multi", "text"])]
     confirm: bool,
-    /// A typed answer; what is asked for anyway if there is no --option.
+    /// Ask for typed text (the default without --option).
     #[arg(long, conflicts_with_all = ["multi", "options"])]
     text: bool,
-    /// Nothing but the options: no answer in other words.
+    /// Accept only the options, no answer in other words.
     #[arg(long, requires = "options", conflicts_with = "text")]
     only_options: bool,
-    /// A heading.
+    /// A heading above the question.
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Background that a person needs to decide.
+    /// Background that people need to decide.
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
-    /// How long a person has, from the moment it is shown, such as 45s, 30m or 2h [default: the group's setting].
+    /// How long people have to answer once they see it, for example 45s, 30m or 2h [default: the group's setting].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
     /// How long the daemon has to take the question, 10s to 60s.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, hide = true)]
     render_timeout: Option<Duration>,
-    /// Write the whole result as JSON instead of the answer.
+    /// Print the whole result as JSON instead of the answer.
     #[arg(long)]
     json: bool,
-    /// Leave the question open when this is interrupted (Ctrl-C, SIGTERM).
+    /// Leave the question open on Ctrl-C or SIGTERM instead of withdrawing it.
     #[arg(long)]
     keep: bool,
 }
@@ -143,9 +146,11 @@ impl AskCommand {
     /// Waits for the response or a signal (`None`), saying on a terminal how long is left.
     async fn wait(&self, waiter: &Waiter, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
         let terminal = std::io::stderr().is_terminal();
+        let began = clock.monotonic();
         let progress = async {
             loop {
-                say_progress(waiter);
+                let what = waits_for(waiter.left(), waiter.is_claimed(), clock.monotonic().since(began));
+                let _unread = write!(std::io::stderr(), "\r\x1b[K{what} (Ctrl-C withdraws it)");
                 clock.sleep(Duration::from_secs(1)).await;
             }
         };
@@ -229,13 +234,29 @@ fn exit_code(response: &ResponseFile) -> u8 {
     }
 }
 
-fn say_progress(waiter: &Waiter) {
-    let line = match waiter.left() {
+/// What a call waits for, in a line that fits 80 columns.
+fn waits_for(left: Option<Duration>, claimed: bool, waited: Duration) -> String {
+    match left {
         Some(left) => {
             let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
             format!("waiting for an answer, {left} left")
         }
-        None => "waiting for askd to take the question".to_owned(),
-    };
-    let _unread = write!(std::io::stderr(), "\r\x1b[K{line} (Ctrl-C withdraws it)");
+        None if waited < SILENT => "waiting for askd".to_owned(),
+        None if claimed => "askd has the question and is posting it".to_owned(),
+        None => "no daemon takes the question; is `askd serve` running?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_three_seconds_it_says_what_it_waits_for() {
+        let after = |seconds, left, claimed| waits_for(left, claimed, Duration::from_secs(seconds));
+        assert_eq!(after(2, None, false), "waiting for askd");
+        assert_eq!(after(3, None, false), "no daemon takes the question; is `askd serve` running?");
+        assert_eq!(after(3, None, true), "askd has the question and is posting it");
+        assert_eq!(after(3, Some(Duration::from_millis(1_799_500)), true), "waiting for an answer, 29m 59s left");
+    }
 }

@@ -1,12 +1,13 @@
-//! `askd list`, `show`, `dismiss`, `cancel`, `reset`, `healthz`: the inbox for a terminal. `answer` has a file of its own.
+//! `askd list`, `show`, `dismiss`, `cancel`, `reset`, `healthz`: the inbox for a terminal. `answer` has a file of its
+//! own, and `layout` knows how it looks.
 
 use super::answer::Answer;
 use super::json::escaped;
+use super::layout::{Look, text};
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError, healthy};
-use crate::ipc::wire::time_from;
-use askd_core::{Time, printable, wording};
+use askd_core::{printable, wording};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use secrecy::SecretString;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Asks that are read at a time.
 const PAGE: usize = 1000;
@@ -22,13 +22,13 @@ const PAGE: usize = 1000;
 /// Where the daemon is.
 #[derive(Debug, Args)]
 pub(super) struct Where {
-    /// The settings file that the daemon uses; address and token come from it.
+    /// The daemon's settings file, for its address and token.
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// Address of the daemon, such as <http://127.0.0.1:8484>.
+    /// The daemon's address, for example <http://127.0.0.1:8484>.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Token of the inbox; the environment variable `ASKD_TOKEN` is not seen in lists of processes.
+    /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines.
     #[arg(long, value_name = "TOKEN", env = "ASKD_TOKEN", hide_env = true)]
     token: Option<String>,
 }
@@ -73,19 +73,19 @@ fn segment(id: &str) -> Result<&str, Exit> {
     if !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Ok(id);
     }
-    Err(Exit::new(USAGE, format!("{id:?} is not the beginning of an ask's id; `askd list` shows them")))
+    Err(Exit::new(USAGE, format!("{id:?} is not a code or the beginning of an id; `askd list` shows them")))
 }
 
-/// List what waits for an answer, oldest first.
+/// List open questions, oldest first.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd list\n  askd list --settled\n  askd list --json | jq -r '.asks[].id'")]
 pub(super) struct List {
     #[command(flatten)]
     at: Where,
-    /// List what was settled instead: first what can still be answered or was not collected, then the newest.
+    /// List closed questions instead: first those that can still be answered or whose answer nobody collected, then the newest.
     #[arg(long)]
     settled: bool,
-    /// Write what GET /api/v1/asks answers, all pages as one.
+    /// Print the API's JSON.
     #[arg(long)]
     json: bool,
 }
@@ -98,67 +98,19 @@ impl List {
             return Ok(say(&pretty(&json!({ "total": asks.len(), "asks": asks })))?);
         }
         if asks.is_empty() {
-            say(if self.settled { "Nothing was settled." } else { "Nothing waits for an answer." })?;
+            return Ok(say(if self.settled { "No closed questions." } else { "No open questions." })?);
         }
-        let now = Clock::system().now();
-        for ask in &asks {
-            say(&row(ask, now))?;
-        }
-        Ok(())
+        Ok(say(&Look::of_stdout().list(&asks, self.settled, Clock::system().now()))?)
     }
 }
 
-pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
-}
-
-fn age(ask: &Value, field: &str, now: Time) -> Option<Duration> {
-    time_from(text(ask, field)).map(|at| now.since(at))
-}
-
-/// At most two units: the seconds of an hour do not matter.
-fn short(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let rounded = match seconds {
-        0..60 => seconds,
-        60..86_400 => seconds / 60 * 60,
-        _ => seconds / 3600 * 3600,
-    };
-    humantime::format_duration(Duration::from_secs(rounded)).to_string()
-}
-
-fn row(ask: &Value, now: Time) -> String {
-    let id: String = text(ask, "id").chars().take(8).collect();
-    let first = &ask["questions"][0];
-    let more = ask["questions"].as_array().map_or(0, Vec::len).saturating_sub(1);
-    let mut question: String = printable(text(first, "question")).chars().take(100).collect();
-    if more > 0 {
-        question = format!("{question} (and {more} more)");
-    }
-    let when = match (&ask["outcome"], time_from(text(ask, "answer_by"))) {
-        (Value::Null, Some(answer_by)) => format!("{} left", short(answer_by.since(now))),
-        (Value::Null, None) => "being shown".to_owned(),
-        (outcome, _) => {
-            let left = time_from(text(ask, "late_until")).map(|until| format!(", {} left", short(until.since(now))));
-            format!("{}{}", printable(text(outcome, "line")), left.unwrap_or_default())
-        }
-    };
-    let asked = age(ask, "created_at", now).map(short).unwrap_or_default();
-    format!(
-        "{id}  {:<4} {:<16} {:<28} {question}",
-        text(ask, "short_id"),
-        text(ask, "group"),
-        format!("{asked} old, {when}")
-    )
-}
-
-/// Show one ask: its questions, choices and state.
+/// Show a question with its options and state.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  askd show 3f2a")]
 pub(super) struct Show {
     #[command(flatten)]
     ask: One,
-    /// Write what GET /api/v1/asks/{id} answers.
+    /// Print the API's JSON.
     #[arg(long)]
     json: bool,
 }
@@ -166,63 +118,8 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn run(self) -> Result<(), Exit> {
         let ask = self.ask.read()?;
-        Ok(say(&if self.json { pretty(&ask) } else { whole(&ask, Clock::system().now()) })?)
+        Ok(say(&if self.json { pretty(&ask) } else { Look::of_stdout().show(&ask, Clock::system().now()) })?)
     }
-}
-
-fn whole(ask: &Value, now: Time) -> String {
-    let settled = if ask["outcome"].is_null() { "" } else { ", settled" };
-    let (id, code, group) = (text(ask, "id"), text(ask, "short_id"), text(ask, "group"));
-    let mut lines = vec![format!("{id} ({code}), asked by {group}{settled}")];
-    match &ask["outcome"] {
-        Value::Null => {
-            let left = time_from(text(ask, "answer_by")).map(|answer_by| short(answer_by.since(now)));
-            lines.push(left.map_or("Being shown".to_owned(), |left| format!("Open, {left} left")));
-        }
-        outcome => lines.extend(ending(ask, outcome, now)),
-    }
-    for field in ["title", "context"] {
-        if let Some(value) = ask[field].as_str() {
-            lines.push(format!("{field}: {}", indented(value)));
-        }
-    }
-    for question in ask["questions"].as_array().into_iter().flatten() {
-        lines.push(String::new());
-        lines.push(indented(text(question, "question")));
-        lines.push(format!("  [{}] {}", text(question, "type"), text(question, "id")));
-        for option in question["options"].as_array().into_iter().flatten() {
-            let description = option["description"].as_str().map(|text| format!(" - {}", printable(text)));
-            lines.push(format!("  * {}{}", printable(text(option, "label")), description.unwrap_or_default()));
-        }
-        if question["custom"] == true {
-            lines.push("  * or an answer of your own".to_owned());
-        }
-        if question["required"] == false {
-            lines.push("  (may be skipped)".to_owned());
-        }
-    }
-    lines.join("\n")
-}
-
-/// How it ended and when, and what became of that since.
-fn ending(ask: &Value, outcome: &Value, now: Time) -> Vec<String> {
-    let line = printable(text(outcome, "line"));
-    let mut lines = match ask["late_answer"]["at"].as_str() {
-        Some(at) => vec![format!("Timed out (at {})", text(outcome, "at")), format!("{line} (at {at})")],
-        None => vec![format!("{line} (at {})", text(outcome, "at"))],
-    };
-    // The closing line may say the same.
-    if let Some(note) = ask["note"].as_str().filter(|note| *note != line) {
-        lines.push(printable(note));
-    }
-    if let Some(until) = time_from(text(ask, "late_until")) {
-        lines.push(format!("Until {}, {} left", text(ask, "late_until"), short(until.since(now))));
-    }
-    lines
-}
-
-fn indented(value: &str) -> String {
-    value.lines().map(printable).collect::<Vec<_>>().join("\n  ")
 }
 
 fn pretty(value: &Value) -> String {
@@ -239,7 +136,7 @@ pub(super) fn say_settled(ask: &Value) -> Result<(), Exit> {
 pub(super) struct One {
     #[command(flatten)]
     pub(super) at: Where,
-    /// The beginning of its id, or its short code.
+    /// Its code, or the beginning of its id.
     pub(super) id: String,
 }
 
@@ -261,18 +158,18 @@ pub(super) enum Asks {
     List(List),
     Show(Show),
     Answer(Answer),
-    /// Dismiss an ask: the agent is told that the user dismissed the question.
+    /// Dismiss a question: the agent is told that the user does not want to answer.
     #[command(after_help = "Example:\n  askd dismiss 3f2a")]
     Dismiss(One),
-    /// Withdraw an ask: the agent is told that the question was withdrawn.
+    /// Withdraw a question: the agent is told that it was withdrawn.
     #[command(after_help = "Example:\n  askd cancel 3f2a")]
     Cancel(One),
-    /// Let the questions of an ask be asked again: their attempts are counted anew.
+    /// Unblock a question by resetting its attempt count.
     ///
-    /// The same as Allow again on the card of a question that was asked too often.
+    /// Does the same as Allow again on the card of a question that was asked too often.
     #[command(after_help = "Example:\n  askd reset 3f2a")]
     Reset(One),
-    /// Ask the daemon whether it is well: exit code 0 if it is.
+    /// Exit with code 0 if the daemon is healthy.
     ///
     /// The health check of an image that has nothing but askd in it.
     #[command(hide = true, after_help = "Example:\n  askd healthz")]

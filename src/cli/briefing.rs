@@ -15,23 +15,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often to see whether it is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Print what people have answered while no agent waited, for an agent that starts.
+/// Print the answers that came while no agent was waiting, for an agent that starts.
 ///
-/// Each briefing is a text for the agent; several are separated by a blank line, oldest first. Nothing is
-/// printed if there is none (with --json: an empty array). With --take they are deleted once they are
-/// printed; what cannot be printed stays. Exit codes: 0 printed or none there, 2 usage, 1 anything else.
+/// Each briefing is a text for the agent; a blank line separates them, oldest first. Without a briefing
+/// nothing is printed (with --json: an empty array). --take deletes each one once it is printed.
+///
+/// Exit codes: 0 printed or none there, 2 usage, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (an agent's entry point):\n  \
                   briefing=$(askd briefing --take)\n  exec my-agent \"${briefing:-Begin with the first task.}\"")]
 pub(super) struct BriefingCommand {
-    /// Delete them once they are printed.
+    /// Delete the briefings once they are printed.
     #[arg(long)]
     take: bool,
-    /// The group's folder, which holds tasks/, responses/ and briefings/ [default: the environment variable
-    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
+    /// The group's folder, which holds tasks/, responses/ and briefings/ [default: `ASKD_IPC_DIR`, else /workspace/ipc,
+    /// else this host's folder of the group "default"].
     #[arg(long, value_name = "DIR")]
     ipc: Option<PathBuf>,
-    /// Write the files as a JSON array instead of their texts.
+    /// Print the files as a JSON array instead of their texts.
     #[arg(long)]
     json: bool,
 }

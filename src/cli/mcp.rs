@@ -6,18 +6,18 @@ use crate::clock::Clock;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Serve the tool `ask_user` to an agent: MCP on standard input and output.
+/// Give an agent the tool `ask_user`: an MCP server on standard input and output.
 ///
-/// Standard output is the protocol, logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder),
-/// `ASKD_SESSION_ID` (which run of the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s,
-/// 0 for to the end, or auto), `ASKD_MIN_TIMEOUT` (least time a person is given, 5m),
-/// `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or `abort_task`). An agent's instructions: docs/agents.md.
+/// Logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder), `ASKD_SESSION_ID` (which run of
+/// the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s, auto, or 0 for no limit),
+/// `ASKD_MIN_TIMEOUT` (the least time that people get, 5m), `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or
+/// `abort_task`). Settings for each client and text for the agent's instructions: docs/agents.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (in an agent's MCP settings):\n  \
                   {\"mcpServers\": {\"askd\": {\"command\": \"askd\", \"args\": [\"mcp\"]}}}")]
 pub(super) struct Mcp {
-    /// The group's folder, which holds tasks/ and responses/ [default: the environment variable
-    /// `ASKD_IPC_DIR`, else /workspace/ipc, else this host's own].
+    /// The group's folder, which holds tasks/ and responses/ [default: `ASKD_IPC_DIR`, else /workspace/ipc, else this
+    /// host's folder of the group "default"].
     #[arg(long, value_name = "DIR")]
     ipc: Option<PathBuf>,
 }

@@ -10,6 +10,8 @@ mod briefing;
 #[cfg(feature = "demo")]
 mod demo;
 mod json;
+#[cfg(feature = "host")]
+mod layout;
 mod mcp;
 #[cfg(feature = "host")]
 mod serve;
@@ -24,7 +26,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Lets an agent without a screen ask a person and wait.
+/// Ask a human from a headless agent and wait for the answer.
 #[derive(Debug, Parser)]
 #[command(
     name = "askd",

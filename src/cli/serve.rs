@@ -21,20 +21,20 @@ const MOST_WORKERS: usize = 4;
 /// How long the disk may take for what is under way when everything else has stopped.
 const DISK: Duration = Duration::from_secs(1);
 
-/// Run the daemon: watch the groups' folders, show questions, deliver answers.
+/// Run the daemon: watch the group folders, show questions, deliver answers.
 ///
-/// SIGTERM or Ctrl-C stops it, finishing what is in flight; SIGHUP reads the settings of groups
-/// anew. Exit codes: 0 stopped, 2 bad settings or usage, 75 another daemon holds the state folder, 1
-/// anything else.
+/// SIGTERM or Ctrl-C finishes what is in flight and stops. SIGHUP reloads the group settings.
+///
+/// Exit codes: 0 stopped, 2 bad settings or usage, 75 another daemon holds the state folder, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd serve\n  askd serve --config askd.toml\n  \
                         ASKD__HTTP__LISTEN=127.0.0.1:8585 askd serve")]
 pub(super) struct Serve {
-    /// Settings file; repeat for more, later ones come first [default: /etc/askd/askd.toml if it is there].
+    /// Settings file; repeatable, later files override earlier ones [default: /etc/askd/askd.toml if it exists].
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// Say that the disk may have lost what was written last, though the computer did not restart: its power failed, or a
-    /// machine was moved. askd then looks what was done before it does anything again.
+    /// Check what was already done before doing anything again: use it if the disk may have lost recent writes although
+    /// the computer did not restart (a storage failure, a moved virtual machine).
     #[arg(long)]
     after_loss: bool,
 }
@@ -89,11 +89,9 @@ impl Serve {
                 match Settings::load(&files) {
                     Ok(settings) => {
                         broker.reload(Arc::new(settings));
-                        tracing::info!(
-                            "the settings of groups were read anew; addresses and folders stay as they were"
-                        );
+                        tracing::info!("reloaded the group settings; a change of addresses or folders needs a restart");
                     }
-                    Err(error) => tracing::error!(%error, "the settings stay as they were"),
+                    Err(error) => tracing::error!(%error, "cannot reload the settings; they stay as they were"),
                 }
             }
         });

@@ -43,13 +43,11 @@ impl Phone {
         self.0.person_says(ADA, "Hello, it is me.");
     }
 
-    /// Waits until each question is on the screen, and replies.
-    pub(super) async fn reply(&self, questions: &[String], replies: &[&str]) -> anyhow::Result<()> {
-        for (question, reply) in questions.iter().zip(replies) {
-            let shown = self.0.wait_for_message(|m| m.stage.shown() && m.text.contains(question), PATIENCE).await;
-            let shown = shown.with_context(|| format!("{question:?} did not appear on the phone"))?;
-            self.0.person_quotes(ADA, &shown.id, reply);
-        }
+    /// Waits until the question is on the screen, and replies.
+    pub(super) async fn reply(&self, question: &str, reply: &str) -> anyhow::Result<()> {
+        let shown = self.0.wait_for_message(|m| m.stage.shown() && m.text.contains(question), PATIENCE).await;
+        let shown = shown.with_context(|| format!("{question:?} did not appear on the phone"))?;
+        self.0.person_quotes(ADA, &shown.id, reply);
         Ok(())
     }
 }

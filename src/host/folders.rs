@@ -164,7 +164,7 @@ impl Folders {
                 return Err(trouble(
                     format!("askd (user id {me}) cannot write here: {error}; owner is {uid}:{gid}, mode {mode:04o}"),
                     format!(
-                        "Mend it with: chgrp <a group of user {me}> '{0}' && chmod 0770 '{0}'  (or chown {me} '{0}')",
+                        "Fix: chgrp <a group of user {me}> '{0}' && chmod 0770 '{0}'  (or chown {me} '{0}')",
                         path.display()
                     ),
                 ));
@@ -172,14 +172,14 @@ impl Folders {
             if let Some(wanted) = self.access.gid.filter(|wanted| *wanted != gid) {
                 return Err(trouble(
                     format!("its group is {gid}, but gid = \"{wanted}\" is what agents are said to share"),
-                    format!("Mend it with: chgrp {wanted} '{}'", path.display()),
+                    format!("Fix: chgrp {wanted} '{}'", path.display()),
                 ));
             }
             let wanted = self.access.dir_mode & 0o777;
             if mode & wanted != wanted {
                 return Err(trouble(
                     format!("its mode is {mode:04o}, so an agent of another user id may not be able to use it"),
-                    format!("Mend it with: chmod {wanted:04o} '{}'", path.display()),
+                    format!("Fix: chmod {wanted:04o} '{}'", path.display()),
                 ));
             }
         }
@@ -192,7 +192,7 @@ impl Folders {
             io::ErrorKind::PermissionDenied => {
                 format!("Let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
             }
-            _ => "It has to be a folder, not a link or a file; remove what is there and askd makes it anew".to_owned(),
+            _ => "It must be a folder, not a link or a file; remove what is there and askd creates it again".to_owned(),
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), mend }
     }

@@ -33,7 +33,7 @@ describe('Slack is away', () => {
   for (const [name, options] of [['desk', { viewport: DESKTOP }], ['phone', { viewport: PHONE, dark: true }]]) {
     test(`a card in view says so, stays and is answered: ${name}`, async () => {
       page = await openPage(browser, { url: daemon.link, ...options });
-      await until('the inbox', () => page.getByText('Nothing waits for an answer.').isVisible());
+      await until('the inbox', () => page.getByText('No open questions.').isVisible());
       const ask = await daemon.asked({ questions: [FRAMEWORK] });
       await card(page, ask).getByText('Slack cannot be reached. You can answer here.').waitFor();
       await until('the view', async () => (await daemon.known(ask.request_id)).viewed);
@@ -49,7 +49,7 @@ describe('Slack is away', () => {
   test('a page that nobody looks at keeps nothing open', async () => {
     const hidden = () => Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' });
     page = await openPage(browser, { url: daemon.link, before: (fresh) => fresh.addInitScript(hidden) });
-    await until('the inbox', () => page.getByText('Nothing waits for an answer.').isVisible());
+    await until('the inbox', () => page.getByText('No open questions.').isVisible());
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     const result = await daemon.response(ask.request_id);
     assert.deepEqual([result.status, result.cause], ['undeliverable', 'slack: no connection']);
@@ -67,12 +67,12 @@ describe('askd is away', () => {
     await card(page, ask).waitFor();
     await daemon.kill();
     await card(page, ask).getByRole('button', { name: 'Vue' }).click();
-    await card(page, ask).getByText('No reply from askd').waitFor();
+    await card(page, ask).getByText("Couldn't reach askd").waitFor();
     await shoot(page, 'no-reply');
     await daemon.run();
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
     await done(page, ask).getByText('Vue').waitFor();
-    assert.equal(await page.getByText('No reply from askd').count(), 0);
+    assert.equal(await page.getByText("Couldn't reach askd").count(), 0);
   });
 
   test('the box goes away when askd is back, and nobody is dismissed for it', async () => {
@@ -81,9 +81,9 @@ describe('askd is away', () => {
     await card(page, ask).getByRole('button', { name: 'Dismiss…' }).click();
     await daemon.kill();
     await card(page, ask).getByRole('button', { name: 'Dismiss', exact: true }).click();
-    await card(page, ask).getByText('No reply from askd').waitFor();
+    await card(page, ask).getByText("Couldn't reach askd").waitFor();
     await daemon.run();
-    await until('no box', async () => (await page.getByText('No reply from askd').count()) === 0);
+    await until('no box', async () => (await page.getByText("Couldn't reach askd").count()) === 0);
     assert.equal((await daemon.known(ask.request_id)).state, 'open');
   });
 });

@@ -113,7 +113,7 @@ describe('a question that was asked too often', () => {
     await visible(card(page, ask));
     await daemon.kill();
     await button(card(page, ask), 'Allow again').click();
-    await visible(card(page, ask).getByText('No reply from askd'));
+    await visible(card(page, ask).getByText("Couldn't reach askd"));
     await daemon.run();
     await until('the block to end', async () => {
       if (await card(page, ask).count() === 0) return true;

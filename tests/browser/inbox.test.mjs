@@ -21,29 +21,29 @@ describe('opening the inbox', () => {
     await visible(page.getByRole('alert').getByText('Please paste the token'));
     await field.fill('not-the-token');
     await field.press('Enter');
-    await visible(page.getByText('askd does not take this token.'));
+    await visible(page.getByText("That token isn't valid."));
     assert.equal(await page.evaluate(() => localStorage.getItem('askd.token')), null, 'a wrong token is not kept');
     await shoot(page, 'token-wrong');
 
     await field.fill(daemon.token);
     await field.press('Enter');
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     await page.reload();
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
 
     await page.getByText('Settings', { exact: true }).click();
-    await button(page, 'Forget this browser').click();
+    await button(page, 'Sign out').click();
     await visible(field);
     assert.equal(await page.evaluate(() => localStorage.getItem('askd.token')), null);
     await page.reload();
     await field.fill(daemon.link);
     await field.press('Enter');
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
   });
 
   test('takes the token from the link, clears it from the address, and an outdated link does no harm', async () => {
     await open({ expected: [/401/] });
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     assert.equal(page.url(), `${daemon.url}/`);
     assert.match(await page.locator('#empty').innerText(), /askd ask "Deploy now\?" --option yes --option no/);
     assert.equal(await page.title(), 'askd');
@@ -56,7 +56,7 @@ describe('opening the inbox', () => {
       await page.goto(`${daemon.url}/#token=0123456789abcdef`);
       await refused;
       await taken;
-      await visible(page.getByText('Nothing waits for an answer.'));
+      await visible(page.getByText('No open questions.'));
       assert.ok(await page.getByLabel('Inbox token').isHidden());
     }
     assert.equal(await page.evaluate(() => localStorage.getItem('askd.token')), daemon.token);
@@ -82,7 +82,7 @@ describe('answering', () => {
     await visible(done(page, ask).getByText('Answered by the operator in the web inbox'));
     assert.equal(await done(page, ask).locator('.line').innerText(), 'React');
     assert.match(await done(page, ask).innerText(), /research asked/);
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     await until('the title without a number', async () => (await page.title()) === 'askd');
     const announced = 'Answered by the operator in the web inbox. Nothing else waits for an answer.';
     await until('the announcement', async () => (await page.locator('[aria-live]').innerText()) === announced);
@@ -352,7 +352,7 @@ describe('showing', () => {
         await accessible('the token form');
         await page.getByLabel('Inbox token').fill(daemon.token);
         await page.getByLabel('Inbox token').press('Enter');
-        await visible(page.getByText('Nothing waits for an answer.'));
+        await visible(page.getByText('No open questions.'));
         await accessible('the empty inbox');
         await shoot(page, `empty-${look}`);
         const over = await daemon.asked({ title: 'Admin page', context: 'Needed by Friday.', questions: [FRAMEWORK] });

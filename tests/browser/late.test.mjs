@@ -285,7 +285,7 @@ describe('an ask that timed out and can still be answered', () => {
     await page.unroute('**/answer');
     await page.route('**/answer', (route) => route.abort());
     await button(one, 'Try again').click();
-    await visible(one.getByRole('alert').getByText('No reply from askd'));
+    await visible(one.getByRole('alert').getByText("Couldn't reach askd"));
     await page.unroute('**/answer');
     await problem(422, 'That is too long.');
     await button(one, 'Try again').click();
@@ -346,7 +346,7 @@ describe('an ask that timed out and can still be answered', () => {
     const shown = () => section().locator('article').evaluateAll((nodes) => nodes.map((node) => node.dataset.ask));
     assert.deepEqual(await shown(), over.slice(0, 5).map(({ id }) => id));
     assert.match(await section().getByRole('heading').first().innerText(), /\b7$/);
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     await button(page, 'Show more').click();
     assert.deepEqual(await shown(), over.map(({ id }) => id));
     assert.equal(await page.evaluate(() => document.activeElement.dataset.ask), over[5].id);

@@ -27,7 +27,7 @@ describe('when something happens meanwhile', () => {
     await accessible('the notice of an ask settled elsewhere');
     await button(one, 'Close').click();
     await visible(done(page, ask));
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
   });
 
   test('live updates leave a text that is being typed alone', async () => {
@@ -128,7 +128,7 @@ describe('when something happens meanwhile', () => {
     await daemon.kill();
     await writeFile(join(daemon.folder, 'state', 'web_token'), 'f'.repeat(64));
     await daemon.run();
-    await visible(page.getByText('askd does not take this token.'));
+    await visible(page.getByText("That token isn't valid."));
     assert.ok(await field.isHidden());
     await page.getByLabel('Inbox token').fill(daemon.token);
     await page.getByLabel('Inbox token').press('Enter');
@@ -140,7 +140,7 @@ describe('when something happens meanwhile', () => {
 
   test('a daemon that hangs counts as gone after 40 s of silence', async () => {
     await open({ before: (fresh) => fresh.clock.install(), expected: [/ERR_/] });
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     daemon.signal('SIGSTOP');
     try {
       await page.clock.fastForward(30000);
@@ -270,7 +270,7 @@ describe('noticing', () => {
         };
       }),
     });
-    await visible(page.getByText('Nothing waits for an answer.'));
+    await visible(page.getByText('No open questions.'));
     const first = await daemon.asked({ questions: [FRAMEWORK] });
     await visible(card(page, first));
     assert.equal(await page.evaluate(() => window.shown.length + window.tones), 0, 'both are off by default');
@@ -278,7 +278,7 @@ describe('noticing', () => {
     await page.getByLabel('Show a browser notification for a new question').check();
     await page.getByLabel('Play a sound for a new question').check();
     await page.keyboard.press('Escape');
-    assert.ok(await button(page, 'Forget this browser').isHidden());
+    assert.ok(await button(page, 'Sign out').isHidden());
     const sampled = await page.evaluate(() => window.tones);
     const ask = await daemon.asked({ questions: [{ question: 'Deploy now?', type: 'confirm' }] });
     const said = await until('a notification', () => page.evaluate(() => window.shown.map(({ title, body }) => [title, body])[0]));

@@ -108,7 +108,7 @@ test('a form is filled, what is missing is pointed out, and nothing typed is los
   await form.locator('input[type=checkbox]').nth(0).click();
   await form.locator('textarea, input.field').last().fill('The tests are green.');
   await form.getByRole('button', { name: 'Submit' }).click();
-  await page.getByText('Still missing: an answer to "Tell the customers?"').waitFor();
+  await page.getByText('Please also answer: Tell the customers?').waitFor();
   await shoot('slack-form-missing');
   assert.equal(await form.locator('textarea, input.field').last().inputValue(), 'The tests are green.');
   await form.locator('input[type=radio]').nth(0).click();
@@ -122,12 +122,12 @@ test('whoever may not answer is told so and nobody else is', async () => {
   await ask('r3', { questions: [{ question: 'Really?', type: 'confirm' }] });
   await as('U0BOB');
   await card('Really?').getByRole('button', { name: 'Yes' }).click();
-  await page.getByText('your id, U0BOB, is not among them').waitFor();
+  await page.getByText('send your admin this id: U0BOB').waitFor();
   await shoot('slack-refused');
   await as('U0ALICE');
   const shown = card('Really?');
   await shown.getByRole('button', { name: 'No' }).waitFor();
-  assert.equal(await page.getByText('your id, U0BOB').count(), 0);
+  assert.equal(await page.getByText('this id: U0BOB').count(), 0);
   await shown.getByRole('button', { name: 'No' }).click();
   assert.equal((await response('r3')).result.answers['Really?'], 'No');
   assert.deepEqual(complaints, []);

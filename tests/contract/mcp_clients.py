@@ -197,7 +197,7 @@ async def wrong_arguments(world, mode):
         for arguments, says in (
             ({"questions": []}, "Error: No questions provided"),
             ({"questions": "Go?"}, 'Error: questions: invalid type: string "Go?", expected a sequence.'),
-            (go(maxRetries=9), "Error: maxRetries is 9; it has to be from 0 to 5."),
+            (go(maxRetries=9), "Error: maxRetries is 9; it must be between 0 and 5."),
         ):
             result = await client.call_tool("ask_user", arguments)
             assert result.is_error and text(result) == says, result

@@ -139,7 +139,7 @@ fn whoever_comes_late_is_told_what_it_was_answered_with_and_where() {
         assert_eq!(status, 409);
         assert_eq!(problem["ask"]["outcome"]["answers"], json!({"Which framework?": "Vue"}));
         let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.contains("Vue") && detail.contains("operator (api)"), "{detail}");
+        assert!(detail.contains("Vue") && detail.contains("by the operator through the API"), "{detail}");
     }
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue");
     assert!(whats(&world).contains(&"refused".to_owned()));
@@ -158,12 +158,9 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
     let pending = world.data().join(format!("state/pending_questions/g/{}.json", ask["id"].as_str().unwrap()));
     let before = std::fs::read(&pending).unwrap();
     for (answers, words) in [
-        (
-            json!({"Which?": "c", "Sure?": "yes"}),
-            "\"c\" is not an answer that \"Which?\" offers. Choose from: \"a\", \"b\".",
-        ),
-        (json!({"Which?": "a"}), "Still missing: an answer to \"Sure?\"."),
-        (json!({}), "\"Which?\", \"Sure?\""),
+        (json!({"Which?": "c", "Sure?": "yes"}), "\"c\" is not an option of \"Which?\". Choose from: \"a\", \"b\"."),
+        (json!({"Which?": "a"}), "Please also answer: Sure?"),
+        (json!({}), "Please also answer: Which?; Sure?"),
         (json!({"Which?": "a", "Sure?": "perhaps"}), "\"Yes\", \"No\""),
         (json!({"Which?": ["a", "b"], "Sure?": "no"}), "one answer only"),
         (json!({"Which?": "a", "Sure?": "no", "Else?": "x"}), "no question \"Else?\""),

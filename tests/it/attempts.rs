@@ -291,10 +291,7 @@ fn a_restart_keeps_the_count_the_block_and_what_was_allowed() {
     assert_eq!(world.one_block()["block"]["times"], 7, "the same card");
     let short = world.one_block()["short_id"].as_str().unwrap().to_owned();
     let reset = world.run(&["reset", &short]);
-    assert_eq!(
-        (out(&reset).as_str(), reset.status.code()),
-        ("It may be asked again; its attempts are counted anew.\n", Some(0))
-    );
+    assert_eq!((out(&reset).as_str(), reset.status.code()), ("Unblocked. The agent may ask again.\n", Some(0)));
     world.kill();
     world.start();
     assert!(world.blocks().is_empty());

@@ -24,12 +24,12 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         (
             "eleven",
             json!({"questions": (0..11).map(|n| json!({"question": format!("q{n}")})).collect::<Value>()}),
-            &["questions has 11 entries; at most 10"],
+            &["questions has 11 entries; the limit is 10"],
         ),
         (
             "eleven-options",
             question(json!({"options": options(11)})),
-            &["questions[0].options has 11 entries; at most 10"],
+            &["questions[0].options has 11 entries; the limit is 10"],
         ),
         (
             "equal-labels",
@@ -44,22 +44,22 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         (
             "long-question",
             json!({"questions": [{"question": long(3001)}]}),
-            &["questions[0].question has 3001 characters; at most 3000"],
+            &["questions[0].question has 3001 characters; the limit is 3000"],
         ),
         (
             "long-label",
             question(json!({"options": [long(76)]})),
-            &["questions[0].options[0].label has 76 characters; at most 75"],
+            &["questions[0].options[0].label has 76 characters; the limit is 75"],
         ),
         (
             "long-description",
             question(json!({"options": [{"label": "a", "description": long(301)}]})),
-            &["options[0].description has 301", "at most 300"],
+            &["options[0].description has 301", "the limit is 300"],
         ),
         (
             "long-title",
             json!({"title": long(101), "questions": [{"question": "q"}]}),
-            &["title has 101 characters; at most 100"],
+            &["title has 101 characters; the limit is 100"],
         ),
         ("long-context", json!({"context": long(3001), "questions": [{"question": "q"}]}), &["context has 3001"]),
         ("long-header", question(json!({"header": long(31)})), &["questions[0].header has 31"]),
@@ -75,12 +75,12 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         (
             "retries",
             json!({"maxRetries": 6, "questions": [{"question": "q"}]}),
-            &["maxRetries is 6; it has to be from 0 to 5"],
+            &["maxRetries is 6; it must be between 0 and 5"],
         ),
         (
             "render",
             json!({"renderTimeout": 9999, "questions": [{"question": "q"}]}),
-            &["renderTimeout is 9999", "10000 to 60000"],
+            &["renderTimeout is 9999", "between 10000 and 60000"],
         ),
         ("timeout", json!({"timeoutMs": 604_800_001, "questions": [{"question": "q"}]}), &["timeoutMs is 604800001"]),
         ("negative", json!({"timeoutMs": -1, "questions": [{"question": "q"}]}), &["timeoutMs is -1"]),
@@ -238,7 +238,7 @@ fn what_steers_a_terminal_is_not_kept_of_an_answer() {
     let ask = world.open_of("r1");
     let (status, problem) = world.answer(&ask, &json!({"Why?": "a\0b"}));
     assert_eq!(status, 422, "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("\"Why?\" has the character U+0000"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("\"Why?\" contains the character U+0000"), "{problem}");
     assert_eq!(world.answer(&ask, &json!({"Why?": "red\u{1b}[31m\r\n\u{9b}2Jline two\u{7}"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"]["Why?"], "red[31m\n2Jline two");
 }

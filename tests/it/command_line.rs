@@ -45,14 +45,17 @@ fn a_first_run_in_two_terminals() {
         assert_eq!(ask["group"], "default");
         assert_eq!(ask["questions"][0]["options"][1], json!({"label": "no", "description": "not today"}));
         let list = out(&world.run(&["list"]));
-        assert!(list.contains("hi?") && list.contains("default") && list.contains("left"), "{list}");
+        assert!(
+            list.starts_with("CODE  AGENT    LEFT") && list.contains("default") && list.contains("  inbox  hi?"),
+            "{list}"
+        );
         let answered = world.run(&["answer", &ask["id"].as_str().unwrap()[..8], "No"]);
         assert_eq!((out(&answered).as_str(), answered.status.code()), ("Answered: no by operator\n", Some(0)));
     });
     assert_eq!((out(&output).as_str(), output.status.code()), ("no\n", Some(0)), "{}", err(&output));
     assert_eq!(err(&output), "", "nothing but the answer");
     world.group("default").responses_are(&[]);
-    assert!(out(&world.run(&["list"])).contains("Nothing waits"));
+    assert_eq!(out(&world.run(&["list"])), "No open questions.\n");
     assert!(out(&world.run(&["list", "--settled"])).contains("Answered: no by operator"));
     assert_eq!(world.audit().iter().find(|line| line["what"] == "answered").unwrap()["channel"], "cli");
 }
@@ -154,16 +157,13 @@ fn the_code_of_a_settled_question_still_names_it() {
     let code = ask["short_id"].as_str().unwrap().to_owned();
     assert!(world.run(&["answer", &code, "React"]).status.success());
     agent.take("r1");
-    assert!(out(&world.run(&["list", "--settled"])).contains(&format!("  {code} ")), "the list shows it");
+    assert!(out(&world.run(&["list", "--settled"])).contains(&format!("\n{code}  ")), "the list shows it");
     let show = world.run(&["show", &code]);
-    assert!(
-        out(&show).contains(&format!("({code}), asked by g, settled\nAnswered: React by operator")),
-        "{}",
-        out(&show)
-    );
+    let shown = out(&show);
+    assert!(shown.starts_with(&format!("{code}  g  inbox  closed\nAnswered: React by operator (")), "{shown}");
     let late = world.run(&["answer", &code, "Vue"]);
     assert_eq!((late.status.code(), out(&late)), (Some(1), String::new()));
-    assert!(err(&late).contains("answered already") && err(&late).contains("React"), "{}", err(&late));
+    assert!(err(&late).contains("Already answered \"React\" by the operator in a terminal."), "{}", err(&late));
 }
 
 #[test]
@@ -193,10 +193,14 @@ fn an_answer_after_the_timeout_is_taken_and_what_became_of_it_is_said() {
     world.later(SHORTEST);
     assert_eq!(agent.take("r1")["result"]["status"], "timeout");
     let list = out(&world.run(&["list", "--settled"]));
-    assert!(list.contains("Timed out, 6days 23h left") || list.contains("Timed out, 7days left"), "{list}");
+    assert!(list.contains("Timed out, 6d 23h left · Which") || list.contains("Timed out, 7d left · Which"), "{list}");
     let show = out(&world.run(&["show", &id]));
-    assert!(show.contains("\nTimed out (at "), "{show}");
-    assert!(show.contains("\nYou can still answer: the agent will be started with it.\nUntil "), "{show}");
+    assert!(show.contains("\nTimed out ("), "{show}");
+    assert!(
+        show.contains("\nYou can still answer: the agent will be started with it.\n")
+            && show.contains("left for a late answer"),
+        "{show}"
+    );
     let unfit = world.run(&["answer", &id, "mine", "yours"]);
     assert!(err(&unfit).contains("\"mine\" is none of the options"), "told why: {}", err(&unfit));
     let answered = world.run(&["answer", &id, "JWT tokens"]);
@@ -208,7 +212,7 @@ fn an_answer_after_the_timeout_is_taken_and_what_became_of_it_is_said() {
         let show = out(&world.run(&["show", &id]));
         show.contains("\nThe agent was started with the answer.\n").then_some(show)
     });
-    assert!(show.contains("\nTimed out (at ") && show.contains(&format!("\n{line} (at ")), "{show}");
+    assert!(show.contains("\nTimed out (") && show.contains(&format!("\n{line} (")), "{show}");
     assert!(!show.contains("still answer"), "{show}");
     assert!(out(&world.run(&["list", "--settled"])).contains(line));
 }
@@ -236,10 +240,10 @@ fn each_way_to_end_has_its_exit_code_and_its_sentence() {
         (&["ask", " "], "questions[0].question is empty"),
         (&["ask", "q", "--option", "a", "--option", "A"], "questions[0].options[1].label is the same"),
         (&["ask", "q", "--timeout", "soon"], "--timeout"),
-        (&["ask", "q", "--timeout", "1s"], "timeoutMs is 1000; it has to be from 10000"),
+        (&["ask", "q", "--timeout", "1s"], "timeoutMs is 1000; it must be between 10000"),
         (&["ask", "q", "--multi"], "--option"),
         (&["answer", "abc"], "ANSWER"),
-        (&["show", "../x"], "not the beginning of an ask's id"),
+        (&["show", "../x"], "not a code or the beginning of an id"),
         (&["serve", "--config", "/does/not/exist"], "/does/not/exist"),
         (&["nonsense"], "nonsense"),
     ] {
@@ -293,7 +297,7 @@ fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
     let ask = world.one_open();
     let shown = out(&world.run(&["show", ask["id"].as_str().unwrap()]));
     for words in
-        ["asked by g", "title: T", "line two", "[select] r1_0", " - d", "an answer of your own", "may be skipped"]
+        ["  g  inbox  ", "\nT [2J\nline one\nline two\n", "\n  1. ab - d", "in your own words: --text", "optional"]
     {
         assert!(shown.contains(words), "{words}: {shown}");
     }
@@ -324,6 +328,42 @@ fn an_answer_on_a_terminal_does_not_steer_it_and_a_script_gets_it_to_the_letter(
 }
 
 #[test]
+fn on_a_terminal_it_says_after_three_seconds_that_no_daemon_is_there() {
+    use std::io::Read as _;
+    let mut world = World::process();
+    world.kill();
+    let line = format!("{} ask anybody?", crate::harness::ASKD);
+    let mut command = Command::new("script");
+    command.args(["-qefc", &line, "/dev/null"]).env("ASKD__DATA_DIR", world.data()).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let (mut told, mut some) = (String::new(), [0; 4096]);
+    while !told.contains("is `askd serve` running?") {
+        let read = child.stdout.as_mut().unwrap().read(&mut some).unwrap();
+        assert!(read > 0, "{told:?}");
+        told += &String::from_utf8_lossy(&some[..read]);
+    }
+    assert!(told.contains("waiting for askd (Ctrl-C withdraws it)"), "{told:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_list_on_a_terminal_is_cut_to_its_width() {
+    let world = World::process();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"questions": [{"question": "Which database should the new service use? ".repeat(5), "options": ["a"]}]}));
+    world.open_of("r1");
+    let line = format!("stty cols 60; {} list", crate::harness::ASKD);
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).env("ASKD__DATA_DIR", world.data()).stdin(Stdio::null());
+    let output = command.env("ASKD__HTTP__LISTEN", world.address().to_string()).output().unwrap();
+    let told = out(&output);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("\u{1b}[2mCODE  AGENT  LEFT") && lines[2].contains("1 open.  askd show "), "{told:?}");
+    assert!(lines[1].ends_with('…') && lines[1].chars().count() == 60, "{told:?}");
+}
+
+#[test]
 fn several_questions_are_answered_by_id_or_text() {
     let world = World::new();
     let agent = world.group("g");
@@ -345,7 +385,11 @@ fn several_questions_are_answered_by_id_or_text() {
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"a = b?": "x", "Why?": ["1", "2"]}));
     let late = world.run(&["answer", id, "-q", "r1_0=y"]);
     assert_eq!(late.status.code(), Some(1));
-    assert!(err(&late).contains("answered already") && err(&late).contains("operator (cli)"), "{}", err(&late));
+    assert!(
+        err(&late).contains("Already answered") && err(&late).contains("the operator in a terminal"),
+        "{}",
+        err(&late)
+    );
 }
 
 #[test]
@@ -453,96 +497,142 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
 }
 
 #[test]
-fn the_demo_answers_by_itself_in_a_few_seconds() {
+fn the_demo_answers_by_itself_and_starts_the_agent_that_was_killed() {
+    let folders = tempfile::tempdir().unwrap();
     let mut demo = askd();
-    let mut child = demo.args(["demo", "--auto"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    demo.args(["demo", "--auto"]).env("TMPDIR", folders.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = demo.spawn().unwrap();
+    // An agent is taken for dead 15 s after its last sign of life.
     within(SOON, "the demo to end by itself", || child.try_wait().unwrap());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("The agent reads: How shall I roll out version 2.4? -> Canary"), "{}", out(&output));
-    let folder = out(&output).split_whitespace().find(|word| word.contains("askd-demo-")).unwrap().to_owned();
-    assert!(!std::path::Path::new(&folder).exists(), "nothing is left behind");
+    let told = out(&output);
+    for line in [
+        "release-bot  got \"Canary\" from you in the inbox after",
+        "deploy-bot   got \"Promote\" from alice in Slack after",
+        "travel-bot   got \"12:45\" from Ada on WhatsApp after",
+        "night-bot    was killed while it waits (kill -9).",
+        "night-bot    was started again by your answer, and reads:",
+        "The user answered: \"Restart now\"",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let first = |word: &str| told.find(word).unwrap();
+    assert!(
+        first("asks in the inbox").max(first("asks in Slack")).max(first("asks on WhatsApp")) < first("got "),
+        "{told}"
+    );
+    assert_eq!(std::fs::read_dir(folders.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+/// A demo that a person plays, and what its one address says.
+struct Demo {
+    child: std::process::Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+    host: String,
+    token: String,
+}
+
+impl Demo {
+    fn start() -> Self {
+        use std::io::BufRead as _;
+        let mut child = askd().arg("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let link = lines.find_map(|line| line.unwrap().split_once("http://").map(|(_, host)| host.to_owned())).unwrap();
+        let inbox = lines.next().unwrap().unwrap();
+        let token = inbox.split_once("/inbox/#token=").unwrap().1.to_owned();
+        Self { child, lines, host: link.trim_end_matches('/').to_owned(), token }
+    }
+
+    fn line(&mut self, word: &str) -> String {
+        self.lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains(word))).unwrap()
+    }
+
+    fn http(&self, head: &str, headers: &str, body: &str) -> (u16, String) {
+        let (host, length) = (&self.host, body.len());
+        let head = format!("{head} HTTP/1.1\r\nhost: {host}\r\n{headers}content-type: application/json\r\n");
+        let request = format!("{head}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        let (status, body) = exchange(host.parse().unwrap(), request.as_bytes());
+        (status, body)
+    }
+
+    fn json(&self, head: &str, body: &str) -> Value {
+        let token = format!("authorization: Bearer {}\r\n", self.token);
+        serde_json::from_str(&self.http(head, &token, body).1).unwrap()
+    }
+
+    /// The ask of a group, once its question is there.
+    fn ask(&self, group: &str) -> Value {
+        within(SOON, "the question in the inbox", || {
+            let list = self.json("GET /inbox/api/v1/asks?state=open", "");
+            list["asks"].as_array()?.iter().find(|ask| ask["group"] == group).cloned()
+        })
+    }
+
+    fn end(mut self) {
+        use std::io::Read as _;
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let goodbye = self.line("Goodbye");
+        assert!(goodbye.contains("its folder is gone"), "{goodbye}");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert_eq!(log, "", "nothing but the lines of the demo");
+    }
 }
 
 #[test]
-fn the_demo_by_hand_waits_for_a_person() {
-    use std::io::{BufRead as _, BufReader};
-    let mut child = askd().arg("demo").stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let link = lines.find(|line| line.contains("#token=")).unwrap();
-    let link = link.split_whitespace().last().unwrap();
-    let (url, token) = link.split_once("/#token=").unwrap();
-    let call = |args: &[&str]| askd().args(args).args(["--url", url, "--token", token]).output().unwrap();
-    lines.find(|line| line.starts_with("The agent asks:")).unwrap();
-    let code = within(SOON, "the question in the inbox", || {
-        let list: Value = serde_json::from_str(&out(&call(&["list", "--json"]))).ok()?;
-        let ask = list["asks"].as_array()?.iter().find(|ask| ask["group"] == "research")?;
-        ask["short_id"].as_str().map(str::to_owned)
+fn the_demo_is_one_address_with_all_three_places() {
+    let mut demo = Demo::start();
+    let (status, page) = demo.http("GET /", "", "");
+    assert_eq!(status, 200);
+    for place in [&format!("inbox/#token={}", demo.token), "slack/?user=U0ALICE&channel=C0AGENTS", "phone/"] {
+        assert!(page.contains(&format!("<iframe src=\"{place}\"")), "{place}: {page}");
+    }
+    for (path, text) in [("inbox", "askd inbox"), ("slack", "Mock Slack"), ("phone", "Mock phone")] {
+        assert!(demo.http(&format!("GET /{path}/"), "", "").1.contains(text), "{path}");
+    }
+    assert_eq!(demo.http("GET /elsewhere/", "", "").0, 404);
+    assert_eq!(demo.http("GET /inbox/api/v1/asks", "", "").0, 401, "the inbox asks for its token");
+    assert_eq!(demo.http("GET /lines", "origin: http://evil.example\r\n", "").0, 403);
+    let rebound = "GET /lines HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    assert_eq!(exchange(demo.host.parse().unwrap(), rebound.as_bytes()).0, 403);
+    let asked = within(SOON, "three questions at once", || {
+        let lines: Vec<Value> = serde_json::from_str(&demo.http("GET /lines", "", "").1).unwrap();
+        (lines.len() == 3).then_some(lines)
     });
-    assert!(call(&["answer", &code, "Blue-green"]).status.success());
-    assert!(lines.any(|line| line == "The agent reads: How shall I roll out version 2.4? -> Blue-green"));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert!(asked.iter().all(|line| line["kind"] == "asks" && line["after"] == "00:00"), "{asked:?}");
+    let id = demo.ask("release-bot")["id"].as_str().unwrap().to_owned();
+    let answer = json!({"answers": {"How should I roll out version 2.4?": "Blue-green"}, "by": "web"}).to_string();
+    assert_eq!(demo.json(&format!("POST /inbox/api/v1/asks/{id}/answer"), &answer)["state"], "settled");
+    demo.line("release-bot  got \"Blue-green\" from you in the inbox after");
+    demo.end();
 }
 
 /// The demo reports a stranger's click in one of its own lines, and no log line comes between.
 #[test]
 fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {
-    use std::io::{BufRead as _, BufReader, Read as _};
-    let mut demo = askd();
-    let mut child = demo.arg("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let inbox = lines.find(|line| line.contains("#token=")).unwrap();
-    let (url, token) = inbox.split_whitespace().last().unwrap().split_once("/#token=").unwrap();
-    let slack = lines.find(|line| line.contains("pretended Slack")).unwrap();
-    let slack = slack.split_whitespace().last().unwrap().split_once("/?").unwrap().0.to_owned();
-    let call = |args: &[&str]| askd().args(args).args(["--url", url, "--token", token]).output().unwrap();
-    for answers in [
-        &["-q", "How shall I roll out version 2.4?=Canary"][..],
-        &["-q", "Which targets?=staging", "-q", "Tell the customers by mail?=Yes"],
-    ] {
-        let question = answers[1].split('=').next().unwrap();
-        let id = within(SOON, "the question in the inbox", || {
-            let list: Value = serde_json::from_str(&out(&call(&["list", "--json"]))).ok()?;
-            let ask = list["asks"].as_array()?.iter().find(|ask| ask["questions"][0]["question"] == question)?;
-            ask["id"].as_str().map(str::to_owned)
-        });
-        let answered = call(&[&["answer", &id], answers].concat());
-        assert!(answered.status.success(), "{}", err(&answered));
-    }
-    let host = slack.strip_prefix("http://").unwrap();
-    let http = |head: &str, body: &str| -> Value {
-        let length = body.len();
-        let request = format!(
-            "{head} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
-        );
-        serde_json::from_str(&exchange(host.parse().unwrap(), request.as_bytes()).1).unwrap()
-    };
+    let mut demo = Demo::start();
     let card = within(SOON, "the card", || {
-        let state = http("GET /page/state?channel=C0AGENTS&user=U0STRANGER", "");
-        state["messages"]
-            .as_array()?
-            .iter()
-            .find(|message| message["text"].as_str().is_some_and(|text| text.contains("roll-out")))
-            .cloned()
+        let state = demo.json("GET /slack/page/state?channel=C0AGENTS&user=U0STRANGER", "");
+        assert_eq!(state["channels"].as_array().unwrap().len(), 1, "no channel that nothing comes to");
+        let messages = state["messages"].as_array()?;
+        messages.iter().find(|message| message["text"].as_str().is_some_and(|text| text.contains("canary"))).cloned()
     });
     let actions = card["blocks"].as_array().unwrap().iter().find(|block| block["type"] == "actions").unwrap();
     let act = json!({
         "user": "U0STRANGER", "channel": "C0AGENTS", "ts": card["ts"], "block_id": actions["block_id"],
         "action_id": actions["elements"][0]["action_id"], "act": "click",
     });
-    assert_eq!(http("POST /page/act", &act.to_string())["sent"], true);
-    let told = lines.find(|line| line.contains("stranger")).unwrap();
-    assert!(told.starts_with("Slack shows to stranger alone: Only people of the workspace"), "{told}");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let mut log = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    assert_eq!(log, "", "nothing but the lines of the demo");
+    assert_eq!(demo.json("POST /slack/page/act", &act.to_string())["sent"], true);
+    let told = demo.line("stranger");
+    assert!(told.contains("Slack        tells only stranger: Only members of this workspace can answer."), "{told}");
+    demo.end();
 }
 
 #[test]
-fn settings_of_groups_are_read_anew_on_hangup() {
+fn settings_of_groups_are_reloaded_on_hangup() {
     let world = World::empty()
         .with_binary()
         .config("[groups.a]\nroutes = [{ channel = \"web\" }]\n[defaults]\nroutes = []\n")
@@ -552,7 +642,7 @@ fn settings_of_groups_are_read_anew_on_hangup() {
     assert_eq!(stranger.wait("r1")["result"]["status"], "rejected");
     std::fs::write(world.dir.path().join("askd.toml"), "[defaults]\nroutes = [{ channel = \"web\" }]\n").unwrap();
     world.signal(rustix::process::Signal::HUP);
-    within(SOON, "the settings to be read", || world.log().contains("read anew").then_some(()));
+    within(SOON, "the settings to be read", || world.log().contains("reloaded the group settings").then_some(()));
     stranger.ask_framework("r2");
     world.open_of("r2");
     std::fs::write(world.dir.path().join("askd.toml"), "nonsense = 1\n").unwrap();

@@ -212,3 +212,29 @@ fn the_readme_names_only_commands_and_files_that_are_there() {
         }
     }
 }
+
+/// What stands before the reference part is read by people who look whether they want askd at all.
+#[test]
+fn the_readme_is_short_and_its_first_commands_are_real() {
+    let readme = document("README.md");
+    let welcome = readme.split("\n## Reference").next().unwrap();
+    let words = welcome.split_whitespace().filter(|word| word.contains(|c: char| c.is_alphanumeric())).count();
+    assert!(words <= 400, "{words} words");
+    let commands: Vec<String> = blocks(welcome, "sh");
+    for command in ["cargo run --release -- demo", "tests/run", "askd serve", "claude mcp add askd -- askd mcp"] {
+        assert!(commands.iter().any(|block| block.contains(command)), "{command}");
+    }
+    // Whatever an `askd` in it is given is understood.
+    for line in commands.iter().flat_map(|block| block.lines()).filter(|line| line.contains("askd ask")) {
+        let call = line.split("askd ask").nth(1).unwrap().split([')', '#']).next().unwrap();
+        let output = Command::new("sh")
+            .args(["-c", &format!("{} ask {call} --help", env!("CARGO_BIN_EXE_askd"))])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(
+        !readme.contains("ghcr.io") && !readme.contains("docker pull"),
+        "there is no image but the one that is built"
+    );
+}

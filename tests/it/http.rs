@@ -91,7 +91,7 @@ fn wrong_bodies_and_names_are_told_what_is_wrong() {
     for value in ["7", "null", "true", "{}", "[7]", r#"["React", null]"#] {
         let (got, text) = world.raw("POST", &path, &good, &format!(r#"{{"answers": {{"r1_0": {value}}}}}"#));
         let problem: Value = serde_json::from_str(&text).unwrap();
-        let told = "The answer to \"Which framework?\" has to be a text, or a list of texts.";
+        let told = "The answer to \"Which framework?\" must be a text or a list of texts.";
         assert_eq!((got, &problem["detail"]), (422, &json!(told)), "{value}");
     }
     for call in ["dismiss", "cancel", "reset", "shown"] {

@@ -43,6 +43,7 @@ mod mcp_lines;
 mod mcp_troubles;
 mod on_whatsapp;
 mod other_versions;
+mod pictures;
 mod saves;
 mod sessions;
 mod sessions_chat;

@@ -297,24 +297,21 @@ fn wrong_arguments_are_told_with_field_and_limit() {
     for (arguments, text) in [
         (json!({}), "Error: No questions provided"),
         (json!({"questions": []}), "Error: No questions provided"),
-        (
-            json!({"questions": many}),
-            "Error: questions has 11 entries; at most 10 are possible. Shorten it and ask again.",
-        ),
+        (json!({"questions": many}), "Error: questions has 11 entries; the limit is 10. Shorten it and ask again."),
         (json!({"questions": {"question": "Go?"}}), "Error: questions: invalid type: map, expected a sequence."),
         (json!({"questions": ["Go?"]}), "Error: questions[0]: invalid type: string \"Go?\", expected an object."),
-        (question(json!({"question": "  "})), "Error: questions[0].question is empty; say something in it."),
+        (question(json!({"question": "  "})), "Error: questions[0].question is empty."),
         (
             question(json!({"question": "x".repeat(3001)})),
-            "Error: questions[0].question has 3001 characters; at most 3000 are possible. Shorten it and ask again.",
+            "Error: questions[0].question has 3001 characters; the limit is 3000. Shorten it and ask again.",
         ),
         (
             question(json!({"options": ["yes", "Yes"]})),
-            "Error: questions[0].options[1].label is the same as questions[0].options[0].label; they have to differ.",
+            "Error: questions[0].options[1].label is the same as questions[0].options[0].label; they must differ.",
         ),
         (
             question(json!({"options": ["y".repeat(76)]})),
-            "Error: questions[0].options[0].label has 76 characters; at most 75 are possible. Shorten it and ask again.",
+            "Error: questions[0].options[0].label has 76 characters; the limit is 75. Shorten it and ask again.",
         ),
         (
             question(json!({"type": "radio"})),
@@ -326,13 +323,13 @@ fn wrong_arguments_are_told_with_field_and_limit() {
         ),
         (
             with(json!({"title": "t".repeat(101)})),
-            "Error: title has 101 characters; at most 100 are possible. Shorten it and ask again.",
+            "Error: title has 101 characters; the limit is 100. Shorten it and ask again.",
         ),
-        (with(json!({"maxRetries": 6})), "Error: maxRetries is 6; it has to be from 0 to 5."),
-        (with(json!({"renderTimeout": 5})), "Error: renderTimeout is 5; it has to be from 10000 to 60000."),
-        (with(json!({"timeoutMs": 9999})), "Error: timeoutMs is 9999; it has to be from 10000 to 604800000."),
+        (with(json!({"maxRetries": 6})), "Error: maxRetries is 6; it must be between 0 and 5."),
+        (with(json!({"renderTimeout": 5})), "Error: renderTimeout is 5; it must be between 10000 and 60000."),
+        (with(json!({"timeoutMs": 9999})), "Error: timeoutMs is 9999; it must be between 10000 and 604800000."),
         (with(json!({"timeoutMs": "1h"})), "Error: timeoutMs: invalid type: string \"1h\", expected i64."),
-        (with(json!({"waitMs": -1})), "Error: waitMs is -1; it has to be from 0 to 604800000."),
+        (with(json!({"waitMs": -1})), "Error: waitMs is -1; it must be between 0 and 604800000."),
         (
             with(json!({"timeoutPolicy": "wait"})),
             "Error: timeoutPolicy: \"wait\" is neither return_cancel nor abort_task.",
@@ -341,7 +338,7 @@ fn wrong_arguments_are_told_with_field_and_limit() {
         client.call("ask_user", &arguments).assert_error("rejected", text);
     }
     let told = client.call("ask_user_wait", &json!({}));
-    told.assert_error("rejected", "Error: question_id is empty; say something in it.");
+    told.assert_error("rejected", "Error: question_id is empty.");
     assert!(agent.task_names().is_empty() && world.open().is_empty(), "nothing was asked");
     let unknown = client.begin("ask_human", &json!({}));
     assert_eq!(client.reply_to(unknown, SOON)["error"]["code"], -32602);

@@ -57,7 +57,7 @@ fn a_folder_for_reading_alone_is_told_with_what_to_do_and_loses_no_answer() {
     let mut client = Client::new(&agent.path, &[]);
     let told = client.call("ask_user", &go(60_000));
     assert_eq!((told.is_error, told.status(), &told.structured["shouldRetry"]), (true, "undeliverable", &json!(false)));
-    assert!(told.text.contains("ipc/g/tasks: ") && told.text.contains("has to be writable"), "{told:?}");
+    assert!(told.text.contains("ipc/g/tasks: ") && told.text.contains("must be writable"), "{told:?}");
     drop(tasks);
     // And where the answer lies: it cannot be taken, so it stays.
     let host = world.group("host");

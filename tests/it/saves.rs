@@ -167,7 +167,7 @@ fn an_ask_on_which_askd_panics_is_set_aside_and_the_others_go_on() {
     assert_eq!(status, 500, "{problem}");
     let response = agent.wait("bad");
     assert_eq!(response["result"]["status"], "rejected");
-    assert!(response["error"].as_str().unwrap().contains("failed at this question"), "{response}");
+    assert!(response["error"].as_str().unwrap().contains("failed on this question"), "{response}");
     assert_eq!(world.answer(&bad, &json!({"bad_0": "yes"})).0, 404);
     let kept = format!("{}.json.set-aside", bad["id"].as_str().unwrap());
     assert!(world.state_files("pending_questions/g").contains(&kept));

@@ -127,7 +127,7 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     let late = |who: &str, action: &str| click_of(&world, &card, action, who);
     let (second, stranger) = (late(SLACK_BOB, "pick:0:1"), late(STRANGER, "pick:0:0"));
     stale_click(&world, &stranger).await;
-    world.told(STRANGER, "Only the people named for this question may answer it").await;
+    world.told(STRANGER, "You're not on the list for this question").await;
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "a stranger changes nothing");
     world.kill();
     world.begin().await;
@@ -142,8 +142,8 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     let started = world.says(CHANNEL, &card.ts, STARTED).await;
     assert!(started.visible_text().contains("Answered after the timeout: JWT tokens by <@U0ALICE>"));
     stale_click(&world, &second).await;
-    let note = world.told(SLACK_BOB, "This question was answered already.").await;
-    assert!(note.text.contains("JWT tokens, by alice (slack). Nothing was changed."), "{}", note.text);
+    let note = world.told(SLACK_BOB, "Already answered \"JWT tokens\"").await;
+    assert!(note.text.contains("by alice in Slack. Your answer was not used."), "{}", note.text);
     assert_eq!(start.program.runs().len(), 1);
     assert!(world.response_now("r1").is_none(), "the outcome for its waiter was the timeout");
     assert_eq!(world.slack.messages(CHANNEL).len(), 1, "one card, nothing else");
@@ -161,7 +161,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     assert!(card.has_action("choice:0") && card.has_action("text:1") && !card.has_action("dismiss"));
     let half = [("choice:0", Act::Choose(vec!["1".to_owned()]))];
     world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.unwrap();
-    let missing = world.told(ALICE, "Still missing").await;
+    let missing = world.told(ALICE, "Please also answer").await;
     assert!(missing.text.contains("Why now?"), "{}", missing.text);
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "what was chosen is not lost");
     world.slack.submit(CHANNEL, &card.ts, &[("text:1", Act::Type("because".into()))], "submit", ALICE).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     let world = with_session(&start.means("start"), "").await;
     let card = late_card(&world, "r1", choice("Which?", &["React", "Vue"])).await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
-    world.told(ALICE, "That is not one of the answers.").await;
+    world.told(ALICE, "That is not one of the options.").await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "2.").unwrap();
     world.says(CHANNEL, &card.ts, "Answered after the timeout: Vue by <@U0ALICE>").await;
     assert_eq!(start.briefing().await["result"]["answers"], json!({"Which?": "Vue"}));
@@ -368,7 +368,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     let started = world.shown(ADA, STARTED).await;
     assert_eq!(started.text, STARTED, "whoever answered knows what");
     world.writes(ADA, &format!("{code} 1")).await;
-    world.shown(ADA, "This question was answered already. Answered: Vue, by Ada (whatsapp).").await;
+    world.shown(ADA, "Already answered \"Vue\" by Ada on WhatsApp.").await;
     assert_eq!((start.program.runs().len(), count(&world, STARTED)), (1, 1), "{:#?}", world.said_to(ADA));
     assert_eq!(world.said_to(MALLORY), Vec::<String>::new());
     world.kept_the_pace();
@@ -389,7 +389,7 @@ async fn on_whatsapp_a_late_answer_quotes_while_another_question_is_open() {
     world.taken(&quoted).await;
     let answer = start.briefing().await["result"]["answers"]["Which framework?"].clone();
     assert_eq!(answer, "React, Vue", "the first one");
-    world.shown(ADA, "This question was answered already.").await;
+    world.shown(ADA, "Already answered").await;
     assert!(world.response_now("r2").is_none());
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r2").await["result"]["answers"]["Which targets?"], "prod", "the bare number is of this");

@@ -35,7 +35,7 @@ async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
         let half = [("choice:0", chosen(&["0"])), ("text:3", typed("because"))];
         let delivery = world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.expect("sent");
         assert!(delivery.acknowledged);
-        let note = world.told(ALICE, "Still missing").await;
+        let note = world.told(ALICE, "Please also answer").await;
         assert!(note.text.contains("Which targets?") && note.text.contains("Mail the customers?"), "{}", note.text);
         assert!(!note.text.contains("Why now?") && !note.text.contains("Anything else?"), "{}", note.text);
         assert_eq!(world.store(), before, "nothing was changed");
@@ -58,7 +58,7 @@ async fn other_and_skip_are_answers() {
     world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "submit", ALICE).await.expect("sent");
-    world.told(ALICE, "Still missing").await;
+    world.told(ALICE, "Please also answer").await;
     world.slack.submit(CHANNEL, &card.ts, &[("text:0", typed(" mine "))], "submit", ALICE).await.expect("sent");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "mine"}));
 
@@ -103,7 +103,7 @@ async fn in_the_thread_a_label_a_number_or_a_text_answers() {
         world.stored(&card.ts).await;
         if answer == "Vue" {
             world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
-            let hint = world.told(ALICE, "not one of the answers").await;
+            let hint = world.told(ALICE, "not one of the options").await;
             assert!(hint.text.contains("React") && hint.thread_ts.as_deref() == Some(&card.ts), "{}", hint.text);
         }
         world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, &as_typed).unwrap();

@@ -109,17 +109,17 @@ async fn strangers_other_teams_and_other_channels_are_told_and_change_nothing() 
         let (world, card) = asked(mode).await;
         let before = world.store();
         world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
-        let note = world.told(STRANGER, "your id, U0STRANGER").await;
-        assert!(note.text.contains("responders"), "{}", note.text);
+        let note = world.told(STRANGER, "this id: U0STRANGER").await;
+        assert!(note.text.contains("not on the list"), "{}", note.text);
         let forged: [(&str, Forge); 5] = [
             ("workspace", |payload| payload["team"]["id"] = json!("T0OTHER")),
-            ("not asked in this channel", |payload| payload["container"]["channel_id"] = json!("C0RESEARCH")),
+            ("belongs to another channel", |payload| payload["container"]["channel_id"] = json!("C0RESEARCH")),
             ("Choose from", |payload| {
                 payload["actions"][0]["value"] = json!("7");
                 payload["actions"][0]["action_id"] = json!("pick:0:7");
             }),
             ("Choose from", |payload| payload["actions"][0]["value"] = json!("Vue")),
-            ("not known here", |payload| {
+            ("no longer active", |payload| {
                 let other =
                     payload["actions"][0]["block_id"].as_str().unwrap().replace(|c: char| c.is_ascii_digit(), "0");
                 payload["actions"][0]["block_id"] = json!(other.replace("q0:0", "q0:1"));
@@ -157,7 +157,7 @@ async fn a_button_of_another_ask_answers_neither() {
     let mut payload = click(&world, &first.ts, ALICE);
     payload["actions"] = click(&world, &second.ts, ALICE)["actions"].clone();
     deliver(&world, Mode::Http, &payload).await;
-    world.told(ALICE, "not known here").await;
+    world.told(ALICE, "no longer active").await;
     assert_eq!(world.store(), before);
 }
 
@@ -240,8 +240,8 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
             deliver(&world, mode, &mine).await;
         }
         deliver(&world, mode, &late).await;
-        let note = world.told(BOB, "answered already").await;
-        assert!(note.text.contains("Answered: a, by alice (slack)"), "{}", note.text);
+        let note = world.told(BOB, "Already answered").await;
+        assert!(note.text.contains("Already answered \"a\" by alice in Slack."), "{}", note.text);
         assert!(world.slack.ephemerals(ALICE).is_empty(), "a copy is no late answer");
         assert_eq!(world.store(), before);
     }

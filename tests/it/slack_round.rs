@@ -133,7 +133,7 @@ async fn what_nobody_answers_is_brought_to_mind_and_shown_elsewhere_too() {
     let first = world.card(CHANNEL).await;
     let nudge = |message: &askd_sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
     let nudge = world.slack.wait_for_message(nudge, SOON).await.expect("a reminder in the thread");
-    assert!(nudge.visible_text().contains("still waits for an answer"), "{}", nudge.visible_text());
+    assert!(nudge.visible_text().contains("is still open"), "{}", nudge.visible_text());
     let second = world.card("C0RESEARCH").await;
     world.slack.click("C0RESEARCH", &second.ts, "pick:0:1", BOB).await.expect("sent");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Anybody?": "no"}));

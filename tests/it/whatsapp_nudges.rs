@@ -7,7 +7,7 @@ use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
 
-const WAITS: &str = "This question still waits for an answer.";
+const WAITS: &str = "This question is still open.";
 
 fn reminders(sim: &Whatsapp) -> usize {
     sim.messages_to(ADA).iter().filter(|message| message.text.contains(WAITS)).count()

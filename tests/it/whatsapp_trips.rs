@@ -90,7 +90,7 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     assert!(second.text.contains("Tell customers?\n1. Yes\n2. No\n\nReply with a number."), "{}", second.text);
     assert_eq!(world.phone.message_again(&said).await, Some(200), "the answer before the restart again");
     world.phone.person_quotes(ADA, &first.id, "2");
-    world.shown(ADA, "has been answered already").await;
+    world.shown(ADA, "has already been answered").await;
     // What is written in the second of the sending may be older than the question.
     world.later(std::time::Duration::from_secs(2));
     world.writes(ADA, "yes").await;
@@ -179,7 +179,7 @@ async fn two_open_asks_are_told_apart() {
     world.phone.person_quotes(ADA, &first.id, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["First thing?"], "a");
     world.writes(ADA, &format!("{} 1", code("Second thing?"))).await;
-    world.shown(ADA, "This question was answered already.").await;
+    world.shown(ADA, "Already answered").await;
 }
 
 #[tokio::test]

@@ -115,6 +115,17 @@ impl Via {
         }
     }
 
+    /// Where the person acted, at the end of a sentence.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Channel(ChannelName::WHATSAPP) => "on WhatsApp".to_owned(),
+            Self::Channel(name) => format!("in {}", name.title()),
+            Self::Web => "in the inbox".to_owned(),
+            Self::Cli => "in a terminal".to_owned(),
+            Self::Api => "through the API".to_owned(),
+        }
+    }
+
     /// Whether the token of the inbox was shown: the operator, who may answer every group.
     pub fn is_operator(self) -> bool {
         matches!(self, Self::Web | Self::Cli | Self::Api)

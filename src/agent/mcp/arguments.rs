@@ -192,8 +192,8 @@ mod tests {
         );
         assert_eq!(asked(json!({"questions": [{"header": "x"}]})), "questions[0]: missing field `question`.");
         assert_eq!(asked(json!({"timeoutMs": "1h"})), "timeoutMs: invalid type: string \"1h\", expected i64.");
-        assert_eq!(asked(json!({"waitMs": -1})), "waitMs is -1; it has to be from 0 to 604800000.");
-        assert_eq!(asked(json!({"maxRetries": 6})), "maxRetries is 6; it has to be from 0 to 5.");
+        assert_eq!(asked(json!({"waitMs": -1})), "waitMs is -1; it must be between 0 and 604800000.");
+        assert_eq!(asked(json!({"maxRetries": 6})), "maxRetries is 6; it must be between 0 and 5.");
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         assert!(raised.note.unwrap().starts_with("timeoutMs 10000 was raised to 300000"));
         let enough = asked(300_000).unwrap();
         assert_eq!((enough.request.timeout_ms, enough.note), (Some(300_000), None));
-        assert_eq!(asked(9_999).unwrap_err(), "timeoutMs is 9999; it has to be from 10000 to 604800000.");
+        assert_eq!(asked(9_999).unwrap_err(), "timeoutMs is 9999; it must be between 10000 and 604800000.");
         assert_eq!(read(&json!({"questions": [{"question": "Go?"}]})).unwrap().request.timeout_ms, None);
     }
 

@@ -203,7 +203,7 @@ impl Intake {
 
     fn make_root(&mut self, error: &io::Error) {
         let folder = self.shared.folders.root();
-        tracing::error!(folder = %folder.display(), %error, "the groups' folders cannot be listed; making the folder anew");
+        tracing::error!(folder = %folder.display(), %error, "cannot list the groups' folders; creating the folder again");
         match std::fs::create_dir_all(folder) {
             Ok(()) => {
                 self.watch_root();
@@ -211,7 +211,7 @@ impl Intake {
                 self.prepare(&self.shared.broker.settings());
             }
             Err(error) => {
-                tracing::error!(folder = %folder.display(), %error, "it cannot be made: check who owns its parent");
+                tracing::error!(folder = %folder.display(), %error, "cannot create it: check who owns its parent");
             }
         }
     }

@@ -246,7 +246,7 @@ impl GroupScanner {
             Submitted::NotStored | Submitted::NotYet => Taken::Later,
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
             Submitted::OtherContent => {
-                let why = "this request_id stands for another request already; nobody is answered".to_owned();
+                let why = "this request_id already belongs to another request; nothing is answered".to_owned();
                 let rejection = Rejection::Wrong { field: "request_id".to_owned(), why };
                 self.reject(None, None, rejection, Some((name, bytes))).await
             }

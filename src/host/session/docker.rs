@@ -154,9 +154,7 @@ impl Engine {
             )),
             other => match (&self.socket, io_cause(other)) {
                 (Ok(socket), Some(error)) => away(socket, error),
-                _ => {
-                    EngineError::Away("the Docker Engine broke the connection off; it may be starting anew".to_owned())
-                }
+                _ => EngineError::Away("the Docker Engine closed the connection; it may be restarting".to_owned()),
             },
         }
     }
@@ -208,7 +206,7 @@ fn away(socket: &Path, error: &io::Error) -> EngineError {
              container --group-add with the number that `stat -c %g {socket}` prints on the host)"
         ),
         io::ErrorKind::ConnectionRefused => {
-            format!("nobody listens on {socket}: start the Docker Engine (systemctl start docker)")
+            format!("nothing listens on {socket}: start the Docker Engine (systemctl start docker)")
         }
         _ => format!("the Docker Engine at {socket} cannot be reached: {error}"),
     })
@@ -388,7 +386,7 @@ mod tests {
         };
         assert!(away().await.contains("mount the socket there"));
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(away().await.contains("nobody listens"));
+        assert!(away().await.contains("nothing listens"));
         // An Engine that comes back is found by the same value.
         std::fs::remove_file(&path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();

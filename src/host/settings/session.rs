@@ -62,7 +62,7 @@ fn command<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D:
         return Ok(Some(argv));
     }
     Err(D::Error::custom(
-        "has to be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \
+        "must be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \
          \"research\"]; no shell reads it",
     ))
 }

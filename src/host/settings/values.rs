@@ -81,7 +81,7 @@ where
         return N::try_from(number).map_err(D::Error::custom);
     }
     let most = if MOST == u32::MAX { String::new() } else { format!(" and at most {MOST}") };
-    Err(D::Error::custom(format!("{number} does not fit; it has to be at least {LEAST}{most}")))
+    Err(D::Error::custom(format!("{number} does not fit; it must be at least {LEAST}{most}")))
 }
 
 pub(super) fn timeout_policy<'de, D: Deserializer<'de>>(from: D) -> Result<TimeoutPolicy, D::Error> {

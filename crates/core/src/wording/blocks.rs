@@ -16,12 +16,12 @@ pub(super) fn block_closing(block: &Block) -> Closing {
 }
 
 /// What a card says under the questions of a block.
-pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cannot ask this again until somebody \
-                           allows it.";
+pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cannot ask this again until you allow \
+                           it.";
 /// On the button that ends a block. *Exact.*
 pub const ALLOW_AGAIN: &str = "Allow again";
 /// What `askd reset` says.
-pub const RESET: &str = "It may be asked again; its attempts are counted anew.";
+pub const RESET: &str = "Unblocked. The agent may ask again.";
 
 /// How often who asked what, in a line of askd's own.
 pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
@@ -48,7 +48,7 @@ pub fn how_to_allow(code: &str) -> String {
 pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
-    format!("Which one do you mean? Nothing was changed.\n{}\n\nReply like: allow {code}", list.join("\n"))
+    format!("Which one do you mean?\n{}\n\nReply like: allow {code}", list.join("\n"))
 }
 
 /// What an agent is told that has asked too often. *Exact.*
@@ -63,15 +63,14 @@ pub fn too_often(limit: u8, questions: &Questions) -> String {
 /// To a person who may not let a question be asked again.
 pub fn may_not_allow(id: &str) -> String {
     format!(
-        "Only the people named for this question may let it be asked again, and your id, {id}, is not among them. An \
-         operator can add it to the responders of the route. Nothing was changed."
+        "You're not on the list of people who can allow this question again. To be added, send your admin this id: {id}."
     )
 }
 
 /// To a person who allows what may be asked already.
 pub fn not_blocked(by: Option<&Person>) -> String {
     match by {
-        Some(by) => format!("{} has allowed it again already. Nothing was changed.", by.called()),
-        None => "It may be asked already. Nothing was changed.".to_owned(),
+        Some(by) => format!("{} has already allowed it again.", by.called()),
+        None => "This question is not blocked.".to_owned(),
     }
 }

@@ -58,10 +58,10 @@ pub fn trouble(Reason { channel, trouble }: Reason) -> String {
     match trouble {
         Trouble::NoConnection => format!("{name} cannot be reached."),
         Trouble::Refused => format!("{name} refused the question."),
-        Trouble::RateLimited => format!("{name} takes no more messages for now."),
+        Trouble::RateLimited => format!("{name} accepts no more messages for now."),
         Trouble::ChatNotFound => format!("{name} does not know the chat."),
         Trouble::NotConfigured => format!("{name} is not set up."),
-        Trouble::WindowClosed => format!("{name} lets nobody write to the person before they write themselves."),
+        Trouble::WindowClosed => format!("{name} does not let askd write until the person writes first."),
         Trouble::Unknown => format!("{name} could not show the question."),
     }
 }
@@ -104,26 +104,31 @@ fn words<'a>(question: &'a Question, given: &'a Given) -> impl Iterator<Item = &
     labels.chain(given.text.as_deref())
 }
 
+/// A person and the place where they acted, as a phrase.
+fn who_and_where(by: &Person) -> String {
+    let who = if *by == Person::operator(by.via) { "the operator" } else { by.called() };
+    format!("{who} {}", by.via.place())
+}
+
 /// How an ask ended, told to a person who came too late.
 pub fn already(outcome: &Outcome, questions: &Questions) -> String {
-    let where_by = |by: &Person| format!("{} ({})", by.called(), by.via.as_str());
     match outcome {
-        Outcome::Answered { answers, by } => format!(
-            "This question was answered already. Answered: {}, by {}. Nothing was changed.",
-            told(answers, questions),
-            where_by(by)
-        ),
-        Outcome::Dismissed { by } => {
-            format!("This question was dismissed already by {}. Nothing was changed.", where_by(by))
+        Outcome::Answered { answers, by } => {
+            format!(
+                "Already answered \"{}\" by {}. Your answer was not used.",
+                told(answers, questions),
+                who_and_where(by)
+            )
         }
-        Outcome::Withdrawn => "This question was withdrawn. Nothing was changed.".to_owned(),
+        Outcome::Dismissed { by } => format!("Already dismissed by {}. Your answer was not used.", who_and_where(by)),
+        Outcome::Withdrawn => "This question was withdrawn.".to_owned(),
         Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => {
             "This question could not be shown in time, and the agent was told so.".to_owned()
         }
         Outcome::Blocked { .. } => {
-            "This question cannot be answered: it was asked too often, and the agent was told to wait. Once somebody \
-             allows it again, the agent may ask it anew."
+            "This question cannot be answered: the agent asked it too often and was told to wait. Allow it again, and \
+             the agent may ask."
                 .to_owned()
         }
     }
@@ -151,31 +156,30 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
         Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
         Refusal::FromBefore => FROM_BEFORE.to_owned(),
-        Refusal::NotResponder { id } => format!(
-            "Only the people named for this question may answer it, and your id, {id}, is not among them. \
-             An operator can add it to the responders of the route. The question stays open."
-        ),
+        Refusal::NotResponder { id } => {
+            format!("You're not on the list for this question. To be added, send your admin this id: {id}.")
+        }
         Refusal::MayNotAllow { id } => may_not_allow(id),
         Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
-        Refusal::Missing { questions } => format!("Still missing: an answer to {}.", list(questions)),
+        Refusal::Missing { questions } => format!("Please also answer: {}", questions.join("; ")),
         Refusal::NoSuchQuestion { name } => {
-            format!("This ask has no question {name:?}. Name a question by its id or by its whole text.")
+            format!("There is no question {name:?} here. Name a question by its id or its whole text.")
         }
         Refusal::NotOffered { question, given, labels } => {
-            format!("{given:?} is not an answer that {question:?} offers. Choose from: {}.", list(labels))
+            format!("{given:?} is not an option of {question:?}. Choose from: {}.", list(labels))
         }
         Refusal::NoText { question } => {
-            format!("The answer to {question:?} has to be a text, or a list of texts.")
+            format!("The answer to {question:?} must be a text or a list of texts.")
         }
         Refusal::OnlyOne { question } => format!("{question:?} takes one answer only."),
         Refusal::ChoiceOrText { question } => {
             format!("{question:?} takes a choice or an answer of your own, not both. Leave one of them out.")
         }
         Refusal::Unreadable { question } => {
-            format!("The answer to {question:?} has the character U+0000, which cannot be kept. Leave it out.")
+            format!("The answer to {question:?} contains the character U+0000, which askd cannot store. Remove it.")
         }
         Refusal::TooLong { question, limit, size } => {
-            format!("The answer to {question:?} has {size} characters; at most {limit} are possible.")
+            format!("The answer to {question:?} has {size} characters; the limit is {limit}.")
         }
     }
 }
@@ -189,27 +193,27 @@ pub fn rejection(rejection: &Rejection) -> String {
     match rejection {
         Rejection::NoQuestions => "No questions provided".to_owned(),
         Rejection::TooLong { field, limit, size, unit } => {
-            format!("{field} has {size} {unit}; at most {limit} are possible. Shorten it and ask again.")
+            format!("{field} has {size} {unit}; the limit is {limit}. Shorten it and ask again.")
         }
-        Rejection::Empty { field } => format!("{field} is empty; say something in it."),
+        Rejection::Empty { field } => format!("{field} is empty."),
         Rejection::OutOfRange { field, min, max, value } => {
-            format!("{field} is {value}; it has to be from {min} to {max}.")
+            format!("{field} is {value}; it must be between {min} and {max}.")
         }
         Rejection::Duplicate { field, first } => {
-            format!("{field} is the same as {first}; they have to differ.")
+            format!("{field} is the same as {first}; they must differ.")
         }
         Rejection::Wrong { field, why } => format!("{field}: {why}."),
-        Rejection::Malformed { why } => format!("the request file is not what it should be: {why}."),
+        Rejection::Malformed { why } => format!("the request file is malformed: {why}."),
         Rejection::UnknownGroup { group } => format!(
-            "group {group:?} is not served here: it is not in the settings, and [defaults] serve no others. \
-             An operator can add [groups.{group}]."
+            "group {group:?} is not served here: the settings do not list it, and [defaults] has no routes for other \
+             groups. An operator can add [groups.{group}]."
         ),
         Rejection::RateLimited { group, what, setting, limit } => format!(
-            "rate_limited: group {group:?} has {limit} questions {what}, which is all that {setting} = {limit} \
-             allows. Wait for answers before you ask more."
+            "rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. Wait for \
+             answers before you ask more."
         ),
-        Rejection::SetAside => "askd itself failed at this question and has set it aside, so no answer will come. \
-                                Its operator can see why. Do not ask it again unchanged."
+        Rejection::SetAside => "askd failed on this question and set it aside, so no answer will come. The \
+                                operator's log says why. Do not ask it again unchanged."
             .to_owned(),
     }
 }
@@ -220,7 +224,7 @@ pub fn for_log(rejection: &Rejection) -> String {
         // The parser quotes what it did not expect; where it stood is said after that.
         Rejection::Malformed { why } => {
             let at = why.rfind(" at line ").map_or("", |at| &why[at..]);
-            format!("the request file is not what it should be{at} (the response says more)")
+            format!("the request file is malformed{at} (the response says more)")
         }
         other => self::rejection(other),
     }

@@ -56,7 +56,7 @@ pub fn slack_option(index: usize) -> String {
 
 /// Over a choice in a form.
 pub fn slack_choose(kind: super::Kind) -> &'static str {
-    if kind == super::Kind::MultiSelect { "Choose any" } else { "Choose one" }
+    if kind == super::Kind::MultiSelect { "Pick one or more" } else { "Pick one" }
 }
 
 /// Over a text input: the answer itself, or another one than those offered.
@@ -65,15 +65,15 @@ pub fn slack_type(alone: bool) -> &'static str {
 }
 
 /// What a notice of a reminder says.
-pub const SLACK_REMINDER: &str = "This question still waits for an answer.";
+pub const SLACK_REMINDER: &str = "This question is still open.";
 
 /// A reminder in a card's thread.
 pub fn slack_reminder(code: &str, until: &str) -> String {
-    format!("This question (`{code}`) still waits for an answer. It can be answered until {until}.")
+    format!("This question (`{code}`) is still open. You can answer until {until}.")
 }
 
 /// In a choice: the answer is typed.
-pub const SLACK_OTHER: &str = "Other: what I type below";
+pub const SLACK_OTHER: &str = "Other (type below)";
 
 /// Leaves an optional question out.
 pub const SLACK_SKIP: &str = "Skip";
@@ -85,14 +85,13 @@ pub const SLACK_SUBMIT: &str = "Submit";
 pub const SLACK_DISMISS: &str = "Dismiss";
 
 /// To a person who used a card of an ask that is not known (any more).
-pub const UNKNOWN_QUESTION: &str =
-    "This question is not known here any more, so nothing was done. If it still matters, the agent will ask again.";
+pub const UNKNOWN_QUESTION: &str = "This question is no longer active.";
 
 /// To a person who used a card where it does not belong.
-pub const NOT_ASKED_HERE: &str = "This question is not asked in this channel. Nothing was changed.";
+pub const NOT_ASKED_HERE: &str = "This question belongs to another channel.";
 
 /// To a person of another workspace.
-pub const OTHER_TEAM: &str = "Only people of the workspace that askd belongs to may answer here. Nothing was changed.";
+pub const OTHER_TEAM: &str = "Only members of this workspace can answer.";
 
 /// To a person who wrote something in a card's thread that is no answer.
 pub fn thread_hint(question: Option<&Question>) -> String {
@@ -101,7 +100,7 @@ pub fn thread_hint(question: Option<&Question>) -> String {
     };
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.clone()).collect();
     format!(
-        "That is not one of the answers. Write one of these, or its number: {}. Anything else goes through the card.",
+        "That is not one of the options. Write one of these, or its number: {}. For any other answer use the card.",
         list(&labels)
     )
 }

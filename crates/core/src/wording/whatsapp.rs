@@ -65,7 +65,7 @@ pub fn answer_until(time: &str, left: Duration) -> String {
 
 /// A reminder that quotes its question; `until` is the line of [`answer_until`].
 pub fn whatsapp_reminder(until: &str) -> String {
-    format!("This question still waits for an answer. {until}")
+    format!("This question is still open. {until}")
 }
 
 /// A span of time to the nearest number that says something.
@@ -85,7 +85,7 @@ pub fn which_one(open: &[(String, String)]) -> String {
     let list: Vec<String> = open.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = open.first().map_or("k7", |(code, _)| code.as_str());
     format!(
-        "Which question do you mean? Nothing was answered yet.\n{}\n\nQuote its message, or begin your reply with its \
+        "Which question do you mean?\n{}\n\nQuote its message, or begin your reply with its \
          code, like: {code} 2",
         list.join("\n")
     )
@@ -148,7 +148,7 @@ fn why_unfit(unfit: &Unfit, question: &Question) -> String {
             format!("That is not one of the options: {}.", labels.join(", "))
         }
         Unfit::NotOptional => "This question cannot be skipped.".to_owned(),
-        Unfit::AnsweredAlready => "That question has been answered already; nothing was changed.".to_owned(),
+        Unfit::AnsweredAlready => "That question has already been answered.".to_owned(),
     }
 }
 

@@ -61,8 +61,7 @@ async fn problems_only(response: Response) -> Response {
     if !(status.is_client_error() || status.is_server_error()) || ours {
         return response;
     }
-    Problem::new(status, "Not understood", "The path or the query is not what it should be; see docs/api.md.")
-        .into_response()
+    Problem::new(status, "Not understood", "The path or the query is malformed; see docs/api.md.").into_response()
 }
 
 /// No call gets further without the token.

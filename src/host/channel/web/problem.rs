@@ -65,7 +65,7 @@ impl Problem {
     }
 
     pub(super) fn broken() -> Self {
-        let detail = "askd failed at this question and has set it aside; the daemon's log says where it is.";
+        let detail = "askd failed on this question and set it aside; the daemon's log says where it is.";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", detail)
     }
 

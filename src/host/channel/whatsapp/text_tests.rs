@@ -174,7 +174,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     assert_eq!(
         blocked(&often(content(vec![auth()]))),
         ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
-          The agent was told to wait for your guidance. It cannot ask this again until somebody allows it. To allow it \
+          The agent was told to wait for your guidance. It cannot ask this again until you allow it. To allow it \
           again, reply allow k7, or quote this message and reply allow."]
     );
     let often = often(content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect()));

@@ -1,5 +1,5 @@
 // The page of the stand-in: a channel as one person sees it, live. State lives on the server; this only draws it and tells it what is done.
-import { block, make, mrkdwn } from '/page/blocks.js';
+import { block, make, mrkdwn } from './blocks.js';
 
 const $ = (id) => document.getElementById(id);
 const params = new URLSearchParams(location.search);
@@ -10,7 +10,7 @@ let state = null;
 let shown = new Map();
 
 async function post(what, fields) {
-  const response = await fetch(`/page/${what}`, {
+  const response = await fetch(`page/${what}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ user, channel, ...fields }),
@@ -222,7 +222,7 @@ function render() {
 }
 
 async function load() {
-  const response = await fetch(`/page/state?${new URLSearchParams({ channel, user })}`);
+  const response = await fetch(`page/state?${new URLSearchParams({ channel, user })}`);
   state = await response.json();
   user ||= state.users[0]?.id ?? '';
   channel ||= state.channels[0]?.id ?? '';
@@ -276,5 +276,15 @@ composer($('composer'), () => ({}));
 composer($('reply'), () => ({ thread_ts: thread }));
 $('close-thread').addEventListener('click', () => go({ thread: null }));
 $('channel-pick').addEventListener('change', (event) => go({ channel: event.target.value, thread: null }));
-new EventSource('/page/changes').addEventListener('message', refresh);
+// A page that is out of view holds no connection: a browser has six for one address.
+let changes = null;
+function follow() {
+  changes?.close();
+  changes = null;
+  if (document.visibilityState !== 'visible') return;
+  changes = new EventSource('page/changes');
+  changes.addEventListener('message', refresh);
+}
+document.addEventListener('visibilitychange', follow);
+follow();
 refresh();

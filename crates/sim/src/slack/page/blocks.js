@@ -29,6 +29,22 @@ const INLINE = new RegExp(
   'g',
 );
 
+// As Slack draws `<!date^1763713992^{date_short_pretty} at {time}|fallback>`: in the reader's own time zone.
+function date(seconds, format) {
+  const then = new Date(seconds * 1000);
+  if (Number.isNaN(then.getTime())) return null;
+  const days = Math.round((new Date(then).setHours(0, 0, 0, 0) - new Date().setHours(0, 0, 0, 0)) / 86400000);
+  const pretty = { '-1': 'Yesterday', 0: 'Today', 1: 'Tomorrow' }[days];
+  const day = (month, weekday) => then.toLocaleDateString('en-US', { weekday, month, day: 'numeric', year: 'numeric' });
+  const time = (second) => then.toLocaleTimeString('en-US', { hour: 'numeric', minute: '2-digit', second });
+  const words = {
+    date_num: then.toLocaleDateString('en-CA'), date: day('long'), date_short: day('short'), date_long: day('long', 'long'),
+    date_pretty: pretty ?? day('long'), date_short_pretty: pretty ?? day('short'), date_long_pretty: pretty ?? day('long', 'long'),
+    time: time(), time_secs: time('2-digit'),
+  };
+  return format.replace(/\{(\w+)\}/g, (whole, name) => words[name] ?? whole);
+}
+
 function angle(inside, names) {
   const [target, label] = inside.split(/\|(.*)/s);
   const mention = (text) => make('span', { class: 'mention' }, text);
@@ -36,7 +52,7 @@ function angle(inside, names) {
   if (target.startsWith('#')) return mention(`#${label ?? target.slice(1)}`);
   if (target.startsWith('!')) {
     const [word, ...rest] = target.slice(1).split('^');
-    if (word === 'date') return label ?? rest.join(' ');
+    if (word === 'date') return date(Number(rest[0]), rest[1] ?? '') ?? label ?? '';
     const loud = make('span', { class: 'mention loud' }, label ?? `@${word}`);
     return loud;
   }

@@ -1,6 +1,6 @@
 // The phone: shows one person's chat and does what a thumb does. All state is the stand-in's; this page
 // only asks for it again whenever the stream says that something changed.
-import { show } from "/markup.js";
+import { show } from "./markup.js";
 
 const $ = (id) => document.getElementById(id);
 const make = (tag, className, ...children) => {
@@ -23,7 +23,7 @@ const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", min
 const preview = (m) => m.text || NAMES[m.kind] || m.kind;
 
 async function tell(order) {
-  const answer = await fetch("/control", {
+  const answer = await fetch("control", {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(order),
   });
   return answer.json();
@@ -36,9 +36,9 @@ async function look() {
   if (looking) { again = true; return; }
   looking = true;
   try {
-    all = await (await fetch("/control/chats")).json();
+    all = await (await fetch("control/chats")).json();
     if (!chat()) who = all.chats[0]?.person.wa_id ?? "";
-    const messages = who ? await (await fetch(`/control/messages?who=${who}`)).json() : [];
+    const messages = who ? await (await fetch(`control/messages?who=${who}`)).json() : [];
     draw(messages);
     const here = document.visibilityState === "visible" && chat()?.phone_on;
     if (here && messages.some((m) => m.outgoing && m.stage === "delivered")) tell({ do: "opens", who });
@@ -244,9 +244,18 @@ $("newcomer").onsubmit = async (event) => {
   fold($("more"), $("menu"), false);
   go(person.wa_id);
 };
-document.addEventListener("visibilitychange", look);
 $("chat").onscroll = () => { atEnd = $("chat").scrollHeight - $("chat").scrollTop - $("chat").clientHeight < 80; };
 new ResizeObserver(() => toEnd()).observe($("chat"));
 
-new EventSource("/live").onmessage = look;
+// A page that is out of view holds no connection: a browser has six for one address.
+let live = null;
+function follow() {
+  live?.close();
+  live = null;
+  if (document.visibilityState !== "visible") return;
+  live = new EventSource("live");
+  live.onmessage = look;
+}
+document.addEventListener("visibilitychange", follow);
+follow();
 look();

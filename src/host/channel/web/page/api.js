@@ -98,7 +98,7 @@ async function call(path, options = {}) {
     reply = await request(path, { ...options, signal: AbortSignal.timeout(CALL_LIMIT_MS) });
     if (reply.ok) return { reply, body: reply.status === 204 ? null : await reply.json() };
   } catch {
-    throw new Problem(0, 'No reply from askd.');
+    throw new Problem(0, "Couldn't reach askd.");
   }
   throw await problemOf(reply);
 }
@@ -106,7 +106,7 @@ async function call(path, options = {}) {
 const post = async (path, body) =>
   (await call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ ...body, by: 'web' }) })).body;
 
-const askPath = (id, verb) => `/api/v1/asks/${encodeURIComponent(id)}/${verb}`;
+const askPath = (id, verb) => `api/v1/asks/${encodeURIComponent(id)}/${verb}`;
 
 // Asks that are read at a time: the most that a page may hold.
 const PAGE = 1000;
@@ -114,7 +114,7 @@ const PAGE = 1000;
 // The list page by page, each `{ asks, date }`: `date` is the daemon's clock as its reply states it. What moves meanwhile
 // may come twice.
 export async function* listAsks() {
-  const path = `/api/v1/asks?limit=${PAGE}`;
+  const path = `api/v1/asks?limit=${PAGE}`;
   for (let next = ''; next !== undefined;) {
     const { reply, body } = await call(next ? `${path}&after=${encodeURIComponent(next)}` : path);
     next = body.next;

@@ -1,13 +1,13 @@
 // A question that was asked too often, as an item with one button. The number is askd's and grows in place; nothing here
 // decides who may allow it again or what that means.
 
-import { allowAgain } from '/api.js';
-import { el, said, uniqueId } from '/dom.js';
-import { ago, exact } from '/words.js';
+import { allowAgain } from './api.js';
+import { el, said, uniqueId } from './dom.js';
+import { ago, exact } from './words.js';
 
 export const isBlocked = (ask) => Boolean(ask.block) && !ask.block.allowed_again;
 
-const TELLING = 'The agent was told to wait for your guidance. It cannot ask this again until somebody allows it.';
+const TELLING = 'The agent was told to wait for your guidance. It cannot ask this again until you allow it.';
 
 // `allowed(ask, { focused })`: the block has ended here; `unreached(problem)`: a call got no reply, or the token is not taken.
 export function blockedItem(firstAsk, { allowed, unreached }) {
@@ -41,7 +41,7 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     } catch (failure) {
       busy = false;
       button.disabled = false;
-      const text = failure.status === 0 ? 'No reply from askd, so take it as not stored.' : failure.message;
+      const text = failure.status === 0 ? "Couldn't reach askd, so this may not have been saved." : failure.message;
       problem.replaceChildren(el('p', { dir: 'auto', class: 'said' }, text));
       if (focused) button.focus({ preventScroll: true });
       if (failure.status === 0 || failure.status === 401) unreached(failure);

@@ -2,12 +2,12 @@
 // settled elsewhere. One that timed out keeps its form for as long as a late answer is taken. It deliberately never
 // replaces its form until then: updates touch askd's own lines only.
 
-import { answerAsk, dismissAsk } from '/api.js';
-import { el, said, uniqueId } from '/dom.js';
-import { buildForm } from '/form.js';
-import { wording } from '/notify.js';
-import { showNote } from '/settled.js';
-import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, outcomeOf, until } from '/words.js';
+import { answerAsk, dismissAsk } from './api.js';
+import { el, said, uniqueId } from './dom.js';
+import { buildForm } from './form.js';
+import { wording } from './notify.js';
+import { showNote } from './settled.js';
+import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, outcomeOf, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -172,7 +172,7 @@ export function openCard(firstAsk, { settled, unreached }) {
       return;
     }
     if (!ask.answer_by) {
-      rest.textContent = 'time starts once it is shown';
+      rest.textContent = 'not shown anywhere yet';
       return;
     }
     const { text, soon } = left(ask.answer_by);
@@ -230,8 +230,8 @@ export function openCard(firstAsk, { settled, unreached }) {
 function complaint(failure, again, resends) {
   const text = {
     0: resends
-      ? 'No reply from askd. Your answer is sent again when askd is back, unless you change it.'
-      : 'No reply from askd, so take it as not stored. What you entered is kept here.',
+      ? "Couldn't reach askd. Your answer is sent again when askd is back, unless you change it."
+      : "Couldn't reach askd, so your answer may not have been saved. Nothing you typed is lost.",
     503: `Not stored: ${failure.message} What you entered is kept here.`,
   }[failure.status] ?? failure.message;
   const line = el('p', { dir: 'auto', class: 'said' }, text);

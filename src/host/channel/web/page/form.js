@@ -1,7 +1,7 @@
 // The fields of an ask: shows its questions, reads what was entered, points out what is missing. It deliberately sends
 // nothing and never rebuilds itself, so that what a person typed cannot be lost to an update.
 
-import { el, said, uniqueId } from '/dom.js';
+import { el, said, uniqueId } from './dom.js';
 
 const OPTIONAL = 'optional – leave empty to skip';
 

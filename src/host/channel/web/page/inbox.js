@@ -1,14 +1,14 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, Problem, reportShown, tryRememberedToken, useToken } from '/api.js';
-import { blockedItem, isBlocked } from '/blocked.js';
-import { openCard } from '/card.js';
-import { byId } from '/dom.js';
-import { connection } from '/live.js';
-import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from '/notify.js';
-import { settledItem } from '/settled.js';
-import { clockTime, endedHow, isLate, noteOf, outcomeOf, setClock } from '/words.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { blockedItem, isBlocked } from './blocked.js';
+import { openCard } from './card.js';
+import { byId } from './dom.js';
+import { connection } from './live.js';
+import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from './notify.js';
+import { settledItem } from './settled.js';
+import { clockTime, endedHow, isLate, noteOf, outcomeOf, setClock } from './words.js';
 
 const SETTLED_AT_ONCE = 30;
 const LATE_AT_ONCE = 5;
@@ -212,7 +212,7 @@ function whenAllowed(ask, { focused }) {
   // The button that had the focus goes away.
   if (focused && block) block.element.focus({ preventScroll: true });
   show();
-  announce('Allowed again. The agent may ask it anew.');
+  announce('Unblocked. The agent may ask again.');
 }
 
 const openCount = () => [...asks.values()].filter(isOpen).length;
@@ -368,7 +368,7 @@ function openSignIn(problem) {
 function denied() {
   link.stop();
   if (tryRememberedToken()) link.start();
-  else openSignIn('askd does not take this token. Please paste the current one.');
+  else openSignIn("That token isn't valid. Paste the current one.");
 }
 
 function forget(problem = '') {

@@ -1,7 +1,7 @@
 // Keeps the stream of events open and says when it is lost and back. It reads the stream with fetch, because an
 // EventSource cannot send the Authorization header. It deliberately does not know what an ask is.
 
-import { problemOf, request } from '/api.js';
+import { problemOf, request } from './api.js';
 
 // The daemon sends a comment every 15 s; two missed ones and some slack mean that nobody is there.
 const SILENCE_MS = 40000;
@@ -59,7 +59,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     let opened = false;
     heard = Date.now() - SILENCE_MS + CONNECT_MS;
     try {
-      const reply = await request('/api/v1/events', { headers: { accept: 'text/event-stream' }, signal: mine.signal });
+      const reply = await request('api/v1/events', { headers: { accept: 'text/event-stream' }, signal: mine.signal });
       if (!reply.ok) problem = await problemOf(reply);
       else {
         opened = true;

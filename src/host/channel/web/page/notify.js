@@ -1,7 +1,7 @@
 // Tells a person about a new question: toast, title, sound, browser notification. It deliberately puts no word of an agent
 // into a notification: those are shown over other windows, where nobody could tell whose words they are.
 
-import { byId, el } from '/dom.js';
+import { byId, el } from './dom.js';
 
 const SOUND_KEY = 'askd.sound';
 const NOTIFY_KEY = 'askd.notify';
@@ -127,7 +127,7 @@ function beep() {
 function browserNotification(ask, { title, body }, goTo) {
   try {
     // The tag makes several open tabs show one notification and not one each.
-    const notification = new Notification(title, { body, tag: `askd-${ask.id}`, icon: '/icon.svg' });
+    const notification = new Notification(title, { body, tag: `askd-${ask.id}`, icon: 'icon.svg' });
     notification.onclick = () => {
       window.focus();
       notification.close();

@@ -1,8 +1,8 @@
 // One ask that is over, as an entry to look up: who asked what, how it ended, by whom and when, and what became of that. It
 // deliberately offers nothing to press but its details: an outcome is for ever, only the note below it changes.
 
-import { el, said } from '/dom.js';
-import { ago, answersOf, byWhom, ending, exact, noteOf, outcomeOf } from '/words.js';
+import { el, said } from './dom.js';
+import { ago, answersOf, byWhom, ending, exact, noteOf, outcomeOf } from './words.js';
 
 export function settledItem(ask) {
   const outcome = outcomeOf(ask);

@@ -236,6 +236,9 @@ impl World {
         self.daemon = Some(self.start_daemon());
         self.address = Some(([127, 0, 0, 1], port).into());
         within(SOON, "the daemon to listen", || TcpStream::connect(self.address()).ok());
+        within(SOON, "the daemon to read", || {
+            self.raw("GET", "/readyz", "", "").1.starts_with("loading ").then_some(())
+        });
     }
 
     /// Lets the daemon read the rest, and waits until it has.

@@ -16,6 +16,7 @@ use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError, Stored};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
+use futures_util::future::join;
 use futures_util::{StreamExt as _, stream};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore, broadcast};
 
-/// How many groups' waiters are told their deadlines at a time.
+/// Of how many groups with a mounted folder the waiters are told their deadlines at a time.
 const AT_A_TIME: usize = 8;
 
 /// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
@@ -202,25 +203,31 @@ impl Broker {
         }
     }
 
-    /// Tells waiters the deadlines of their open asks, one ask of a group after the other: it is a hint.
+    /// Tells waiters the deadlines of their open asks: it is a hint.
     async fn tell_deadlines(&self, asks: HashMap<Arc<Group>, Vec<AskId>>) {
-        let of_group = |(group, asks): (Arc<Group>, Vec<AskId>)| async move {
-            let broker = self.clone();
-            let tell = move || {
-                for id in asks {
-                    if broker.0.ctx.is_stopping() {
-                        return;
-                    }
-                    // Most of them were told by the last run.
-                    if let Ok(Some(ask)) = broker.0.store.read(&group, id)
-                        && !delivery::has_told_status(&broker.0.folders, &ask).unwrap_or(false)
-                    {
-                        broker.write_status(&ask);
-                    }
+        // A folder that is mounted may hang by itself. The others get a thread between them, because many may be open.
+        let (mut home, mut mounted) = (Vec::new(), Vec::new());
+        for of_group in asks {
+            if self.0.folders.is_home(&of_group.0) { home.push(of_group) } else { mounted.push(of_group) }
+        }
+        let mounted = stream::iter(mounted);
+        let mounted = mounted.for_each_concurrent(AT_A_TIME, |of_group| self.clone().tell_groups(vec![of_group]));
+        join(self.clone().tell_groups(home), mounted).await;
+    }
+
+    /// The same on one thread, one ask after the other.
+    async fn tell_groups(self, groups: Vec<(Arc<Group>, Vec<AskId>)>) {
+        let tell = move || {
+            let asks = groups.iter().flat_map(|(group, asks)| asks.iter().map(move |id| (group, *id)));
+            for (group, id) in asks.take_while(|_| !self.0.ctx.is_stopping()) {
+                // Most of them were told by the last run.
+                if let Ok(Some(ask)) = self.0.store.read(group, id)
+                    && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)
+                {
+                    self.write_status(&ask);
                 }
-            };
-            let _stopped = tokio::task::spawn_blocking(tell).await;
+            }
         };
-        stream::iter(asks).for_each_concurrent(AT_A_TIME, of_group).await;
+        let _stopped = tokio::task::spawn_blocking(tell).await;
     }
 }

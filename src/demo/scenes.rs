@@ -125,7 +125,12 @@ pub(super) async fn kill_one(
         return Ok(());
     }
     agent.kill().await.context("cannot kill an agent")?;
-    terminal.tell(NIGHT, "was killed while it waits (kill -9). Answer it all the same.", Kind::Lost, None);
+    terminal.tell(
+        NIGHT,
+        "was killed while it waits (kill -9). Answer it all the same: within 15 s askd starts it again.",
+        Kind::Lost,
+        None,
+    );
     if auto.is_some() {
         click(places.slack, NIGHT_QUESTION, NIGHT_OPTIONS[0]).await?;
     }

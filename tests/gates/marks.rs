@@ -149,7 +149,16 @@ async fn begin(level: &'static str, format: &str, folder: &Path, seed: u64, leak
     daemon.spawn().await?;
     let url = daemon.listening().await?;
     slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
-    slack.set_events_url(&format!("{url}/slack/events")).await?;
+    // A busy machine may answer late.
+    for left in (0..10).rev() {
+        match slack.set_events_url(&format!("{url}/slack/events")).await {
+            Err(_late) if left > 0 => {}
+            set => {
+                set?;
+                break;
+            }
+        }
+    }
     phone.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
     if leaks {
         files::publish(

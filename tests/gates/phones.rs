@@ -22,7 +22,12 @@ struct Said {
     request: String,
     label: &'static str,
     began: Instant,
+    /// The same by the clock of the platform, in milliseconds.
+    at: i64,
 }
+
+/// How soon a person is asked back.
+const SOON: i64 = 20_000;
 
 /// WhatsApp, and what its people have said.
 pub(crate) struct Phones {
@@ -81,12 +86,20 @@ impl Phones {
         channel + &groups.collect::<String>()
     }
 
-    /// Adds what people said and were shown to the history.
-    pub(crate) fn tell(&self, history: &mut History) {
+    /// Adds what people said and were shown to the history. Returns how many replies were asked back.
+    pub(crate) fn tell(&self, history: &mut History) -> usize {
+        let mut asked = 0;
         for said in lock(&self.said).iter() {
-            // A reply that quotes an open question is its outcome once it is acknowledged, or comes too late.
-            let acknowledged = self.room.acknowledged(&said.id).map(|acknowledged| acknowledged.at);
             let by = ("whatsapp", number(said.person));
+            // Where askd died before it knew under which id a question was sent, it has to ask which one a quote means.
+            let is_asking = |message: &Message| {
+                message.text.contains("Nothing was answered yet") && (said.at..said.at + SOON).contains(&message.at)
+            };
+            let asked_back = self.sim.messages_to(&by.1).iter().any(is_asking);
+            asked += usize::from(asked_back);
+            // Otherwise a reply that quotes an open question is its outcome once it is acknowledged, or comes too late.
+            let acknowledged = self.room.acknowledged(&said.id).filter(|_| !asked_back);
+            let acknowledged = acknowledged.map(|acknowledged| acknowledged.at);
             history.attempt_at(&said.request, (by.0, &by.1), said.label, said.began, acknowledged);
         }
         for message in (0..self.people).flat_map(|person| self.sim.messages_to(&number(person))) {
@@ -94,6 +107,7 @@ impl Phones {
                 history.card(&request, "whatsapp", false);
             }
         }
+        asked
     }
 
     /// Judges whether each answer from a phone was given there, and whether everybody was told how it ended.
@@ -144,9 +158,14 @@ pub(crate) async fn answers(world: Arc<World>, person: usize, mut dice: Dice) {
         let Some((message, request)) = new.first() else { continue };
         dealt_with += 1;
         let nth = dice.roll(LABELS.len());
-        let began = Instant::now();
+        let (began, at) = (Instant::now(), now());
         let id = phones.sim.person_quotes(&number(person), &message.id, &(nth + 1).to_string());
-        let said = Said { id, person, request: request.clone(), label: LABELS[nth], began };
+        let said = Said { id, person, request: request.clone(), label: LABELS[nth], began, at };
         lock(&phones.said).push(said);
     }
+}
+
+fn now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

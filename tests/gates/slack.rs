@@ -330,12 +330,11 @@ fn judge(world: &World, drained: bool) -> Verdict {
             }
         }
     }
-    if let Some(phones) = &world.phones {
-        phones.tell(&mut history);
-    }
+    let asked_back = world.phones.as_ref().map(|phones| phones.tell(&mut history));
     let mut verdict = history.judge();
     if let Some(phones) = &world.phones {
         phones.judge(&history, &mut verdict);
+        verdict.note(format!("{} replies asked back", asked_back.unwrap_or(0)));
     }
     if !drained && verdict.findings().is_empty() {
         verdict.found("left open", 1, "something is still owed, and nothing moves");

@@ -33,7 +33,7 @@ use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// How long a start waits for the answer to `auth.test`.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,6 +42,8 @@ const AUTH_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// The pauses between the tries to post an ephemeral message, and how often askd tries.
 const EPHEMERAL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 const EPHEMERAL_TRIES: u32 = 3;
+/// How many cards are updated at a time.
+const UPDATES: usize = 64;
 
 /// One workspace's Slack, as far as the app reaches. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ struct Inner {
     ctx: Ctx,
     started: Time,
     bot: OnceCell<AuthTest>,
+    /// Places for cards that are being updated.
+    updates: Semaphore,
     /// The failure of `auth.test` that was logged last.
     logged: Mutex<Option<CallError>>,
 }
@@ -77,7 +81,16 @@ pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option
     let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
     let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
     let (ctx, bot, started) = (ctx.clone(), OnceCell::new(), ctx.clock().now());
-    Ok(Some(Arc::new(Slack(Arc::new(Inner { settings, client, pace, ctx, started, bot, logged: Mutex::default() })))))
+    Ok(Some(Arc::new(Slack(Arc::new(Inner {
+        settings,
+        client,
+        pace,
+        ctx,
+        started,
+        bot,
+        updates: Semaphore::new(UPDATES),
+        logged: Mutex::default(),
+    })))))
 }
 
 #[async_trait]

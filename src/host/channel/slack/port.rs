@@ -104,22 +104,11 @@ impl Channel for Slack {
         }
     }
 
-    /// Updates every card of the ask in this chat.
+    /// Updates every card of the ask in this chat. A call under way takes much memory, so that not all cards of a burst are
+    /// updated at once.
     async fn update(&self, ask: &Ask, route: usize) -> Updated {
-        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
-        if ask.is_over() {
-            let Some(closed) = render::closed(ask, route) else { return Updated::Done };
-            self.update_cards(ask, route, &closed).await
-        } else if let Some(blocked) = render::blocked(ask, attempt) {
-            let updated = self.update_cards(ask, route, &blocked).await;
-            // An agent may ask in a loop: the next number is shown a pace later.
-            self.clock().sleep(self.0.settings.pace).await;
-            updated
-        } else {
-            let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
-            let Some(card) = messages.last() else { return Updated::Done };
-            self.update_cards(ask, route, card).await
-        }
+        let Some(_place) = self.0.ctx.unless_cut(self.0.updates.acquire()).await else { return Updated::Later(None) };
+        Box::pin(self.update_now(ask, route)).await
     }
 
     fn is_away(&self) -> bool {
@@ -195,6 +184,23 @@ impl Slack {
         let posted = self.0.client.post(POST, chat, body).await;
         self.0.pace.posted(chat);
         posted
+    }
+
+    async fn update_now(&self, ask: &Ask, route: usize) -> Updated {
+        let attempt = ask.widgets.get(route).map_or(1, |widget| widget.attempt);
+        if ask.is_over() {
+            let Some(closed) = render::closed(ask, route) else { return Updated::Done };
+            self.update_cards(ask, route, &closed).await
+        } else if let Some(blocked) = render::blocked(ask, attempt) {
+            let updated = self.update_cards(ask, route, &blocked).await;
+            // An agent may ask in a loop: the next number is shown a pace later.
+            self.clock().sleep(self.0.settings.pace).await;
+            updated
+        } else {
+            let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
+            let Some(card) = messages.last() else { return Updated::Done };
+            self.update_cards(ask, route, card).await
+        }
     }
 
     async fn update_cards(&self, ask: &Ask, route: usize, message: &render::Message) -> Updated {

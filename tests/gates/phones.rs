@@ -91,9 +91,11 @@ impl Phones {
         let mut asked = 0;
         for said in lock(&self.said).iter() {
             let by = ("whatsapp", number(said.person));
-            // Where askd died before it knew under which id a question was sent, it has to ask which one a quote means.
+            // Where the reply to a post was lost, askd does not know yet what a quote names, and may have to ask back.
             let is_asking = |message: &Message| {
-                message.text.contains("Nothing was answered yet") && (said.at..said.at + SOON).contains(&message.at)
+                let asks = ["Nothing was answered yet", "Did you mean this for", "Please reply again"];
+                let soon = (said.at..said.at + SOON).contains(&message.at);
+                soon && asks.iter().any(|asks| message.text.contains(asks))
             };
             let asked_back = self.sim.messages_to(&by.1).iter().any(is_asking);
             asked += usize::from(asked_back);

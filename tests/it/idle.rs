@@ -42,44 +42,6 @@ mod measures {
         eprintln!("wake-ups in each ten seconds: {counted:?}");
     }
 
-    /// Memory without the pages of the binary, in bytes.
-    fn anonymous(world: &World) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", world.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-    }
-
-    /// Once as many outcomes are kept as may be, and as many asks at hand, an answered question leaves nothing behind.
-    #[test]
-    #[ignore = "measures: tests/run plays it last and alone"]
-    fn an_answered_question_leaves_nothing_in_memory() {
-        const ROUND: usize = 1_000;
-        let limits = "[asks]\nmax_open_per_group = 100000\nmax_per_hour_per_group = 100000\n";
-        let world = World::empty().config(limits).with_binary().started();
-        let agent = world.group("g");
-        let round = |round: usize| {
-            for number in 0..ROUND {
-                let question =
-                    json!({"questions": [{"question": format!("{round} {number}?"), "options": ["a", "b"]}]});
-                agent.ask(&format!("r{round}-{number}"), &question);
-            }
-            let open = within(SOON * 2, "all to be open", || Some(world.open()).filter(|open| open.len() == ROUND));
-            for ask in open {
-                let path = format!("/asks/{}/answer", ask["id"].as_str().unwrap());
-                let answers = json!({"answers": {ask["questions"][0]["id"].as_str().unwrap(): "a"}});
-                assert_eq!(world.call("POST", &path, Some(&answers)).0, 200);
-                agent.take(ask["request_id"].as_str().unwrap());
-            }
-            world.all_done("g");
-            anonymous(&world)
-        };
-        let before: Vec<u64> = (0..6).map(round).collect();
-        let after: Vec<u64> = (6..9).map(round).collect();
-        let grown = after.iter().max().unwrap().saturating_sub(*before.iter().max().unwrap());
-        eprintln!("{before:?}, then {after:?}: {} bytes for each", grown / (3 * ROUND as u64));
-        assert!(grown < 1024 * 3 * ROUND as u64, "{grown} bytes");
-    }
-
     #[test]
     #[ignore = "measures: tests/run plays it last and alone"]
     fn a_thousand_groups_and_two_hundred_waiters_wake_nothing_but_one_look() {

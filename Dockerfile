@@ -22,9 +22,9 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     musl="$(uname -m)-unknown-linux-musl" \
     && export "CC_$(echo "$musl" | tr - _)=musl-gcc" \
-    && cargo build --locked --profile dist --target "$musl" --no-default-features \
+    && cargo build --locked -p askd --profile dist --target "$musl" --no-default-features \
     && install -D "target/$musl/dist/askd" /out/agent/askd \
-    && cargo build --locked --profile dist --target "$musl" \
+    && cargo build --locked -p askd --profile dist --target "$musl" \
     && install -D "target/$musl/dist/askd" /out/host/askd \
     && install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt \
     && install -d /out/data

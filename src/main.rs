@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// musl's own one takes one lock for every call, and gives memory back to the kernel as soon as it is free.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // rustls cannot choose between two providers by itself and panics at the first connection.
     #[cfg(feature = "host")]

@@ -80,7 +80,9 @@ fn trouble(path: &Path, mend: &'static str, source: io::Error) -> AgentError {
 pub struct Folder {
     path: PathBuf,
     tasks: Dir,
+    tasks_are: Stamp,
     responses: Dir,
+    responses_are: Stamp,
     /// `tasks/.alive`; `None` if it can be neither made nor opened.
     alive: OnceLock<Option<Dir>>,
 }
@@ -115,7 +117,8 @@ impl Folder {
     /// Opens a group's folder: the one that holds `tasks/` and `responses/`.
     pub fn open(path: &Path) -> Result<Self, AgentError> {
         let sub = |name: &str| {
-            Dir::open(&path.join(name)).map_err(|error| {
+            let dir = Dir::open(&path.join(name)).and_then(|dir| Ok((dir.stamp()?, dir)));
+            dir.map_err(|error| {
                 let mend = match error.kind() {
                     io::ErrorKind::NotFound => {
                         "It must be the folder of an askd group: mount it, or name it with --ipc or ASKD_IPC_DIR"
@@ -125,16 +128,18 @@ impl Folder {
                 trouble(&path.join(name), mend, error)
             })
         };
-        Ok(Self { path: path.to_owned(), tasks: sub(TASKS)?, responses: sub(RESPONSES)?, alive: OnceLock::new() })
+        let ((tasks_are, tasks), (responses_are, responses)) = (sub(TASKS)?, sub(RESPONSES)?);
+        Ok(Self { path: path.to_owned(), tasks, tasks_are, responses, responses_are, alive: OnceLock::new() })
     }
 
     /// Whether it is still the folder that its path leads to. Nothing is opened: the daemon's watch would hear of it.
     fn is_current(&self) -> bool {
-        let same = |name: &str, dir: &Dir| {
-            let now = Stamp::at(&self.path.join(name));
-            now.is_ok_and(|now| dir.stamp().is_ok_and(|held| held.same_file(&now)))
-        };
-        same(TASKS, &self.tasks) && same(RESPONSES, &self.responses)
+        Stamp::at(&self.path.join(TASKS)).is_ok_and(|now| now.same_file(&self.tasks_are)) && self.is_answered()
+    }
+
+    /// The same of the part in which responses come.
+    fn is_answered(&self) -> bool {
+        Stamp::at(&self.path.join(RESPONSES)).is_ok_and(|now| now.same_file(&self.responses_are))
     }
 
     /// Where it is.

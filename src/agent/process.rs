@@ -7,16 +7,20 @@
 use super::{Folder, SHARED};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{Dir, Stamp};
-use crate::ipc::watch::{Hint, Watch};
-use crate::ipc::{RESPONSES, alive_name, response_name};
+use crate::ipc::{RESPONSES, WATCH_SWITCH, alive_name, response_name};
 use crate::random;
 use askd_core::RequestId;
 use parking_lot::Mutex;
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use std::collections::HashSet;
+use std::future::pending;
 use std::io;
-use std::sync::Arc;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// How often to look into the folder without any event: some file systems have none.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -27,23 +31,22 @@ const EAGER_FOR: Duration = Duration::from_secs(60);
 /// How old a sign of life may get. The process renews it at a look, which costs no wake-up, and so at least every 5 s.
 const RENEW_AFTER: Duration = Duration::from_millis(3500);
 
+/// A response gets its name by a rename, or a host that knows no better writes it in place.
+const EVENTS: WatchFlags = WatchFlags::MOVED_TO.union(WatchFlags::CLOSE_WRITE);
+/// What is read of them at a time.
+const MOST_EVENTS: usize = 4096;
+
 /// A process that waits for answers.
+#[derive(Debug)]
 pub struct Process {
     clock: Clock,
     id: RequestId,
-    /// Told when a response may be new.
-    wake: Arc<dyn Fn() + Send + Sync>,
-    woken: Arc<Notify>,
-    awaited: Arc<Mutex<HashSet<String>>>,
-    watching: Mutex<Watching>,
+    /// The one inotify instance, made for the first request; `None` in it if there is none to be had.
+    events: OnceLock<Option<OwnedFd>>,
+    /// The watch, and the folder it is on.
+    watched: Mutex<Option<(i32, Stamp)>>,
+    awaited: Mutex<HashSet<String>>,
     life: Mutex<Liveness>,
-}
-
-/// The one watch, and the folder it is on.
-#[derive(Debug, Default)]
-struct Watching {
-    watch: Option<Watch>,
-    on: Option<Stamp>,
 }
 
 /// How many calls wait, and when the process last showed that it lives.
@@ -59,27 +62,15 @@ struct Liveness {
 }
 
 impl Process {
-    /// A process with a random id, whose one call awaits [`Process::woken`]. The first request starts the watch.
+    /// A process with a random id.
     #[must_use]
     pub fn new(clock: &Clock) -> Arc<Self> {
-        let woken = Arc::<Notify>::default();
-        let wake = Arc::clone(&woken);
-        Self::with(clock, woken, move || wake.notify_one())
-    }
-
-    /// The same for a process that looks after many calls by itself: `wake` is called from the watch's thread.
-    pub(super) fn waking(clock: &Clock, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Self::with(clock, Arc::default(), wake)
-    }
-
-    fn with(clock: &Clock, woken: Arc<Notify>, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             clock: clock.clone(),
             id: random::request_id(),
-            wake: Arc::new(wake),
-            woken,
-            awaited: Arc::default(),
-            watching: Mutex::default(),
+            events: OnceLock::new(),
+            watched: Mutex::default(),
+            awaited: Mutex::default(),
             life: Mutex::default(),
         })
     }
@@ -89,15 +80,47 @@ impl Process {
         self.id.as_str()
     }
 
+    /// What can be read as soon as a response may be new. [`Self::has_news`] reads it.
+    pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.events.get()?.as_ref().map(|events| events.as_fd())
+    }
+
     /// Waits until a response may be new.
+    #[expect(
+        deprecated,
+        reason = "what replaces it is unsafe; this descriptor stays open as long as the process waits"
+    )]
     pub async fn woken(&self) {
-        self.woken.notified().await;
+        let events = self.events().map(|events| AsyncFd::with_interest(events, Interest::READABLE));
+        let Some(Ok(events)) = events else { return pending().await };
+        while let Ok(mut ready) = events.readable().await {
+            if self.has_news() {
+                return;
+            }
+            ready.clear_ready();
+        }
+        pending::<()>().await;
+    }
+
+    /// Whether an event since the last call says that a response may be new.
+    pub(super) fn has_news(&self) -> bool {
+        let Some(events) = self.events() else { return false };
+        let awaited = self.awaited.lock();
+        let mut buffer = [MaybeUninit::uninit(); MOST_EVENTS];
+        let mut reader = Reader::new(events, &mut buffer);
+        let mut news = false;
+        while let Ok(event) = reader.next() {
+            // Without a name it is about the whole folder, or about events that were lost.
+            let name = event.file_name().map(|name| name.to_str().unwrap_or_default());
+            news |= name.is_none_or(|name| awaited.contains(name));
+        }
+        news
     }
 
     /// How often to look without being woken.
     pub fn look_every(&self) -> Duration {
         let eager = || self.life.lock().asked.is_some_and(|asked| self.clock.monotonic().since(asked) < EAGER_FOR);
-        if self.watching.lock().on.is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
+        if self.watched.lock().is_none() && eager() { LOOK_OFTEN } else { LOOK_EVERY }
     }
 
     /// Prepares for a request that is written next: the watch and the sign of life come first.
@@ -162,28 +185,37 @@ impl Process {
 
     /// Watches this folder from now on.
     pub(super) fn watch(&self, folder: &Folder) {
-        let mut watching = self.watching.lock();
-        let Watching { watch, on } = &mut *watching;
-        let now = folder.responses.stamp().ok();
+        let Some(events) = self.events.get_or_init(open_events) else { return };
+        let mut watched = self.watched.lock();
         // A folder that was removed and made again is another folder with the same name.
-        if now.is_some_and(|now| on.is_some_and(|on| on.same_file(&now))) {
+        if watched.is_some_and(|(_, on)| on.same_file(&folder.responses_are)) {
             return;
         }
-        let watch = watch.get_or_insert_with(|| {
-            let (wake, awaited) = (Arc::clone(&self.wake), Arc::clone(&self.awaited));
-            Watch::new(move |hint| {
-                let ours = match hint {
-                    Hint::Everywhere => true,
-                    Hint::At(path) => path
-                        .file_name()
-                        .and_then(|name| name.to_str())
-                        .is_some_and(|name| awaited.lock().contains(name)),
-                };
-                if ours {
-                    wake();
-                }
-            })
-        });
-        *on = now.filter(|_| watch.add_anew(&folder.path.join(RESPONSES)));
+        if let Some((watch, _)) = watched.take() {
+            // It may have gone with its folder.
+            let _gone = inotify::remove_watch(events, watch);
+        }
+        match inotify::add_watch(events, folder.path.join(RESPONSES), EVENTS) {
+            Ok(watch) => *watched = Some((watch, folder.responses_are)),
+            Err(error) => {
+                let why =
+                    "cannot watch the folder (see fs.inotify.max_user_watches); looking every few seconds instead";
+                tracing::warn!(folder = %folder.path.display(), %error, "{why}");
+            }
+        }
     }
+}
+
+/// `None` if there is no watch to be had.
+fn open_events() -> Option<OwnedFd> {
+    if std::env::var(WATCH_SWITCH).is_ok_and(|value| value == "off") {
+        return None;
+    }
+    let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+    events
+        .inspect_err(|error| {
+            let why = "no file watch to be had (see fs.inotify.max_user_instances); looking every few seconds instead";
+            tracing::warn!(%error, "{why}");
+        })
+        .ok()
 }

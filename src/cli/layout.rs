@@ -1,7 +1,6 @@
 //! How `askd list` and `askd show` look. On a terminal lines are cut or wrapped to its width and coloured; elsewhere
 //! they are whole and plain, so that other programs can search them. Called by `asks`.
 
-use crate::ipc::wire::time_from;
 use askd_core::{Time, printable};
 use serde_json::Value;
 use std::io::IsTerminal as _;
@@ -17,6 +16,10 @@ const SOON: Duration = Duration::from_secs(5 * 60);
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const RED: &str = "31";
+
+fn time_from(text: &str) -> Option<Time> {
+    text.parse().ok()
+}
 
 /// What standard output can show.
 pub(super) struct Look {

@@ -30,7 +30,7 @@ impl Mcp {
         let runtime = super::small_runtime()?;
         let served = runtime.block_on(async {
             let stop = super::stop_on_signals()?;
-            anyhow::Ok(serve(settings, Clock::system(), stop.cancelled_owned()).await?)
+            anyhow::Ok(serve(settings, &Clock::system(), stop.cancelled_owned()).await?)
         });
         // A read of standard input may hang in a thread of its own; the process ends without it.
         runtime.shutdown_background();

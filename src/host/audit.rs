@@ -3,7 +3,7 @@
 //!
 //! It also says the same in the log, which is where operators look first. It decides nothing.
 
-use crate::ipc::wire::{status, time_text};
+use crate::ipc::wire::status;
 use askd_core::{Ask, AskId, Fact, Outcome, Person, Refusal, Stage, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Lines {
 /// One line.
 #[derive(Debug, Default, Serialize)]
 struct Line<'a> {
-    at: String,
+    at: Time,
     what: &'a str,
     ask: String,
     group: &'a str,
@@ -183,7 +183,7 @@ impl Audit {
     }
 
     fn write(&self, mut line: Line<'_>, at: Time, now: Time) {
-        line.at = time_text(at);
+        line.at = at;
         let written = serde_json::to_string(&line).map_err(io::Error::from).and_then(|json| self.append(&json, now));
         if let Err(error) = written {
             tracing::error!(%error, folder = %self.folder.display(), "cannot write the audit log");
@@ -221,7 +221,7 @@ impl Audit {
 
 /// The day a file is named after.
 fn date(time: Time) -> String {
-    time_text(time).chars().take(10).collect()
+    time.to_string().chars().take(10).collect()
 }
 
 fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time) {

@@ -63,7 +63,7 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     let Some(status) = StatusFile::of(ask) else { return Ok(()) };
     let bytes = serde_json::to_vec(&status)?;
     let dir = folders.ensure(&ask.group, RESPONSES)?;
-    for waiter in ask.waiters.iter().filter(|waiter| !waiter.withdrawn) {
+    for waiter in ask.waiters.iter().filter(|waiter| !waiter.is_withdrawn()) {
         let name = status_name(&waiter.request_id);
         let temporary = format!(".tmp-{}", random::unique());
         // A hint, written again at each start.
@@ -78,7 +78,7 @@ pub(super) fn has_told_status(folders: &Folders, ask: &Ask) -> io::Result<bool> 
     let bytes = serde_json::to_vec(&status)?;
     let dir = folders.ensure(&ask.group, RESPONSES)?;
     let has = |request_id| dir.read(&status_name(request_id), bytes.len()).is_ok_and(|(told, _)| told == bytes);
-    Ok(ask.waiters.iter().filter(|waiter| !waiter.withdrawn).all(|waiter| has(&waiter.request_id)))
+    Ok(ask.waiters.iter().filter(|waiter| !waiter.is_withdrawn()).all(|waiter| has(&waiter.request_id)))
 }
 
 /// Tells a waiter that its request was seen, before it can be taken in.

@@ -73,15 +73,11 @@ impl Folders {
         Ok(names)
     }
 
-    /// How the folder of the groups' folders was left.
-    pub fn stamp(&self) -> io::Result<Stamp> {
-        Stamp::at(&self.root)
-    }
-
-    /// How one of a group's folders was left, or what is in its place. Opens nothing.
-    pub fn stamp_of(&self, group: &Group, name: &str) -> io::Result<Stamp> {
-        let path = self.root.join(group.as_str()).join(name);
-        Stamp::of_place(&path)
+    /// The folder of the groups' folders, to look at what is below it, and how it was left. No watch reports that.
+    pub fn look_from(&self) -> io::Result<(Dir, Stamp)> {
+        let root = Dir::pinned(&self.root)?;
+        let stamp = root.stamp()?;
+        Ok((root, stamp))
     }
 
     /// Whether another file system is mounted at a group's folder. Does not look into it: it may hang.

@@ -1,13 +1,11 @@
 //! The file contract between an agent and the daemon: which folders, which names, which shapes.
 //!
 //! Both sides use it, so that they cannot disagree. It decides nothing about asks. Rooms: the shapes of the files
-//! (`wire`), reading and writing them safely in folders that a container can write too (`files`), and events that
-//! something may be new (`watch`).
+//! (`wire`), and reading and writing them safely in folders that a container can write too (`files`).
 
 mod calls;
 pub mod files;
 mod names;
-pub mod watch;
 pub mod wire;
 
 use askd_core::RequestId;
@@ -20,6 +18,9 @@ pub const TASKS: &str = "tasks";
 pub const RESPONSES: &str = "responses";
 /// Where briefings are put: daemon to the next session.
 pub const BRIEFINGS: &str = "briefings";
+/// The environment variable that turns file events off when it is `off`, so that only the regular looks remain: for tests,
+/// and for file systems where watching costs and says nothing.
+pub const WATCH_SWITCH: &str = "ASKD_WATCH";
 /// The largest request file, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 /// The group whose folder is used on a host without containers.

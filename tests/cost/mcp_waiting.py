@@ -1,6 +1,6 @@
 """What askd mcp costs while it waits: start, memory, wake-ups, size. Standard library only.
 
-    cargo build --profile dist --no-default-features --target x86_64-unknown-linux-musl
+    cargo build -p askd --profile dist --no-default-features --target x86_64-unknown-linux-musl
     python3 tests/cost/mcp_waiting.py [--binary FILE] [--many 200] [--seconds 60]
 
 One process first, then many in one folder, each with one open question and a progress token. The host is this

@@ -165,6 +165,32 @@ def record(request_id, *, stage=None, has=None):
     return until(f"{request_id} at {stage}", look)
 
 
+def after(found):
+    """What follows the decision: each format has it in another place."""
+    return found.get("after") or found["stage"].get("follow_up") or {}
+
+
+def start(found):
+    return after(found).get("wake") or after(found).get("start") or {}
+
+
+def after_timeout(found):
+    """What a timeout leads to, as format 3 names it."""
+    follows = after(found)
+    late, stop = follows.get("late", {}).get("name"), follows.get("stop")
+    return {"open": "answerable"}.get(late) or {"done": "stopped"}.get(stop) or follows.get("after_timeout", {}).get("name")
+
+
+def block(found):
+    return found.get("block") or after(found).get("block")
+
+
+def widget(found):
+    """How far the first widget is, and how many messages it has."""
+    first = found["widgets"][0]
+    return first.get("phase") or first["state"]["name"], len(first.get("messages") or first.get("posts") or [])
+
+
 def shown(request_id):
     return record(request_id, stage="open", has=lambda found: found["message_id"] or found["channel_name"] == "web")
 
@@ -223,12 +249,12 @@ shown("ada-half")
 time.sleep(2.1)  # Whole seconds are compared.
 says("2", quotes=record("ada-half")["message_id"])
 record("ada-half", has=lambda found: found.get("so_far"))
-record("ada-half", has=lambda found: len(found["widgets"][0]["messages"]) > 1)
+record("ada-half", has=lambda found: widget(found)[1] > 1)
 ask("pair", "pair-open", select("Deploy now?", "yes", "no"))
 shown("pair-open")
 # Grace has not written within a day: a template asks her to, and the question is held.
 ask("grace", "grace-held", FRAMEWORK)
-record("grace-held", has=lambda found: found["widgets"][0]["phase"] == "held")
+record("grace-held", has=lambda found: widget(found)[0] == "held")
 
 # Decided.
 ask("team", "team-clicked", select("Merge?", "merge", "wait"), session_id="s2")
@@ -261,12 +287,12 @@ for group, request_id in [("inbox", "inbox-timeout"), ("stopped", "stopped-timeo
                           ("team", "team-late-answered"), ("broken", "broken-late-answered")]:
     response(group, request_id, take=True)
 for request_id in ["team-late", "ada-late", "team-late-answered", "broken-late-answered"]:
-    record(request_id, has=lambda found: found.get("after", {}).get("late", {}).get("name") == "open")
+    record(request_id, has=lambda found: after_timeout(found) == "answerable")
 answer("team-late-answered", {"Answered late?": "yes"})
 answer("broken-late-answered", {"Answered late, no start?": "no"})
-record("team-late-answered", has=lambda found: found["after"]["wake"]["name"] == "started")
-record("broken-late-answered", has=lambda found: found["after"]["wake"].get("tries"))
-record("stopped-timeout", has=lambda found: found["after"]["stop"] == "done")
+record("team-late-answered", has=lambda found: start(found).get("name") == "started")
+record("broken-late-answered", has=lambda found: start(found).get("tries"))
+record("stopped-timeout", has=lambda found: after_timeout(found) == "stopped")
 
 # Uncollected: the response lies there; it was withdrawn and the agent was started; or it is kept for the next start.
 ask("inbox", "inbox-uncollected", select("Uncollected?", "yes", "no"), session_id="s4")
@@ -276,7 +302,7 @@ response("inbox", "inbox-uncollected")
 ask("broken", "broken-uncollected", select("Uncollected, no start?", "yes", "no"), session_id="s4")
 shown("broken-uncollected")
 click("broken-uncollected", "pick:0:1", BOB)
-record("broken-uncollected", has=lambda found: found["after"]["wake"].get("tries") if found.get("after") else None)
+record("broken-uncollected", has=lambda found: start(found).get("tries"))
 
 # Blocked: in the inbox and in Slack; one of them allowed again.
 for group, request_id in [("inbox-blocks", "inbox-blocked"), ("team-blocks", "team-blocked"), ("inbox-blocks", "inbox-allowed")]:
@@ -292,8 +318,8 @@ for group, request_id in [("inbox-blocks", "inbox-blocked"), ("team-blocks", "te
 subprocess.run(
     [BINARY, "reset", record("inbox-allowed")["id"], "--url", URL, "--token", TOKEN], check=True, env=CLEAN, stdout=subprocess.DEVNULL
 )
-record("inbox-allowed", has=lambda found: found["block"]["lifted"])
-record("team-blocked", has=lambda found: found["block"]["times"] == 3 and found["widgets"][0]["phase"] == "up")
+record("inbox-allowed", has=lambda found: block(found)["lifted"])
+record("team-blocked", has=lambda found: block(found)["times"] == 3 and widget(found)[0] == "up")
 
 
 def of_the_agent(name, arguments, say=b""):
@@ -317,11 +343,11 @@ def line(**message):
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
-start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "golden", "version": "1"}}
+hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "golden", "version": "1"}}
 call = {"name": "ask_user", "arguments": {"title": "Title", "questions": [FRAMEWORK, SURE]}}
 agents = {
     "ask": of_the_agent("agent-ask", ["ask", "Deploy now?", "--option", "yes", "--option", "no=not today", "--title", "Release"]),
-    "mcp": of_the_agent("agent-mcp", ["mcp"], line(id=1, method="initialize", params=start)
+    "mcp": of_the_agent("agent-mcp", ["mcp"], line(id=1, method="initialize", params=hello)
                         + line(method="notifications/initialized") + line(id=2, method="tools/call", params=call)),
 }
 

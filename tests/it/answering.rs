@@ -1,6 +1,7 @@
 //! Every way an ask can end, and who is told what.
 
 use crate::harness::{SOON, World, within};
+use crate::said;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::thread;
@@ -60,7 +61,7 @@ fn a_dismissal_tells_the_agent_that_the_user_dismissed_it() {
     let id = world.one_open()["id"].as_str().unwrap().to_owned();
     assert_eq!(world.call("POST", &format!("/asks/{id}/dismiss"), Some(&json!({"by": "web"}))).0, 200);
     let response = agent.wait("r1");
-    assert_eq!(response["error"], "ask_user cancelled: the user dismissed the question.");
+    assert_eq!(response["error"], said::DISMISSED);
     let result = &response["result"];
     assert_eq!(
         (&result["status"], &result["reason"], &result["cancelled"]),
@@ -84,7 +85,7 @@ fn a_withdrawal_by_the_agent_or_an_operator_is_told_as_such() {
     assert_eq!(world.call("POST", &format!("/asks/{id}/cancel"), None).0, 200);
     for id in ["r1", "r2"] {
         let response = world.passing(SOON, "the response", || agent.response(id));
-        assert_eq!(response["error"], "ask_user cancelled: the question was withdrawn.");
+        assert_eq!(response["error"], said::WITHDRAWN);
         assert_eq!(
             (&response["result"]["status"], &response["result"]["reason"]),
             (&json!("cancelled"), &json!("system"))

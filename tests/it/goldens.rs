@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The versions of which there is a folder.
-pub(crate) const VERSIONS: [&str; 2] = ["35ffb63", "b652487"];
+pub(crate) const VERSIONS: [&str; 3] = ["35ffb63", "b652487", "4b65f53"];
 
 const CONFIG: &str = r#"
 [defaults]

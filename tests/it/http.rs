@@ -189,8 +189,7 @@ fn health_needs_no_token_and_readiness_tells_the_truth() {
 /// Reading many records takes time; a caller meanwhile hears how far askd has come.
 #[test]
 fn readiness_says_how_far_the_loading_is() {
-    let address = format!("127.0.0.1:{}", crate::daemon::free_port());
-    let connect_to = address.clone();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], crate::daemon::free_port()));
     let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");
@@ -208,7 +207,7 @@ fn readiness_says_how_far_the_loading_is() {
     let asking = std::thread::spawn(move || {
         let mut said = Vec::new();
         while done_is_open(&told) {
-            let Ok(mut stream) = std::net::TcpStream::connect(&connect_to) else { continue };
+            let Ok(mut stream) = std::net::TcpStream::connect(address) else { continue };
             let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let _refused = std::io::Write::write_all(&mut stream, request.as_bytes());
             let mut text = String::new();
@@ -217,7 +216,7 @@ fn readiness_says_how_far_the_loading_is() {
         }
         said
     });
-    let mut world = world.env("ASKD__HTTP__LISTEN", &address);
+    let mut world = world.env("ASKD__HTTP__LISTEN", &address.to_string());
     world.start();
     crate::harness::within(crate::harness::SOON, "it to be ready", || {
         (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(())

@@ -44,6 +44,7 @@ mod mcp_troubles;
 mod on_whatsapp;
 mod other_versions;
 mod pictures;
+mod said;
 mod saves;
 mod sessions;
 mod sessions_chat;

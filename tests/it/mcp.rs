@@ -2,15 +2,15 @@
 
 use crate::harness::{Agent, SOON, World, names, within};
 use crate::mcp_client::{Client, go};
+use crate::said;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const TIMED_OUT: &str =
-    "ask_user timeout: no response. Please decide whether to retry when the user sends a new message.";
-const WITHDRAWN: &str = "ask_user cancelled: the question was withdrawn.";
+const TIMED_OUT: &str = said::TIMED_OUT;
+const WITHDRAWN: &str = said::WITHDRAWN;
 const RETRY_NOW: &str = "Retry this exact call now, in this session, with the same parameters.";
 
 /// How most stories open: a group's folder, and a client that has introduced itself.
@@ -205,7 +205,7 @@ fn a_dismissal_is_an_error_in_words() {
     let ask = world.one_open();
     assert_eq!(world.call("POST", &format!("/asks/{}/dismiss", ask["id"].as_str().unwrap()), None).0, 200);
     let told = client.result(call, SOON);
-    told.assert_error("cancelled", "ask_user cancelled: the user dismissed the question.");
+    told.assert_error("cancelled", said::DISMISSED);
     assert_eq!(told.structured["reason"], "user");
 }
 

@@ -2,6 +2,7 @@
 //! that are stopped. The agent is files and, where it is started, a command that writes down what it was given.
 
 use crate::harness::{Agent, SHORTEST, SOON, World, names, within};
+use crate::said;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -130,7 +131,7 @@ fn a_drop_in_client_that_does_not_collect_its_answer_is_started_with_it() {
     assert_eq!(told["text"], JWT);
     assert_eq!((&told["session_id"], &told["result"]["status"]), (&json!("run-7"), &json!("answered")));
     assert_eq!(told["result"]["request_id"], "r1");
-    let started = json!("The agent was started with the answer.");
+    let started = json!(said::STARTED);
     within(SOON, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     within(SOON, "nothing to be left in responses", || names(&agent.path.join("responses")).is_empty().then_some(()));
     assert_eq!(program.runs().len(), 1);
@@ -212,7 +213,7 @@ fn a_start_that_fails_is_tried_again_and_nothing_is_lost() {
     let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
     assert!(briefing.exists());
     let _repaired = Program::new(dir.path(), "start", 0);
-    let started = json!("The agent was started with the answer.");
+    let started = json!(said::STARTED);
     world.passing(JUDGED, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     assert!(whats(&world).contains(&"start_failed".to_owned()));
 }
@@ -229,7 +230,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert!(told["text"].as_str().unwrap().contains("\nThe user dismissed the question.\nContinue"), "{told}");
     assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("user")));
-    let kept = json!("Nobody collected the answer; it is kept for the agent's next start.");
+    let kept = json!(said::KEPT);
     within(SOON, "the card to say so", || (note(&world, &ask) == kept).then_some(()));
     // The agent starts, and reads it.
     fs::remove_file(&path).unwrap();
@@ -305,7 +306,7 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     let id = ask["id"].as_str().unwrap();
     let shown = world.details(id);
     assert!(shown["late_until"].is_string(), "{shown}");
-    assert_eq!(shown["note"], "You can still answer: the agent will be started with it.");
+    assert_eq!(shown["note"], said::STILL_ANSWERABLE);
     assert!(program.runs().is_empty(), "nobody is started for a timeout");
     let (status, told) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
     assert_eq!(status, 200, "{told}");
@@ -316,7 +317,7 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "OAuth 2.0"}));
     assert_eq!(status, 409);
     assert!(problem["detail"].as_str().unwrap().contains("JWT tokens"), "{problem}");
-    let started = json!("The agent was started with the answer.");
+    let started = json!(said::STARTED);
     within(SOON, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     assert!(whats(&world).contains(&"answered_late".to_owned()));
 }

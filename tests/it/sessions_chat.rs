@@ -4,6 +4,7 @@
 use crate::harness::{SHORTEST, World, choice, until};
 use crate::in_slack::{ALICE, BOB as SLACK_BOB, CHANNEL, Mode, STRANGER, in_slack};
 use crate::on_whatsapp::{ADA, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
+use crate::said;
 use crate::sessions::Program;
 use askd_sim::slack::{Act, Message as Card, Raw};
 use askd_sim::whatsapp::Message as Said;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 
 /// Long enough for a short timeout to pass and to be told of, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-const STILL: &str = "You can still answer: the agent will be started with it.";
-const STARTED: &str = "The agent was started with the answer.";
+const STILL: &str = said::STILL_ANSWERABLE;
+const STARTED: &str = said::STARTED;
 
 /// A program in a folder of its own.
 struct Run {
@@ -240,7 +241,7 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
     world.ask("r1", choice("Which?", &["React", "Vue"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
-    let kept = "Nobody collected the answer; it is kept for the agent's next start.";
+    let kept = said::KEPT;
     let said = world.says(CHANNEL, &card.ts, kept).await.visible_text();
     assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
     let briefings = world.data().join("ipc/research/briefings");
@@ -437,7 +438,7 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     let id = world.open()[0]["id"].as_str().unwrap().to_owned();
     let sticker = world.phone.person_sends(ADA, &askd_sim::whatsapp::Sending::Sticker);
     world.taken(&sticker).await;
-    let hint = world.shown(ADA, "I can only read text as an answer.").await;
+    let hint = world.shown(ADA, said::ONLY_TEXT).await;
     lapse(&world, &hint.id).await;
     world.later(SHORTEST);
     world.response("r1").await;

@@ -2,6 +2,7 @@
 //! makes of its answers. The real Engine has its turn in `tests/docker`.
 
 use crate::harness::{Agent, SOON, World, within};
+use crate::said;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +13,7 @@ use std::time::Duration;
 const JUDGED: Duration = Duration::from_secs(60);
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 const RUNNING: &str = "The agent is running but no longer waits; it gets the answer when it asks again or next starts.";
-const STARTED: &str = "The agent was started with the answer.";
+const STARTED: &str = said::STARTED;
 
 /// An Engine with one container, `agent`.
 struct Engine {

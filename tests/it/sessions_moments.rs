@@ -1,6 +1,7 @@
 //! The moments in which an answer that nobody took could be lost, or its agent started once too often.
 
 use crate::harness::{Agent, SHORTEST, SOON, World, names, within};
+use crate::said;
 use crate::sessions::{Program, with_session};
 use serde_json::{Value, json};
 use std::fs;
@@ -47,7 +48,7 @@ fn a_start_that_is_owed_and_due_at_a_restart_happens_once() {
     // Until the next try is due.
     std::thread::sleep(Duration::from_secs(5));
     world.start();
-    let note = json!("The agent was started with the answer.");
+    let note = json!(said::STARTED);
     let id = ask["id"].as_str().unwrap();
     within(LOOKED, "the card to say so", || (world.details(id)["note"] == note).then_some(()));
     assert_eq!(program.runs().len(), 2, "the first try, and one more");
@@ -115,7 +116,7 @@ fn a_briefing_whose_reader_died_is_still_a_reason_to_start() {
     let briefings = agent.path.join("briefings");
     fs::rename(briefings.join(format!("{id}.json")), briefings.join(format!(".taken-{id}.json"))).unwrap();
     let _repaired = Program::new(dir.path(), "start", 0);
-    let note = json!("The agent was started with the answer.");
+    let note = json!(said::STARTED);
     world.passing(LOOKED, "the card to say so", || (world.details(id)["note"] == note).then_some(()));
     assert!(program.runs().iter().all(|run| run.contains("The user answered")), "{:?}", program.runs());
 }

@@ -3,6 +3,7 @@
 
 use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
+use crate::said;
 use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -99,7 +100,7 @@ async fn every_late_card_is_written_down_too() {
     }
     let said = || {
         let cards = world.slack.messages(CHANNEL).into_iter();
-        let started = cards.filter(|card| card.visible_text().contains("The agent was started with the answer."));
+        let started = cards.filter(|card| card.visible_text().contains(said::STARTED));
         (started.count() == clicked.len()).then_some(())
     };
     world.passes(PATIENCE, "every start to be told of", said).await;

@@ -2,6 +2,7 @@
 
 use crate::harness::{SOON, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
+use crate::said;
 use askd_sim::slack::{Act, FaultKind, Raw};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -212,7 +213,7 @@ async fn in_a_thread_only_what_is_later_than_the_card_answers_and_once() {
     for ts in ["1.000001", card.ts.as_str(), "soon", ""] {
         hear(ts, "React").await;
     }
-    world.told(ALICE, "You wrote this before I asked. Please reply again.").await;
+    world.told(ALICE, said::FROM_BEFORE).await;
     assert!(
         world.slack.message(CHANNEL, &card.ts).unwrap().blocks.iter().any(|block| block["type"] == "actions"),
         "still open"

@@ -2,6 +2,7 @@
 
 use crate::harness::{SHORTEST, SOON, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
+use crate::said;
 use serde_json::json;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ async fn the_other_ends_are_said_on_the_card_too() {
     let second = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &second.ts, "dismiss", ALICE).await.expect("sent");
     let response = world.response("r2").await;
-    assert_eq!(response["error"], "ask_user cancelled: the user dismissed the question.");
+    assert_eq!(response["error"], said::DISMISSED);
     world.says(CHANNEL, &second.ts, "Cancelled by <@U0ALICE>").await;
 
     let mut third = choice("Third?", &["a", "b"]);

@@ -4,7 +4,7 @@
 use askd_core::{
     Accepted, Ask, AskId, Capabilities, ChannelName, Choice, Content, Delivery, DeliveryEffect, DeliveryEvent, Digest,
     Draft, Effect, Event, Given, Person, Posted, Questions, Reply, Responders, Route, Rules, SessionRules, Source,
-    Step, Time, TimeoutPolicy, Via, Waiter, WidgetEffect, WidgetEvent,
+    Step, Time, TimeoutPolicy, Told, Via, Waiter, WidgetEffect, WidgetEvent,
 };
 use serde_json::json;
 use std::fs;
@@ -146,8 +146,7 @@ fn ask(kind: &Kind) -> Ask {
         process: None,
         asked_at: kind.at,
         run: None,
-        late: false,
-        withdrawn: false,
+        told: Told::Outcome,
         response: Delivery::default(),
     };
     let accepted = Accepted {

@@ -2,6 +2,7 @@
 
 use crate::harness::{SHORTEST, SOON, World, choice, within};
 use crate::in_slack::{CHANNEL, Mode, in_slack};
+use crate::said;
 use askd::testing::{Clock, Daemon, Hand, Settings};
 use askd_core::Time;
 use serde_json::{Value, json};
@@ -28,10 +29,7 @@ fn nobody_answers_in_time() {
         (&result["status"], &result["reason"], &result["timedOut"]),
         (&json!("timeout"), &json!("timeout"), &json!(true))
     );
-    assert_eq!(
-        response["error"],
-        "ask_user timeout: no response. Please decide whether to retry when the user sends a new message."
-    );
+    assert_eq!(response["error"], said::TIMED_OUT);
     assert_eq!(
         (&result["answered"], &result["answers"], &result["answered_by"]),
         (&json!(false), &json!({}), &Value::Null)

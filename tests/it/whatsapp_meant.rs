@@ -3,12 +3,13 @@
 
 use crate::harness::{SOON, World, choice};
 use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, result, sim};
+use crate::said;
 use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
 
-const BEFORE: &str = "You wrote this before I asked. Please reply again.";
+const BEFORE: &str = said::FROM_BEFORE;
 
 fn sent(message: &Message) -> i64 {
     message.reached(Stage::Sent).unwrap() / 1000

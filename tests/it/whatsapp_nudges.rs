@@ -3,6 +3,7 @@
 
 use crate::harness::{World, choice};
 use crate::on_whatsapp::{ADA, TO_ADA, on_whatsapp, result, sim};
+use crate::said;
 use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
@@ -62,7 +63,7 @@ async fn nobody_is_reminded_outside_the_window() {
     world.shown(ADA, "Which?").await;
     let sticker = world.phone.person_sends(ADA, &Sending::Sticker);
     world.taken(&sticker).await;
-    let hint = world.shown(ADA, "I can only read text as an answer.").await;
+    let hint = world.shown(ADA, said::ONLY_TEXT).await;
     // Another message fails, because the chat is closed after all.
     world.phone.status(&hint.id, Stage::Failed, Some(131_047));
     world.until("the reminder to be left out", || world.log().contains("a reminder is left out")).await;

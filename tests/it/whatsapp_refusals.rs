@@ -3,6 +3,7 @@
 
 use crate::harness::{World, choice};
 use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, sim};
+use crate::said;
 use askd_sim::whatsapp::{Config, Message, Sending, Stage, Whatsapp};
 use serde_json::{Value, json};
 
@@ -67,7 +68,7 @@ async fn what_has_no_words_is_not_an_answer() {
     let world = asked(choice("Which?", &["a", "b"]), "Which?").await;
     let question = world.shown(ADA, "Which?").await;
     let before = world.records();
-    let hint = "I can only read text as an answer.";
+    let hint = said::ONLY_TEXT;
     for (n, sending) in [
         Sending::Sticker,
         Sending::Voice,

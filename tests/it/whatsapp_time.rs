@@ -3,10 +3,11 @@
 
 use crate::harness::{SHORTEST, SOON, World, choice};
 use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
+use crate::said;
 use askd_sim::whatsapp::{Message, Stage};
 use serde_json::{Value, json};
 
-const BEFORE: &str = "You wrote this before I asked. Please reply again.";
+const BEFORE: &str = said::FROM_BEFORE;
 
 /// When the platform sent it, in seconds.
 fn sent(message: &Message) -> i64 {

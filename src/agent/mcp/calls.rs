@@ -10,10 +10,12 @@ use super::settings::Settings;
 use crate::agent::Process;
 use crate::clock::Clock;
 use rmcp::ErrorData;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -32,12 +34,11 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Starts the thread. It ends with the process.
-    pub(super) fn start(settings: Settings, clock: Clock) -> io::Result<Self> {
+    pub(super) fn start(settings: Settings, clock: &Clock) -> io::Result<Self> {
         let (jobs, received) = unbounded_channel::<Job>();
-        let wake = jobs.clone();
-        let process = Process::waking(&clock, move || drop(wake.send(Box::new(Questions::look_at_all))));
-        let questions = Questions::new(clock, process, settings.ipc.clone());
-        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received))?;
+        let questions = Questions::new(clock.clone(), Process::new(clock), settings.ipc.clone());
+        let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received, &bell))?;
         Ok(Self { settings, jobs })
     }
 
@@ -74,34 +75,53 @@ impl Calls {
     }
 }
 
-/// Wakes a thread that is parked.
-struct Unpark(Thread);
+/// Rung for a job: a thread that waits for events of files hears it, too.
+#[derive(Debug)]
+struct Bell(OwnedFd);
 
-impl Wake for Unpark {
+impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        // If it cannot be written, it has been rung often enough.
+        let _rung = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Parks itself: the runtime's timer would wake it twice for each look, and the standard library's channel spins.
-fn work(mut questions: Questions, mut jobs: UnboundedReceiver<Job>) {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut just_looked = false;
+impl Bell {
+    /// Sleeps until it is rung, `events` can be read (`true`), or the time is up.
+    fn sleep(&self, events: Option<BorrowedFd<'_>>, left: Option<Duration>) -> bool {
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        // The bell twice, if there are no events.
+        let mut both = [readable(self.0.as_fd()), readable(events.unwrap_or(self.0.as_fd()))];
+        // If it is interrupted, nothing can be read, and the caller begins again.
+        let _woken = poll(&mut both, left.as_ref());
+        let [rung, told] = both.map(|fd| !fd.revents().is_empty());
+        if rung {
+            let _reset = rustix::io::read(&self.0, &mut [0; 8]);
+        }
+        told && events.is_some()
+    }
+}
+
+/// Sleeps in `poll`, on jobs and events at once: another thread for the events would cost a hand-off for each answer, and the
+/// runtime's timer would wake this one twice for each look.
+fn work(mut questions: Questions, mut jobs: UnboundedReceiver<Job>, bell: &Arc<Bell>) {
+    let waker = Waker::from(Arc::clone(bell));
+    let (mut just_looked, mut news) = (false, false);
     loop {
         let left = questions.next_look();
         // A look that is due goes before queued jobs, because it gives the sign of life; but looks at a slow folder do not
         // follow each other while jobs wait.
-        if left == Some(Duration::ZERO) && !just_looked {
+        if std::mem::take(&mut news) || (left == Some(Duration::ZERO) && !just_looked) {
             questions.look_at_all();
             just_looked = true;
             continue;
         }
         just_looked = false;
-        match (jobs.poll_recv(&mut Context::from_waker(&waker)), left) {
-            (Poll::Ready(Some(job)), _) => job(&mut questions),
-            (Poll::Ready(None), _) => return,
-            (Poll::Pending, Some(left)) => thread::park_timeout(left),
-            (Poll::Pending, None) => thread::park(),
+        match jobs.poll_recv(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Some(job)) => job(&mut questions),
+            Poll::Ready(None) => return,
+            Poll::Pending => news = bell.sleep(questions.events(), left) && questions.has_news(),
         }
     }
 }

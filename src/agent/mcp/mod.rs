@@ -49,7 +49,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Serves one client on standard input and output, until it closes its end or `stop` comes.
-pub async fn serve(settings: Settings, clock: Clock, stop: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve(settings: Settings, clock: &Clock, stop: impl Future<Output = ()>) -> io::Result<()> {
     let calls = Arc::new(Calls::start(settings, clock)?);
     let served = async {
         match (Server { calls: Arc::clone(&calls) }).serve(Client::new(Arc::clone(&calls))).await {

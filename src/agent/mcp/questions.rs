@@ -13,6 +13,7 @@ use crate::ipc::wire::ResponseFile;
 use askd_core::{Digest, RequestId, wording};
 use rmcp::model::{CallToolResult, RequestId as CallId};
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -249,6 +250,15 @@ impl Questions {
     /// How long until [`Self::look_at_all`] is due; `None` if there is nothing to look at.
     pub(super) fn next_look(&self) -> Option<Duration> {
         self.next_look.map(|next| next.since(self.clock.monotonic()))
+    }
+
+    /// What can be read as soon as an outcome may be new, and whether there is one.
+    pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.process.events()
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        self.process.has_news()
     }
 
     /// Looks at all of them after so long, unless that is due before.

@@ -262,7 +262,7 @@ impl Broker {
     }
 
     fn write_briefing(&self, ask: &Ask) -> io::Result<()> {
-        let Some(waiter) = ask.waiters.iter().find(|waiter| !waiter.withdrawn).or(ask.waiters.first()) else {
+        let Some(waiter) = ask.waiters.iter().find(|waiter| !waiter.is_withdrawn()).or(ask.waiters.first()) else {
             return Ok(());
         };
         let Some(response) = outcome_of(ask, waiter) else { return Ok(()) };

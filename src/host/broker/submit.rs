@@ -11,7 +11,7 @@ use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
     Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Effect, Event, Group, Rejection, Relation, RequestId,
-    Route, Rules, ShortId, Step, Time, TimeoutPolicy, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::io;
 
@@ -371,8 +371,7 @@ fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Wait
         process: request.process.clone(),
         asked_at: now,
         run: None,
-        late: false,
-        withdrawn: false,
+        told: Told::Outcome,
         response: Delivery::default(),
     })
 }

@@ -5,7 +5,7 @@ use super::group_scanner::GroupScanner;
 use super::groups::Wanted;
 use crate::clock::Moment;
 use crate::host::broker::Outcomes;
-use crate::ipc::files::Stamp;
+use crate::ipc::files::{Dir, Stamp};
 use crate::ipc::{ALIVE, RESPONSES, TASKS, alive_name};
 use askd_core::RequestId;
 use std::io;
@@ -44,17 +44,17 @@ impl Glance {
 
 impl GroupScanner {
     /// Looks at the folders: at once, or in a thread that may hang with the disk that is mounted there.
-    pub(super) fn glance(self: &Arc<Self>, root: Stamp, outcomes: Outcomes) {
+    pub(super) fn glance(self: &Arc<Self>, root: &Arc<(Dir, Stamp)>, outcomes: Outcomes) {
         if !self.is_mounted.load(Ordering::Relaxed) {
             return self.glance_now(root, outcomes);
         }
         if std::mem::replace(&mut self.glance.lock().looking, true) {
             return;
         }
-        let scanner = Arc::clone(self);
+        let (scanner, root) = (Arc::clone(self), Arc::clone(root));
         self.ctx.finish(async move {
             let glance = move |scanner: &Arc<Self>| {
-                scanner.glance_now(root, outcomes);
+                scanner.glance_now(&root, outcomes);
                 Ok(())
             };
             let _ended = scanner.on_disk(glance).await;
@@ -62,8 +62,9 @@ impl GroupScanner {
         });
     }
 
-    fn glance_now(self: &Arc<Self>, root: Stamp, outcomes: Outcomes) {
-        let stamp = self.folders.stamp_of(&self.group, TASKS).ok();
+    fn glance_now(self: &Arc<Self>, root: &(Dir, Stamp), outcomes: Outcomes) {
+        let (dir, root) = root;
+        let stamp = dir.stat_below(&self.tasks).ok();
         if let Some(stamp) = stamp {
             let is_home = root.device() == stamp.device();
             self.is_mounted.store(!is_home, Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl GroupScanner {
         let now = self.ctx.clock().monotonic();
         let mut glance = self.glance.lock();
         let again = glance.again.take_if(|at| *at <= now).is_some();
-        let beside = glance.in_trouble.then(|| self.folders.stamp_of(&self.group, RESPONSES).ok()).flatten();
+        let beside = glance.in_trouble.then(|| dir.stat_below(&format!("{}/{RESPONSES}", self.group)).ok()).flatten();
         if glance.has_news([stamp, beside], now) || again {
             self.look(Wanted::folder());
         }

@@ -10,6 +10,7 @@ use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::warnings::Warnings;
+use crate::ipc::TASKS;
 use crate::sabotage::on;
 use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};
@@ -44,6 +45,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct GroupScanner {
     pub(super) group: Group,
+    /// Its `tasks/`, below the folder of the groups' folders.
+    pub(super) tasks: String,
     shared: Shared,
     /// Held while looking.
     alone: tokio::sync::Mutex<()>,
@@ -77,6 +80,7 @@ impl GroupScanner {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
         Self {
             is_mounted: AtomicBool::new(shared.folders.is_mounted(&group)),
+            tasks: format!("{group}/{TASKS}"),
             group,
             shared,
             alone: tokio::sync::Mutex::default(),

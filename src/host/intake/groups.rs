@@ -1,7 +1,7 @@
 //! The groups and their scanners. Events name places to look at; a scanner that is told of one looks there by itself.
 
 use super::group_scanner::GroupScanner;
-use crate::ipc::watch::Hint;
+use super::watch::Hint;
 use crate::ipc::{TASKS, is_json_file};
 use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};

@@ -3,6 +3,7 @@
 //! little; a file that it forgets is read once more.
 
 use crate::clock::Moment;
+use crate::host::backoff::Backoff;
 use crate::ipc::files::{Listing, Stamp};
 use askd_core::RequestId;
 use std::collections::HashMap;
@@ -40,10 +41,10 @@ struct Seen {
 }
 
 /// A request that has to wait.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Held {
     until: Moment,
-    pause: Duration,
+    again: Backoff,
 }
 
 /// A cancel of a request that has not been found yet.
@@ -129,9 +130,10 @@ impl Known {
 
     /// Lets a request wait, longer each time. Returns for how long.
     pub(super) fn hold(&mut self, name: &str, now: Moment) -> Duration {
-        let held = self.held.entry(name.to_owned()).or_insert(Held { until: now, pause: PAUSE.0 });
-        let pause = held.pause;
-        *held = Held { until: now + pause, pause: (pause * 2).min(PAUSE.1) };
+        let new = || Held { until: now, again: Backoff::new(PAUSE.0, PAUSE.1) };
+        let held = self.held.entry(name.to_owned()).or_insert_with(new);
+        let pause = held.again.pause();
+        held.until = now + pause;
         pause
     }
 

@@ -10,6 +10,7 @@ mod groups;
 mod known;
 mod survey;
 mod taking;
+mod watch;
 mod watching;
 
 use crate::clock::Moment;
@@ -19,8 +20,7 @@ use crate::host::folders::Folders;
 use crate::host::settings::Settings;
 use crate::host::warnings::Warnings;
 use crate::ipc::HOST_GROUP;
-use crate::ipc::files::Stamp;
-use crate::ipc::watch::Watch;
+use crate::ipc::files::{Dir, Stamp};
 use crate::sabotage::on;
 use askd_core::Group;
 use glance::Glance;
@@ -32,6 +32,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use watch::Watch;
 use watching::{NewFolders, Watching};
 
 /// How often every folder is looked at, whatever the events say.
@@ -151,26 +152,34 @@ impl Intake {
         if std::mem::replace(&mut self.set_by, reading.set_by) != reading.set_by {
             broker.nudge();
         }
-        match self.shared.folders.stamp() {
-            Ok(root) => self.look_below(root),
-            Err(error) => self.make_root(&error),
-        }
+        let hung = match self.shared.folders.look_from() {
+            Ok(root) => self.look_below(&Arc::new(root), clock.monotonic()),
+            Err(error) => {
+                self.make_root(&error);
+                HashSet::new()
+            }
+        };
         self.shared.warnings.tell();
-        self.say_hung(clock.monotonic());
+        self.say_hung(hung, clock.monotonic());
     }
 
-    fn look_below(&mut self, root: Stamp) {
-        if self.root.has_news([Some(root), None], self.shared.ctx.clock().monotonic()) {
+    /// Looks at each group, and returns those whose folder hangs.
+    fn look_below(&mut self, root: &Arc<(Dir, Stamp)>, now: Moment) -> HashSet<Group> {
+        if self.root.has_news([Some(root.1), None], now) {
             match self.shared.folders.names() {
                 Ok(names) => self.find_groups(names),
                 Err(error) => self.make_root(&error),
             }
         }
-        let mut outcomes = self.shared.broker.outcomes();
+        let (mut outcomes, mut hung) = (self.shared.broker.outcomes(), HashSet::new());
         for scanner in self.groups.all() {
             let outcomes = outcomes.remove(&scanner.group).unwrap_or_default();
             scanner.glance(root, outcomes);
+            if scanner.hangs(now) {
+                hung.insert(scanner.group.clone());
+            }
         }
+        hung
     }
 
     /// Has the folders of configured groups made, and the host's own.
@@ -223,10 +232,7 @@ impl Intake {
     }
 
     /// Logs once for each group that its folder hangs, and once that it answers again.
-    fn say_hung(&mut self, now: Moment) {
-        let scanners = self.groups.all();
-        let hung = scanners.iter().filter(|scanner| scanner.hangs(now)).map(|scanner| scanner.group.clone());
-        let hung: HashSet<Group> = hung.collect();
+    fn say_hung(&mut self, hung: HashSet<Group>, now: Moment) {
         for group in hung.difference(&self.hung) {
             let folder = self.shared.folders.root().join(group.as_str());
             tracing::error!(

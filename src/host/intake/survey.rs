@@ -7,9 +7,10 @@ use super::groups::Wanted;
 use super::known::{Known, Verdict};
 use super::watching::NewFolders;
 use crate::clock::Moment;
+use crate::host::backoff::Backoff;
 use crate::ipc::files::{Dir, ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds};
-use crate::ipc::{ALIVE, MAX_REQUEST_BYTES, TASKS, is_json_file};
+use crate::ipc::{ALIVE, MAX_REQUEST_BYTES, RESPONSES, TASKS, is_json_file};
 use crate::sabotage::on;
 use askd_core::RequestId;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ const LOOK: usize = 20_000;
 const TIDY_AFTER: Duration = Duration::from_secs(3600);
 /// How many of them are looked at then.
 const MOST_SIGNS: usize = 1_000;
+/// What an earlier version made in `tasks/` and `responses/` to try whether it may, and left there if it was killed.
+const PROBE_FILE: &str = ".askd-probe";
 /// The first and the longest pause before folders that cannot be used are tried again, if their stamps do not change.
 const PROBE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
 
@@ -41,10 +44,8 @@ pub(super) struct Survey {
     pub(super) read: Option<(String, Stamp, Vec<u8>)>,
     /// The `tasks` folder that is watched: one that was replaced needs a new watch.
     watched: Option<Stamp>,
-    /// What is wrong with the folders, as last said: said again when it changes.
-    trouble: Option<String>,
-    /// How long the next pause before folders with a trouble are tried again is.
-    pause: Duration,
+    /// What is wrong with the folders.
+    trouble: Option<Trouble>,
     /// A file could not be read; the next look tries again.
     unread: bool,
     /// When old signs of life were last removed.
@@ -55,16 +56,19 @@ pub(super) struct Survey {
     crowded: bool,
 }
 
+/// Folders that cannot be used.
+#[derive(Debug)]
+struct Trouble {
+    /// Why, as last said: said again when it changes.
+    why: String,
+    /// When they are tried again, if their stamps do not change.
+    again: Backoff,
+}
+
 impl Survey {
     /// Whether another look can show more, although nothing is new.
     fn is_unsettled(&self) -> bool {
         self.unread || self.queue.len() >= LOOK || self.known.is_unsettled()
-    }
-
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.pause.max(PROBE.0);
-        self.pause = (pause * 2).min(PROBE.1);
-        pause
     }
 }
 
@@ -93,7 +97,7 @@ impl GroupScanner {
             let now = self.ctx.clock().monotonic();
             let failed = |error: &io::Error| !is_said_elsewhere(error);
             let soon = survey.is_unsettled() || looked.as_ref().is_err_and(failed);
-            let later = survey.trouble.is_some().then(|| now + survey.next_pause());
+            let later = survey.trouble.as_mut().map(|trouble| now + trouble.again.pause());
             let mut glance = self.glance.lock();
             glance.again = if soon { Some(now) } else { later };
             glance.in_trouble = survey.trouble.is_some();
@@ -159,6 +163,8 @@ impl GroupScanner {
         if tidies {
             survey.tidied = now;
             self.tidy(tasks, &signs)?;
+            tasks.remove(PROBE_FILE)?;
+            self.folders.get(&self.group, RESPONSES)?.remove(PROBE_FILE)?;
             if let Ok(alive) = tasks.sub(ALIVE) {
                 signs.clear();
                 alive.list()?.part(MOST_SIGNS, |name| {
@@ -297,14 +303,14 @@ impl GroupScanner {
     }
 
     fn say(&self, survey: &mut Survey, trouble: Option<String>) {
-        if survey.trouble == trouble {
+        if survey.trouble.as_ref().map(|known| &known.why) == trouble.as_ref() {
             return;
         }
-        if let Some(trouble) = &trouble {
-            tracing::error!(group = %self.group, "{trouble}");
+        if let Some(why) = &trouble {
+            tracing::error!(group = %self.group, "{why}");
         } else {
             tracing::info!(group = %self.group, "its folders are in order again");
         }
-        (survey.trouble, survey.pause) = (trouble, Duration::ZERO);
+        survey.trouble = trouble.map(|why| Trouble { why, again: Backoff::new(PROBE.0, PROBE.1) });
     }
 }

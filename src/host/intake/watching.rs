@@ -3,7 +3,7 @@
 
 use super::group_scanner::GroupScanner;
 use super::groups::Wanted;
-use crate::ipc::watch::Watch;
+use super::watch::Watch;
 use std::path::PathBuf;
 use std::sync::Weak;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -5,7 +5,6 @@
 //! settings. What the Engine tells about a container is never logged: its environment holds secrets.
 
 use crate::clock::Clock;
-use crate::ipc::wire::time_from;
 use askd_core::Time;
 use bollard::errors::Error as BollardError;
 use bollard::models::ContainerInspectResponse;
@@ -173,7 +172,7 @@ fn read(told: ContainerInspectResponse) -> Option<Container> {
         run: format!("{}@{started}", told.id?),
         running: state.running?,
         // A container that was never started has the year 1.
-        started_at: time_from(&started).filter(|time| *time > Time::default()),
+        started_at: started.parse().ok().filter(|time: &Time| *time > Time::default()),
     })
 }
 
@@ -297,7 +296,7 @@ mod tests {
         let container = fake.engine().look("agent-research").await.unwrap();
         assert_eq!(container.run, format!("{ID}@2026-11-20T10:00:00.123456789Z"));
         assert!(container.running);
-        assert_eq!(container.started_at, time_from("2026-11-20T10:00:00.123Z"));
+        assert_eq!(container.started_at, "2026-11-20T10:00:00.123Z".parse().ok());
         assert_eq!(fake.calls(), ["GET /containers/agent-research/json HTTP/1.1"]);
     }
 

@@ -5,7 +5,7 @@ use crate::ipc::wire::{Message, parse};
 use askd_core::{
     Accepted, Ask, AskId, Capabilities, ChannelName, Delivery, DeliveryEvent, Digest, Effect, Event, Fact,
     FollowUpEvent, Given, Group, Person, Reply, Responders, Route, Rules, SessionRules, Source, Time, TimeoutPolicy,
-    Via, Waiter,
+    Told, Via, Waiter,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -132,8 +132,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             process: None,
             asked_at: START,
             run: None,
-            late: false,
-            withdrawn: false,
+            told: Told::Outcome,
             response: Delivery::default(),
         },
     }

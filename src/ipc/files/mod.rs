@@ -212,6 +212,11 @@ impl Dir {
         }
     }
 
+    /// How what is at `path` below this folder was left. Links on the way there are followed. Opens nothing.
+    pub fn stat_below(&self, path: &str) -> io::Result<Stamp> {
+        Ok(Stamp::of(&statat(&self.0, path, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
     /// Creates a file and syncs it; there must be none of that name.
     pub fn create(&self, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
         let mut file = self.begin(name)?;

@@ -16,19 +16,9 @@ pub use response::{
     refused, response_for, status, unanswered,
 };
 
-use askd_core::{Digest, Time};
+use askd_core::Digest;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-
-/// RFC 3339 in UTC, milliseconds.
-pub fn time_text(time: Time) -> String {
-    time.to_string()
-}
-
-/// The moment an RFC 3339 text names.
-pub fn time_from(text: &str) -> Option<Time> {
-    text.parse().ok()
-}
 
 /// What a response or a briefing file holds: readable JSON and one line end.
 pub fn file_bytes(content: &impl Serialize) -> serde_json::Result<Vec<u8>> {

@@ -1,8 +1,9 @@
 //! Response and status files. Section 5 of the specification. The booleans of the wire are derived
 //! from the outcome in one place, so that no combination but the legal ones can be written.
 
-use super::time_text;
-use askd_core::{Ask, Given, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Waiter, wording};
+use askd_core::{
+    Ask, Given, Outcome, Person, Question, Questions, Rejection, RequestId, Stage, Time, Told, Waiter, wording,
+};
 use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -101,10 +102,10 @@ fn without_required(schema: &mut schemars::Schema) {
 pub struct StatusFile {
     /// `posting` or `open`.
     pub state: String,
-    /// When the answer clock started; RFC 3339.
-    pub shown_at: Option<String>,
-    /// When it ends; RFC 3339.
-    pub answer_by: Option<String>,
+    /// When the answer clock started.
+    pub shown_at: Option<Time>,
+    /// When it ends.
+    pub answer_by: Option<Time>,
 }
 
 impl Serialize for Pairs {
@@ -192,10 +193,11 @@ pub fn details(questions: &Questions, outcome: &Outcome) -> Vec<Detail> {
 
 /// What `waiter` is told of a settled ask; `None` while there is nothing to tell.
 pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
-    if waiter.withdrawn {
-        return Some(told(ask, waiter, &Outcome::Withdrawn));
+    match waiter.told {
+        Told::Outcome => Some(told(ask, waiter, ask.outcome()?)),
+        Told::LateAnswer => outcome_of(ask, waiter),
+        Told::Withdrawal => Some(told(ask, waiter, &Outcome::Withdrawn)),
     }
-    if waiter.late { outcome_of(ask, waiter) } else { Some(told(ask, waiter, ask.outcome()?)) }
 }
 
 /// What came of an ask, a late answer included: for who was not told its outcome before.
@@ -203,7 +205,7 @@ pub fn outcome_of(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     match ask.late_outcome() {
         Some((late, at)) => {
             let mut told = told(ask, waiter, &late);
-            told.result.answered_at = Some(time_text(at));
+            told.result.answered_at = Some(at.to_string());
             Some(told)
         }
         None => Some(told(ask, waiter, ask.outcome()?)),
@@ -217,7 +219,7 @@ fn told(ask: &Ask, waiter: &Waiter, outcome: &Outcome) -> ResponseFile {
         _ => None,
     };
     let at = match (&ask.stage, &by) {
-        (Stage::Settled { at, .. }, Some(_)) => Some(time_text(*at)),
+        (Stage::Settled { at, .. }, Some(_)) => Some(at.to_string()),
         _ => None,
     };
     ResponseFile {
@@ -270,11 +272,9 @@ impl StatusFile {
     pub fn of(ask: &Ask) -> Option<Self> {
         match &ask.stage {
             Stage::Posting => Some(Self { state: "posting".to_owned(), shown_at: None, answer_by: None }),
-            Stage::Open { shown_at, answer_by, .. } => Some(Self {
-                state: "open".to_owned(),
-                shown_at: Some(time_text(*shown_at)),
-                answer_by: Some(time_text(*answer_by)),
-            }),
+            Stage::Open { shown_at, answer_by, .. } => {
+                Some(Self { state: "open".to_owned(), shown_at: Some(*shown_at), answer_by: Some(*answer_by) })
+            }
             Stage::Settled { .. } => None,
         }
     }

@@ -6,7 +6,7 @@
 //! as the block stands, its card is treated like one of an open ask: posted until it is up, shown on the next
 //! route where it cannot be. It is closed when the block ends.
 
-use super::{Accepted, Context, Effect, Fact, FollowUp, Outcome, Source, Stage, Step, Waiter};
+use super::{Accepted, Context, Effect, Fact, FollowUp, FollowUpEvent, Outcome, Source, Stage, Step, Waiter};
 use crate::{Ask, AskState, Person, Refusal, Time};
 use serde::{Deserialize, Serialize};
 
@@ -115,12 +115,11 @@ impl AskState {
 
     /// The block has ended.
     pub(super) fn lift(&mut self, by: Option<Person>, cx: &mut Context) -> bool {
-        let Some(FollowUp { block: Some(Block { lifted: lifted @ None, .. }), .. }) = self.follow_up_mut() else {
-            return false;
-        };
-        *lifted = Some(Lifted { by, at: cx.now });
-        cx.note(Fact::Unblocked);
-        self.close_widgets(cx.now);
-        true
+        let event = FollowUpEvent::Lifted { by };
+        let lifts = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
+        if lifts {
+            self.close_widgets(cx.now);
+        }
+        lifts
     }
 }

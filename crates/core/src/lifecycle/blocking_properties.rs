@@ -55,11 +55,15 @@ impl Seen {
                 | Event::FollowUp(FollowUpEvent::Tried(_) | FollowUpEvent::Stopped),
             ) => assert!(!ended, "ended by {event:?}"),
         }
+        if matches!(event, Some(Event::PowerLost)) {
+            // What was cut off does not count as a try.
+            self.sends.retain(|(route, attempt)| ask.widgets[*route].attempt != *attempt);
+        }
         for effect in &step.effects {
             match effect {
-                // The same request made again is told the same again.
+                // The same request made again is told the same again, and so is what may have been lost.
                 Effect::Delivery { effect: DeliveryEffect::Write, .. }
-                    if matches!(event, Some(Event::Requested(Relation::Replays(_)))) => {}
+                    if matches!(event, Some(Event::Requested(Relation::Replays(_)) | Event::PowerLost)) => {}
                 Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => self.told.push(id.clone()),
                 Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                     assert!(ask.is_blocked(), "posted after it had ended");

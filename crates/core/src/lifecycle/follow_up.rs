@@ -5,10 +5,15 @@
 //! This file has the states; [`super::handoff`] leads from one to the next. The daemon looks whether a waiting process
 //! lives and what lies in its folders, and reports both as events.
 
-use super::{Block, Delivery, DeliveryState, Outcome, Stage, Waiter};
+use super::{Block, Context, Delivery, DeliveryState, Fact, FollowUpEvent, Lifted, Outcome, Stage, Told, Waiter};
 use crate::{Answers, AskState, Person, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// First and longest pause between two tries to start the agent.
+pub(super) const START_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
+/// How long starting is tried.
+const START_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The rules for an outcome that no call takes. The settings of that moment say which container or command they
 /// mean; only what decides is fixed with the ask.
@@ -73,6 +78,56 @@ impl FollowUp {
         overdue: false,
         retold: false,
     };
+
+    /// Follows `event`; `false` if that changes nothing.
+    pub(super) fn step(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
+        match (event, &self.after_timeout, &mut self.block) {
+            (FollowUpEvent::Tried(what), ..) => return self.tried(what, cx),
+            (FollowUpEvent::Stopped, AfterTimeout::Stopping, _) => {
+                self.after_timeout = AfterTimeout::Stopped;
+                cx.note(Fact::Stopped);
+            }
+            (FollowUpEvent::Lifted { by }, _, Some(Block { lifted: lifted @ None, .. })) => {
+                *lifted = Some(Lifted { by, at: cx.now });
+                cx.note(Fact::Unblocked);
+            }
+            (FollowUpEvent::Stopped | FollowUpEvent::Lifted { .. }, ..) => return false,
+        }
+        true
+    }
+
+    /// What came of starting the agent.
+    fn tried(&mut self, what: Tried, cx: &mut Context) -> bool {
+        let AgentStart::Starting { since, tries, .. } = self.start else { return false };
+        let tries = tries.saturating_add(1);
+        let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
+        let again = |running| AgentStart::Starting { since, tries, next: cx.now + pause, running };
+        let goes_on = cx.now < since + START_FOR;
+        self.start = match what {
+            Tried::Started { accepted } => {
+                cx.note(Fact::Started);
+                if accepted {
+                    self.briefing.take();
+                }
+                AgentStart::Started
+            }
+            Tried::StartedBefore => AgentStart::StartedBefore,
+            Tried::Read => {
+                cx.note(Fact::BriefingRead);
+                self.overdue = false;
+                self.briefing.take();
+                AgentStart::NotTried
+            }
+            Tried::Running if goes_on => again(true),
+            Tried::Nothing | Tried::Running => AgentStart::NotTried,
+            Tried::Failed(why) => {
+                let start = if goes_on { again(false) } else { AgentStart::GivenUp { why: why.clone() } };
+                cx.note(Fact::StartFailed { why, last: !goes_on });
+                start
+            }
+        };
+        true
+    }
 
     /// Whether it is not decided yet what becomes of the outcome.
     pub(super) fn is_under_way(&self) -> bool {
@@ -188,7 +243,7 @@ impl AskState {
     /// Whether a person said something: only that is worth starting an agent for.
     pub fn is_worth_a_start(&self) -> bool {
         matches!(self.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }))
-            || matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. })
+            || self.answered_late_by().is_some()
     }
 
     /// The answer that came after the timeout, as an outcome, and when it came.
@@ -230,13 +285,17 @@ impl AskState {
     /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told
     /// of a timeout does not know the answer that came later.
     pub(super) fn is_told_all(&self, waiter: &Waiter) -> bool {
-        !waiter.withdrawn && (waiter.late || !matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. }))
+        match waiter.told {
+            Told::Outcome => self.answered_late_by().is_none(),
+            Told::LateAnswer => true,
+            Told::Withdrawal => false,
+        }
     }
 
     /// Whether askd has to act if the process of a waiter is gone while its response lies there.
     pub fn minds_death_of(&self, waiter: &Waiter) -> bool {
         let briefs = self.has_no_briefing() && !self.is_late_open();
-        self.is_worth_a_start() || waiter.withdrawn || self.block().is_some() || briefs
+        self.is_worth_a_start() || waiter.is_withdrawn() || self.block().is_some() || briefs
     }
 
     /// How long it is kept. Words of a person whose briefing still lies there are kept until askd gives up starting the
@@ -245,7 +304,7 @@ impl AskState {
         if !self.has_briefing() || !self.is_worth_a_start() {
             return at + self.rules.keep;
         }
-        self.said_at(at) + self.rules.session.answer_retention + super::handoff::START_FOR + self.rules.keep
+        self.said_at(at) + self.rules.session.answer_retention + START_FOR + self.rules.keep
     }
 
     /// Whether a call that asks the same may be given the outcome as things are.

@@ -1,8 +1,9 @@
 //! The steps after a timeout, and with an outcome that no call took. The states are in [`super::follow_up`].
 
+use super::follow_up::START_AGAIN;
 use super::{
     AfterTimeout, AgentStart, Context, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp,
-    FollowUpEffect, Outcome, Stage, Taker, Tried, Waiter,
+    FollowUpEffect, Outcome, Stage, Taker, Told, Waiter,
 };
 use crate::{Answers, AskState, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
@@ -11,10 +12,6 @@ use std::time::Duration;
 const OVERDUE: Duration = Duration::from_secs(600);
 /// How long what was taken back for a repeated call waits for that call.
 const RECLAIMED: Duration = Duration::from_secs(30);
-/// First and longest pause between two tries to start the agent.
-const START_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
-/// How long starting is tried.
-pub(super) const START_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a stop waits for the cards to be closed.
 const STOP_WAITS: Duration = Duration::from_secs(30);
 
@@ -24,7 +21,7 @@ impl AskState {
         if *outcome != Outcome::TimedOut {
             return AfterTimeout::Nothing;
         }
-        let aborts = |waiter: &Waiter| !waiter.withdrawn && waiter.on_timeout == TimeoutPolicy::AbortTask;
+        let aborts = |waiter: &Waiter| !waiter.is_withdrawn() && waiter.on_timeout == TimeoutPolicy::AbortTask;
         let rules = &self.rules.session;
         if self.waiters.iter().any(aborts) {
             if rules.stop { AfterTimeout::StopOwed } else { AfterTimeout::Nothing }
@@ -169,7 +166,7 @@ impl AskState {
         if !waiter.response.is_published() || !self.minds_death_of(waiter) {
             return false;
         }
-        if self.is_worth_a_start() || waiter.withdrawn || self.block().is_some() {
+        if self.is_worth_a_start() || waiter.is_withdrawn() || self.block().is_some() {
             self.take_back(index, cx);
         } else {
             // askd starts no agent for this: response and briefing stay for the next one.
@@ -238,50 +235,10 @@ impl AskState {
     }
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
-    fn tidy(&self, cx: &mut Context) {
+    pub(super) fn tidy(&self, cx: &mut Context) {
         if !self.follow_up().is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
             cx.act(Effect::FollowUp(FollowUpEffect::Tidy));
         }
-    }
-
-    /// What came of starting the agent.
-    pub(super) fn tried(&mut self, what: Tried, cx: &mut Context) -> bool {
-        let AgentStart::Starting { since, tries, .. } = self.follow_up().start else { return false };
-        let tries = tries.saturating_add(1);
-        let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
-        let now = cx.now;
-        let again = |running| AgentStart::Starting { since, tries, next: now + pause, running };
-        let start = match what {
-            Tried::Started { accepted } => {
-                cx.note(Fact::Started);
-                if accepted {
-                    self.change(|follow_up| follow_up.briefing.take());
-                }
-                AgentStart::Started
-            }
-            Tried::StartedBefore => AgentStart::StartedBefore,
-            Tried::Read => {
-                cx.note(Fact::BriefingRead);
-                self.change(|follow_up| {
-                    follow_up.overdue = false;
-                    follow_up.briefing.take();
-                });
-                AgentStart::NotTried
-            }
-            Tried::Running if now < since + START_FOR => again(true),
-            Tried::Nothing | Tried::Running => AgentStart::NotTried,
-            Tried::Failed(why) if now < since + START_FOR => {
-                cx.note(Fact::StartFailed { why, last: false });
-                again(false)
-            }
-            Tried::Failed(why) => {
-                cx.note(Fact::StartFailed { why: why.clone(), last: true });
-                AgentStart::GivenUp { why }
-            }
-        };
-        self.change(|follow_up| follow_up.start = start);
-        self.tidy(cx);
-        true
     }
 
     /// A call asks the same again: what lies there for no living process is taken back for it.
@@ -322,7 +279,7 @@ impl AskState {
             return false;
         }
         let request_id = waiter.request_id.clone();
-        waiter.late = matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. });
+        waiter.told = self.told_now();
         waiter.response = Delivery::default();
         cx.note(Fact::Joined(request_id.clone()));
         self.change(|follow_up| {
@@ -341,17 +298,23 @@ impl AskState {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
         let told = self.waiters[index].response.has_been_published();
-        if !(settled || self.waiters[index].withdrawn) || !told {
+        if !(settled || self.waiters[index].is_withdrawn()) || !told {
             return false;
         }
-        // A late answer is what any call is told now, so this one too.
-        self.waiters[index].late = matches!(self.follow_up().after_timeout, AfterTimeout::Answered { .. });
+        if !self.waiters[index].is_withdrawn() {
+            self.waiters[index].told = self.told_now();
+        }
         if self.is_told_all(&self.waiters[index]) {
             self.drop_briefing(cx);
         }
         self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id.clone(), cx);
         true
+    }
+
+    /// What a call is told that asks now.
+    fn told_now(&self) -> Told {
+        if self.answered_late_by().is_some() { Told::LateAnswer } else { Told::Outcome }
     }
 
     /// The agent has asked the same again, so that a late answer would go to a question of the past.
@@ -368,15 +331,6 @@ impl AskState {
         self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Answered { answers, by, at: cx.now });
         cx.note(Fact::LateAnswer);
         self.brief(cx);
-    }
-
-    pub(super) fn stopped(&mut self, cx: &mut Context) -> bool {
-        if self.follow_up().after_timeout != AfterTimeout::Stopping {
-            return false;
-        }
-        self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Stopped);
-        cx.note(Fact::Stopped);
-        true
     }
 
     /// Stops the session, once its response is there and its cards are closed. A channel that is away must not keep a

@@ -86,7 +86,10 @@ fn a_late_answer_that_was_taken_is_not_given_once_more() {
 #[test]
 fn the_same_request_after_a_late_answer_is_told_that_answer() {
     let ask = then(answered_late(), Event::Requested(Relation::Replays(request_id(0))), at(720));
-    assert!(ask.has_briefing() || ask.waiters[0].late, "its briefing is gone, and nobody is told: {ask:?}");
+    assert!(
+        ask.has_briefing() || ask.waiters[0].told == Told::LateAnswer,
+        "its briefing is gone, and nobody is told: {ask:?}"
+    );
 }
 
 #[test]

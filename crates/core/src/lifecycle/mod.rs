@@ -128,12 +128,30 @@ pub struct Waiter {
     pub asked_at: Time,
     /// Which run of the session's container made it, as far as a probe could tell.
     pub run: Option<String>,
-    /// It asked when a late answer was there already: it is told that one.
-    pub late: bool,
-    /// It was withdrawn by itself: it is told so, whatever comes of the ask.
-    pub withdrawn: bool,
+    /// What its response says.
+    pub told: Told,
     /// How far its response is.
     pub response: Delivery,
+}
+
+/// What a waiter is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// How the ask ended.
+    #[default]
+    Outcome,
+    /// The late answer, which was there already when it asked.
+    LateAnswer,
+    /// That it was withdrawn by itself, whatever comes of the ask.
+    Withdrawal,
+}
+
+impl Waiter {
+    /// Whether it was withdrawn by itself.
+    pub fn is_withdrawn(&self) -> bool {
+        self.told == Told::Withdrawal
+    }
 }
 
 /// All that makes an ask.
@@ -296,9 +314,12 @@ impl AskState {
 
     fn step_follow_up(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
         match event {
-            FollowUpEvent::Tried(tried) => self.tried(tried, cx),
-            FollowUpEvent::Stopped => self.stopped(cx),
             FollowUpEvent::Lifted { by } => self.lift(by, cx),
+            event @ (FollowUpEvent::Tried(_) | FollowUpEvent::Stopped) => {
+                let changed = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
+                self.tidy(cx);
+                changed
+            }
         }
     }
 

@@ -24,8 +24,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         process: None,
         asked_at: START,
         run: None,
-        late: false,
-        withdrawn: false,
+        told: Told::Outcome,
         response: Delivery::default(),
     }
 }
@@ -238,6 +237,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(WidgetEvent::Looked(found).on(route))),
         1 => route.clone().prop_map(|route| Some(WidgetEvent::Proof.on(route))),
         1 => Just(Some(Event::Viewed)),
+        1 => Just(Some(Event::PowerLost)),
         1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(WidgetEvent::Progress { attempt }.on(route))),
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
             |(route, attempt, part, message, fate, at)| {
@@ -314,12 +314,19 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         assert!(heard.names == Names::Message || asked.into_iter().any(earlier), "from before it was sent: {event:?}");
         assert!(!before.was_told(&heard.message), "a message counts once: {event:?}");
     }
+    let lost = matches!(event, Some(Event::PowerLost));
+    if lost {
+        // What was cut off does not count as a try.
+        seen.sends.retain(|(route, attempt)| ask.widgets[*route].attempt != *attempt);
+    }
     for effect in &step.effects {
         match effect {
             Effect::Widget { route, effect: WidgetEffect::Remind } => {
                 assert!(ask.outcome().is_none(), "brought to mind after it was decided");
                 assert!(matches!(ask.widgets[*route].state, WidgetState::Up { .. }));
             }
+            // What may have been lost is told once more.
+            Effect::Delivery { to: Taker::Waiter(_), effect: DeliveryEffect::Write } if lost => {}
             // The same request made once more is told once more.
             Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } if matches!(event, Some(Event::Requested(Relation::Replays(again))) if again == id) =>
                 {}
@@ -329,7 +336,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             }
             Effect::FollowUp(FollowUpEffect::Stop) => {
                 assert_eq!(ask.outcome(), Some(&Outcome::TimedOut));
-                assert!(ask.has_responded(), "the response comes first");
+                assert!(lost || ask.has_responded(), "the response comes first");
             }
             Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                 assert!(ask.outcome().is_none(), "posted after it was decided");
@@ -381,8 +388,12 @@ pub(super) fn judge_cards(before: Option<&Ask>, event: Option<&Event>, step: &St
         let posts = widget.route.posts();
         let begins = step.effects.contains(&WidgetEffect::Update.on(route));
         let was = before.and_then(|before| changing(before, route));
-        let ended = matches!(event, Some(Event::Widget { route: of, event: WidgetEvent::Updated(_) }) if *of == route);
-        assert!(!begins || (posts && changing(ask, route) == Some(false)), "changed without a record: {step:?}");
+        // After a loss of power no change is under way.
+        let lost = matches!(event, Some(Event::PowerLost));
+        let ended =
+            lost || matches!(event, Some(Event::Widget { route: of, event: WidgetEvent::Updated(_) }) if *of == route);
+        let recorded = |again: bool| lost || !again;
+        assert!(!begins || (posts && changing(ask, route).is_some_and(recorded)), "changed without a record: {step:?}");
         assert!(!begins || was.is_none() || ended, "two changes at a time: {event:?} {step:?}");
         match widget.state.card() {
             Some(Card::Shows(face)) => assert!(!posts || face == ask.face(), "it shows something old: {step:?}"),

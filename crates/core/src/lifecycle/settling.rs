@@ -1,7 +1,9 @@
 //! Decides an ask, exactly once, and then tells agents and people: by responses and closed widgets.
 //! Section 6, items 4 and 5 of the specification.
 
-use super::{Card, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Waiter, Widget, WidgetState};
+use super::{
+    Card, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter, Widget, WidgetState,
+};
 use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 use serde::{Deserialize, Serialize};
 
@@ -82,8 +84,8 @@ impl AskState {
     pub(super) fn withdraw(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Delivery::default();
         let Some(waiter) = self.waiters.iter_mut().find(waiting) else { return false };
-        waiter.withdrawn = true;
-        if self.waiters.iter().all(|waiter| waiter.withdrawn) {
+        waiter.told = Told::Withdrawal;
+        if self.waiters.iter().all(Waiter::is_withdrawn) {
             self.settle(Outcome::Withdrawn, cx);
         } else {
             cx.note(Fact::WaiterWithdrawn(request_id.clone()));

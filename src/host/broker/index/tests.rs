@@ -5,7 +5,7 @@ use crate::ipc::wire::{Message, parse};
 use askd_core::ChannelName;
 use askd_core::{
     Accepted, Capabilities, Delivery, DeliveryEffect, DeliveryEvent, Effect, Event, Given, Outcome, Posted, Reply,
-    Responders, Route, Rules, SessionRules, Source, Step, TimeoutPolicy, Via, Waiter, WidgetEffect, WidgetEvent,
+    Responders, Route, Rules, SessionRules, Source, Step, TimeoutPolicy, Told, Via, Waiter, WidgetEffect, WidgetEvent,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -83,8 +83,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         process: None,
         asked_at: now,
         run: None,
-        late: false,
-        withdrawn: false,
+        told: Told::Outcome,
         response: Delivery::default(),
     };
     let rules = Rules {
@@ -139,7 +138,17 @@ impl World {
                 Effect::Widget { route, effect: WidgetEffect::Update } => WidgetEvent::Updated(ask.face()).on(route),
                 Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
                 Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
-                _ => continue,
+                Effect::Widget {
+                    effect: WidgetEffect::Look | WidgetEffect::Await { .. } | WidgetEffect::Remind,
+                    ..
+                }
+                | Effect::Delivery { effect: DeliveryEffect::TakeBack, .. }
+                | Effect::FollowUp(_)
+                | Effect::Identify(_)
+                | Effect::Note(_)
+                | Effect::Status
+                | Effect::Retire
+                | Effect::Forget => continue,
             };
             self.happen(number, event);
         }

@@ -3,7 +3,6 @@
 use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
-use crate::ipc::wire::time_from;
 use askd_core::{ChannelName, Time};
 use axum::Json;
 use axum::extract::{Query, State};
@@ -85,7 +84,7 @@ const NO_TIME: &str = "not a time like 2026-11-20T10:00:00Z";
 
 /// A plus sign that was not escaped arrives as a space.
 fn time(value: &str) -> Option<Time> {
-    time_from(&value.replace(' ', "+"))
+    value.replace(' ', "+").parse().ok()
 }
 
 pub(super) async fn list(

@@ -1,7 +1,7 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
-use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status, time_text};
-use askd_core::{AfterTimeout, Ask, Block, ChannelName, Lifted, Outcome, Question, Stage, wording};
+use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status};
+use askd_core::{AfterTimeout, Ask, Block, ChannelName, Lifted, Outcome, Questions, Stage, Time, wording};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ pub(super) struct View {
     stage: &'static str,
     title: Option<String>,
     context: Option<String>,
-    questions: Vec<Value>,
+    questions: Questions,
     channel: String,
     attempt: u8,
-    created_at: String,
-    shown_at: Option<String>,
-    answer_by: Option<String>,
+    created_at: Time,
+    shown_at: Option<Time>,
+    answer_by: Option<Time>,
     render_confirmed: bool,
     /// A page that a person was looking at has displayed it.
     viewed: bool,
@@ -33,7 +33,7 @@ pub(super) struct View {
     /// Of a question that was asked too often.
     block: Option<Value>,
     /// Until when it can still be answered after its timeout.
-    late_until: Option<String>,
+    late_until: Option<Time>,
     /// A person answered after the timeout; the outcome for the waiters stays as it was.
     late: bool,
     late_answer: Option<AnswerView>,
@@ -46,7 +46,7 @@ struct AnswerView {
     answers: Value,
     details: Vec<Detail>,
     by: Option<AnsweredBy>,
-    at: String,
+    at: Time,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,7 +56,7 @@ struct OutcomeView {
     answers: Value,
     details: Vec<Detail>,
     by: Option<AnsweredBy>,
-    at: String,
+    at: Time,
     error: Option<String>,
     line: String,
 }
@@ -69,7 +69,7 @@ impl View {
             Stage::Settled { .. } => "settled",
         };
         let answer_by = match ask.stage {
-            Stage::Open { answer_by, .. } => Some(time_text(answer_by)),
+            Stage::Open { answer_by, .. } => Some(answer_by),
             _ => None,
         };
         let cause = ask.outcome().map_or_else(|| ask.trouble(), Outcome::cause);
@@ -80,7 +80,7 @@ impl View {
             request_id: ask
                 .waiters
                 .iter()
-                .find(|waiter| !waiter.withdrawn)
+                .find(|waiter| !waiter.is_withdrawn())
                 .or(ask.waiters.first())
                 .map(|waiter| waiter.request_id.to_string())
                 .unwrap_or_default(),
@@ -88,11 +88,11 @@ impl View {
             stage,
             title: ask.content.title.clone(),
             context: ask.content.context.clone(),
-            questions: ask.content.questions.iter().map(question).collect(),
+            questions: ask.content.questions.clone(),
             channel: ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
             attempt: ask.widgets.last().map_or(1, |widget| widget.attempt),
-            created_at: time_text(ask.created_at),
-            shown_at: ask.shown_at().map(time_text),
+            created_at: ask.created_at,
+            shown_at: ask.shown_at(),
             answer_by,
             render_confirmed: ask.confirmed,
             viewed: ask.viewed,
@@ -101,7 +101,7 @@ impl View {
             outcome: outcome(ask),
             block: ask.block().map(block),
             late_until: match ask.follow_up().after_timeout {
-                AfterTimeout::Answerable { until } => Some(time_text(until)),
+                AfterTimeout::Answerable { until } => Some(until),
                 _ => None,
             },
             late: ask.late_outcome().is_some(),
@@ -109,29 +109,15 @@ impl View {
                 answers: json!(answers(&ask.content.questions, &late)),
                 details: details(&ask.content.questions, &late),
                 by: person(&late),
-                at: time_text(at),
+                at,
             }),
             note: wording::remark(ask.remark()),
         }
     }
 }
 
-fn question(question: &Question) -> Value {
-    let option = |choice: &askd_core::Choice| json!({"label": choice.label, "description": choice.description});
-    json!({
-        "id": question.id,
-        "question": question.text,
-        "header": question.header,
-        "type": question.kind.name(),
-        "options": question.choices.iter().map(option).collect::<Vec<_>>(),
-        "custom": question.custom,
-        "required": question.required,
-        "placeholder": question.placeholder,
-    })
-}
-
 fn block(block: &Block) -> Value {
-    let lifted = |lifted: &Lifted| json!({"by": lifted.by.as_ref().map(AnsweredBy::from), "at": time_text(lifted.at)});
+    let lifted = |lifted: &Lifted| json!({"by": lifted.by.as_ref().map(AnsweredBy::from), "at": lifted.at});
     json!({"times": block.times, "allowed_again": block.lifted.as_ref().map(lifted)})
 }
 
@@ -145,7 +131,7 @@ fn outcome(ask: &Ask) -> Option<OutcomeView> {
         answers: json!(answers(questions, outcome)),
         details: details(questions, outcome),
         by: person(outcome),
-        at: time_text(*at),
+        at: *at,
         error: wording::error(outcome, questions),
         line: ask.closing_line().unwrap_or_default(),
     })

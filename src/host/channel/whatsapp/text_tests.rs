@@ -5,7 +5,7 @@ use askd_core::{
     Accepted, Ask, AskId, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
     Names, Person, Questions, Relation, Reply, Taker, WidgetEvent,
 };
-use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Tried, Via, Waiter};
+use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Told, Tried, Via, Waiter};
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
@@ -148,8 +148,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             process: None,
             asked_at: Time::from_millis(0),
             run: None,
-            late: false,
-            withdrawn: false,
+            told: Told::Outcome,
             response: Delivery::default(),
         },
     };

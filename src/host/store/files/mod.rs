@@ -2,11 +2,11 @@
 
 mod boot;
 mod cache;
+mod earlier;
 mod groups;
 mod record;
 mod scan;
 mod soon;
-mod v1;
 
 pub use record::BadRecord;
 

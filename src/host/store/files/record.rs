@@ -3,7 +3,7 @@
 //! The shape is the core's own types. The fields beside them repeat what is in the ask: people and tools that look into
 //! the folder find them by these names, and askd never reads them.
 
-use super::v1;
+use super::earlier;
 use crate::sabotage::on;
 use askd_core::{Ask, ChannelName, RequestId, Stage, Time};
 use serde::de::value::MapAccessDeserializer;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The format that is written. A newer one is not touched.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Most records are smaller.
 const USUAL_BYTES: usize = 4 * 1024;
 
@@ -113,11 +113,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Read, BadRecord> {
     let ask = json.deserialize_map(Body(&mut head)).and_then(|ask| json.end().map(|()| ask));
     match ask {
         Ok(ask) if head.v == Some(VERSION) => Ok(Read { ask, boot: head.boot }),
-        not_an_ask if Version::at_most(VERSION, bytes)? == VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot }),
-        _ => {
-            let ask = serde_json::from_value(v1::in_todays_shape(serde_json::from_slice(bytes)?))?;
-            Ok(Read { ask, boot: None })
-        }
+        not_an_ask => match Version::at_most(VERSION, bytes)? {
+            VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot }),
+            format => {
+                let ask = serde_json::from_value(earlier::in_todays_shape(serde_json::from_slice(bytes)?, format))?;
+                Ok(Read { ask, boot: None })
+            }
+        },
     }
 }
 

@@ -174,7 +174,7 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     assert!(folder.join("00000000000000000000000000000002.json.corrupt").exists());
     assert!(!folder.join(".tmp-litter").exists() && folder.join(".tmp-save-under-way").exists());
     assert_eq!(scan(&store).unwrap().1.len(), 0, "reported once");
-    put("00000000000000000000000000000004.json", "{\"v\":3}");
+    put("00000000000000000000000000000004.json", "{\"v\":4}");
     assert!(matches!(scan(&store), Err(StoreError::Newer { .. })));
 }
 
@@ -271,5 +271,5 @@ fn records_of_format_1_are_read_whatever_version_wrote_them() {
     ] {
         assert!(matches!(read(&with(record, at, value)), Err(BadRecord::Json(_))), "{at}");
     }
-    assert!(matches!(read(&with(&open, "/v", json!(3))), Err(BadRecord::Newer { found: 3, known: 2 })));
+    assert!(matches!(read(&with(&open, "/v", json!(4))), Err(BadRecord::Newer { found: 4, known: 3 })));
 }

@@ -4,7 +4,6 @@ use super::super::text;
 use super::blocks::{context, section};
 use super::open::{texts, title_blocks};
 use super::{COMFORTABLE, CardView, MAX_BLOCKS, Message, total};
-use crate::ipc::wire::time_text;
 use askd_core::wording::{self, Closing};
 use askd_core::{Ask, ChannelName, Person, Stage, Time, Via};
 use serde_json::Value;
@@ -81,13 +80,13 @@ pub(super) fn time_of_day(time: Time) -> String {
 
 /// A time of day in UTC, where Slack cannot show it in everybody's own time.
 pub(super) fn plain_time(time: Time) -> String {
-    let text = time_text(time);
+    let text = time.to_string();
     format!("{} UTC", text.get(11..16).unwrap_or(&text))
 }
 
 /// A moment, which Slack shows in everybody's own time.
 pub(super) fn date(time: Time) -> String {
-    let fallback = time_text(time).replace('T', " ");
+    let fallback = time.to_string().replace('T', " ");
     let fallback = fallback.get(..16).unwrap_or(&fallback);
     format!("<!date^{}^{{date_short_pretty}} {{time}}|{fallback} UTC>", time.as_millis() / 1000)
 }

@@ -4,7 +4,7 @@
 use super::*;
 use askd_core::{
     Accepted, Capabilities, ChannelName, Choice, Delivery, Digest, Draft, Event, Given, Person, Posted, Questions,
-    Reply, Responders, Route, Rules, SessionRules, Source, TimeoutPolicy, Via, Waiter, WidgetEvent,
+    Reply, Responders, Route, Rules, SessionRules, Source, TimeoutPolicy, Told, Via, Waiter, WidgetEvent,
 };
 use askd_sim::slack::blocks::{Surface, check};
 use serde_json::json;
@@ -80,8 +80,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         process: None,
         asked_at: NOW,
         run: None,
-        late: false,
-        withdrawn: false,
+        told: Told::Outcome,
         response: Delivery::default(),
     };
     Accepted {

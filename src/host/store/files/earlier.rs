@@ -1,47 +1,38 @@
-//! Rewrites the JSON of records of format 1, which askd wrote until commit b652487, into today's shape. askd never
-//! writes that format again. Every default here is for a field that some version of that format did not have yet.
+//! Rewrites the JSON of records of earlier formats into today's shape, one format after the other: format 1 was written
+//! until commit b652487, format 2 until commit 4b65f53. askd never writes those formats again. Every default here is for a
+//! field that some version of its format did not have yet.
 //!
-//! Knows no type of the core but those whose defaults or names it needs. What fits neither format is left as it is, and
-//! is refused when the ask is read.
+//! Knows no type of the core but those whose defaults or names it needs. What fits no format is left as it is, and is
+//! refused when the ask is read.
 
 use askd_core::{Capabilities, Reason, SessionRules, Time, Trouble};
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// The same record in the shape of today.
-pub(super) fn in_todays_shape(mut record: Object) -> Value {
-    let defaults = json!({"viewed": false, "so_far": [], "heard": [], "after": {}});
-    default(&mut record, defaults);
-    heard(&mut record);
-    inside(&mut record, "rules", rules);
-    each(&mut record, "waiters", waiter);
-    each(&mut record, "widgets", widget);
-    inside(&mut record, "stage", |stage| inside(stage, "outcome", outcome));
-    inside(&mut record, "after", follow_up);
-    routes(&mut record);
-    cards(&mut record);
-    // The blocks of the first version hold under every title and context.
-    inside(&mut record, "block", |block| {
-        default(block, json!({"any_context": true}));
-        rename(block, "told", "first");
-    });
-    // Format 1 held these beside the stage, at every stage.
-    let [reminders, escalations, block, mut after] =
-        ["reminders", "escalations", "block", "after"].map(|field| record.remove(field).unwrap_or_default());
-    inside(&mut record, "stage", |stage| {
-        let is_settled = stage.get("name").is_some_and(|name| name == "settled");
-        if stage.get("name").is_some_and(|name| name == "open") {
-            let number = |count: Value| count.as_u64().unwrap_or(0);
-            default(stage, json!({"reminders": number(reminders), "escalations": number(escalations)}));
-        }
-        // A block belongs to a settled ask; beside any other stage it makes the record unreadable.
-        if is_settled || !block.is_null() {
-            after["block"] = block;
-            stage.insert("follow_up".to_owned(), after);
-        }
-    });
+/// A record of this format in the shape of today.
+pub(super) fn in_todays_shape(mut record: Object, format: u32) -> Value {
+    if format == 1 {
+        in_the_shape_of_2(&mut record);
+    }
+    in_the_shape_of_3(&mut record);
     Value::Object(record)
+}
+
+fn in_the_shape_of_2(record: &mut Object) {
+    let defaults = json!({"viewed": false, "so_far": [], "heard": [], "after": {}});
+    default(record, defaults);
+    heard(record);
+    inside(record, "rules", rules);
+    each(record, "waiters", waiter);
+    each(record, "widgets", widget);
+    inside(record, "stage", |stage| inside(stage, "outcome", outcome));
+    inside(record, "after", follow_up);
+    // Format 1 held what follows the decision beside the stage.
+    let after = record.remove("after");
+    inside(record, "stage", |stage| stage.extend(after.map(|after| ("follow_up".to_owned(), after))));
+    // The blocks of the first version hold under every title and context.
+    inside(record, "block", |block| default(block, json!({"any_context": true})));
 }
 
 /// Format 1 held the ids of the messages that changed an ask beside each person's answers so far.
@@ -106,7 +97,6 @@ fn widget(widget: &mut Object) {
         "waiting": []});
     inside(widget, "parts", |parts| default(parts, defaults));
     rename(widget, "parts", "one_by_one");
-    posts(widget);
     each(widget, "sendings", |sending| {
         default(sending, json!({"attempt": 0, "question": 0, "failed": false}));
         if let (Some(called), Some(by)) = (sending.remove("called"), sending.remove("left_by")) {
@@ -115,7 +105,81 @@ fn widget(widget: &mut Object) {
     });
 }
 
-/// In format 1 the routes stood among the rules, the first ones beside the widgets that were posted by them.
+fn outcome(outcome: &mut Object) {
+    rename(outcome, "given", "answers");
+    if outcome.get("how").is_some_and(|how| how == "retries_used_up" || how == "never_shown") {
+        // In its place the first version has words that only the operator is told.
+        let reason: Option<Reason> = outcome.remove("reason").and_then(|reason| reason.as_str()?.parse().ok());
+        let cause = json!({"retries": outcome.remove("retries"), "reason": reason});
+        *outcome = Object::from_iter([("how".to_owned(), json!("undelivered")), ("cause".to_owned(), cause)]);
+    }
+}
+
+fn follow_up(after: &mut Object) {
+    after.remove("briefings");
+    default(after, json!({"overdue": false, "wake": {"name": "idle"}}));
+    let Some(Value::Object(mut start)) = after.remove("wake") else { return };
+    let flag = |name| start.get(name).is_some_and(|value| value == true);
+    let (accepted, before) = (flag("accepted"), flag("before"));
+    let published = json!({"published": {"at": time(None)}});
+    let name = start.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    // In format 1 one field said what became of both the briefing and the start.
+    let (briefing, name) = match name.as_str() {
+        "idle" => (json!("undecided"), "not_tried"),
+        "briefing" => (json!("owed"), "not_tried"),
+        "kept" => (published, "not_tried"),
+        "started" if accepted => (json!("taken"), "started"),
+        "started" if before => (published, "started_before"),
+        "reclaiming" => (json!("taking_back"), "not_tried"),
+        "reclaimed" => (json!({"taken_back": {"at": start.get("until")}}), "not_tried"),
+        "read" => (json!("taken"), "not_tried"),
+        other => (published, other),
+    };
+    start.insert("name".to_owned(), json!(name));
+    after.insert("briefing".to_owned(), briefing);
+    after.insert("start".to_owned(), Value::Object(start));
+}
+
+fn in_the_shape_of_3(record: &mut Object) {
+    routes(record);
+    each(record, "widgets", posts);
+    cards(record);
+    each(record, "waiters", told);
+    inside(record, "block", |block| rename(block, "told", "first"));
+    // Format 2 held these beside the stage, at every stage.
+    let [reminders, escalations, block] =
+        ["reminders", "escalations", "block"].map(|field| record.remove(field).unwrap_or_default());
+    inside(record, "stage", |stage| {
+        let mut follow_up = stage.remove("follow_up").unwrap_or_else(|| json!({}));
+        let name = stage.get("name").and_then(Value::as_str).unwrap_or_default();
+        let is_settled = name == "settled";
+        if name == "open" {
+            let number = |count: Value| count.as_u64().unwrap_or(0);
+            default(stage, json!({"reminders": number(reminders), "escalations": number(escalations)}));
+        }
+        // A block belongs to a settled ask; beside any other stage it makes the record unreadable.
+        if is_settled || !block.is_null() {
+            follow_up["block"] = block;
+            stage.insert("follow_up".to_owned(), follow_up);
+            inside(stage, "follow_up", after_timeout);
+        }
+    });
+}
+
+/// In format 2 two flags said what a waiter is told.
+fn told(waiter: &mut Object) {
+    let [late, withdrawn] = ["late", "withdrawn"].map(|flag| waiter.remove(flag).is_some_and(|value| value == true));
+    let told = if withdrawn {
+        "withdrawal"
+    } else if late {
+        "late_answer"
+    } else {
+        "outcome"
+    };
+    waiter.insert("told".to_owned(), json!(told));
+}
+
+/// In format 2 the routes stood among the rules, the first ones beside the widgets that were posted by them.
 fn routes(record: &mut Object) {
     let mut routes = Vec::new().into_iter();
     inside(record, "rules", |rules| {
@@ -127,7 +191,7 @@ fn routes(record: &mut Object) {
     record.insert("next_routes".to_owned(), routes.collect());
 }
 
-/// In format 1 the ids of messages and the questions that they asked were two lists, the second one possibly shorter.
+/// In format 2 the ids of messages and the questions that they asked were two lists, the second one possibly shorter.
 fn posts(widget: &mut Object) {
     let mut questions = Value::Null;
     inside(widget, "one_by_one", |one_by_one| questions = one_by_one.remove("of").unwrap_or_default());
@@ -138,7 +202,7 @@ fn posts(widget: &mut Object) {
     widget.insert("posts".to_owned(), posts);
 }
 
-/// In format 1 a closed card had its remark, a block the lowest number that a card showed, and an open card nothing.
+/// In format 2 a closed card had its remark, a block the lowest number that a card showed, and an open card nothing.
 fn cards(record: &mut Object) {
     let settled = record.get("stage").is_some_and(|stage| stage["name"] == "settled");
     let block = record.get("block").filter(|block| block.is_object() && block["lifted"].is_null());
@@ -163,43 +227,7 @@ fn cards(record: &mut Object) {
     });
 }
 
-fn outcome(outcome: &mut Object) {
-    rename(outcome, "given", "answers");
-    if outcome.get("how").is_some_and(|how| how == "retries_used_up" || how == "never_shown") {
-        // In its place the first version has words that only the operator is told.
-        let reason: Option<Reason> = outcome.remove("reason").and_then(|reason| reason.as_str()?.parse().ok());
-        let cause = json!({"retries": outcome.remove("retries"), "reason": reason});
-        *outcome = Object::from_iter([("how".to_owned(), json!("undelivered")), ("cause".to_owned(), cause)]);
-    }
-}
-
-fn follow_up(after: &mut Object) {
-    after.remove("briefings");
-    default(after, json!({"overdue": false, "wake": {"name": "idle"}}));
-    after_timeout(after);
-    let Some(Value::Object(mut start)) = after.remove("wake") else { return };
-    let flag = |name| start.get(name).is_some_and(|value| value == true);
-    let (accepted, before) = (flag("accepted"), flag("before"));
-    let published = json!({"published": {"at": time(None)}});
-    let name = start.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    // In format 1 one field said what became of both the briefing and the start.
-    let (briefing, name) = match name.as_str() {
-        "idle" => (json!("undecided"), "not_tried"),
-        "briefing" => (json!("owed"), "not_tried"),
-        "kept" => (published, "not_tried"),
-        "started" if accepted => (json!("taken"), "started"),
-        "started" if before => (published, "started_before"),
-        "reclaiming" => (json!("taking_back"), "not_tried"),
-        "reclaimed" => (json!({"taken_back": {"at": start.get("until")}}), "not_tried"),
-        "read" => (json!("taken"), "not_tried"),
-        other => (published, other),
-    };
-    start.insert("name".to_owned(), json!(name));
-    after.insert("briefing".to_owned(), briefing);
-    after.insert("start".to_owned(), Value::Object(start));
-}
-
-/// In format 1 a late answer and a stop were two fields, though an ask never had both.
+/// In format 2 a late answer and a stop were two fields, though an ask never had both.
 fn after_timeout(after: &mut Object) {
     let (late, stop) = (after.remove("late").unwrap_or_default(), after.remove("stop").unwrap_or_default());
     let mut after_timeout = if let Value::Object(late) = late { late } else { Object::new() };
@@ -250,6 +278,7 @@ mod tests {
     fn read(after: Value) -> (Object, FollowUp) {
         let Value::Object(mut after) = after else { panic!("{after}") };
         follow_up(&mut after);
+        after_timeout(&mut after);
         let read = serde_json::from_value(Value::Object(after.clone()));
         (after.clone(), read.unwrap_or_else(|error| panic!("{error}: {after:?}")))
     }

@@ -2,19 +2,17 @@
 //!
 //! An event is a hint, the directory is the truth. Every event in a watched folder, and an overflow of the kernel's queue
 //! too, only says "look again". The callers look every few seconds in any case, so a missing or silent watch (NFS,
-//! virtual machines) costs time and nothing else. The daemon's intake and a waiting agent use it.
+//! virtual machines) costs time and nothing else. An agent, which waits for a few names only, listens to inotify itself
+//! (`agent::process`).
 
+use crate::ipc::WATCH_SWITCH;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::Path;
 
-/// Turns events off when it is `off`, so that only the regular looks remain: for tests, and for
-/// file systems where watching costs and says nothing.
-pub const SWITCH: &str = "ASKD_WATCH";
-
 /// What a watch has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hint<'a> {
+pub(super) enum Hint<'a> {
     /// Something may be new at this path.
     At(&'a Path),
     /// Events were lost: look everywhere.
@@ -22,7 +20,7 @@ pub enum Hint<'a> {
 }
 
 /// Watches folders, each by itself, not what is below them. Dropping it ends all watches.
-pub struct Watch(Option<RecommendedWatcher>);
+pub(super) struct Watch(Option<RecommendedWatcher>);
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -32,9 +30,9 @@ impl std::fmt::Debug for Watch {
 
 impl Watch {
     /// Calls `hint` from a thread of its own. If no watch can be had, that is logged and it never calls.
-    pub fn new(hint: impl Fn(Hint<'_>) + Send + 'static) -> Self {
-        if std::env::var(SWITCH).is_ok_and(|value| value == "off") {
-            tracing::info!("watching is switched off by {SWITCH}=off; looking every few seconds instead");
+    pub(super) fn new(hint: impl Fn(Hint<'_>) + Send + 'static) -> Self {
+        if std::env::var(WATCH_SWITCH).is_ok_and(|value| value == "off") {
+            tracing::info!("watching is switched off by {WATCH_SWITCH}=off; looking every few seconds instead");
             return Self(None);
         }
         let tell = move |event: notify::Result<notify::Event>| match event {
@@ -53,7 +51,7 @@ impl Watch {
     }
 
     /// Watches this folder, and not the one that was at its place before; `false` if no events can be expected from it.
-    pub fn add_anew(&mut self, folder: &Path) -> bool {
+    pub(super) fn add_anew(&mut self, folder: &Path) -> bool {
         let Some(watcher) = &mut self.0 else { return false };
         // It may never have been watched, or have gone with its folder.
         let _gone = watcher.unwatch(folder);

@@ -323,6 +323,8 @@ fn a_file_of_a_newer_version_stops_the_start_and_nothing_is_changed() {
         ("pending_questions/inbox", "ffffffffffffffffffffffffffffffff.json"),
         ("groups", "zebras.json"),
         ("channels", "whatsapp.json"),
+        // A newer askd has written records here, which are read only after the start.
+        ("", "format.json"),
     ] {
         let golden = Golden::of("b652487");
         let mut world = World::empty().config(CONFIG);

@@ -58,6 +58,10 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     move |source| StoreError::Io { what, source }
 }
 
+/// The newest format of a record that was ever written here. Records are read only after the start, so this is what stops
+/// an older askd before it changes anything.
+const FORMAT: &str = "format.json";
+
 /// The most folders of each kind that are held open.
 const OPEN_FOLDERS: usize = 128;
 
@@ -133,6 +137,20 @@ fn refuse_newer(path: &Path, root: &Dir, folder: &str, known: u32) -> Result<(),
     Ok(())
 }
 
+/// Notes the format in which records are written from now on, unless they already were; stops a start if it was a newer one.
+fn mark_format(path: &Path, root: &Dir) -> Result<(), StoreError> {
+    let known = record::VERSION;
+    match root.read_own(FORMAT, MAX_FILE_BYTES).map(|(bytes, _)| Version::at_most(known, &bytes)) {
+        Ok(Err(source @ BadRecord::Newer { .. })) => {
+            Err(StoreError::Newer { file: path.join(FORMAT).display().to_string(), source })
+        }
+        Ok(Ok(found)) if found == known => Ok(()),
+        Ok(_) | Err(_) => root
+            .replace(".tmp-format", FORMAT, format!("{{\"v\":{known}}}\n").as_bytes(), Access::PRIVATE)
+            .map_err(io_error(format!("cannot write {}", path.join(FORMAT).display()))),
+    }
+}
+
 impl Files {
     /// Opens `state/`, and makes it if it is missing. Only one process can hold it. `after_loss`: the operator says that
     /// the disk may have lost what was written last.
@@ -160,6 +178,7 @@ impl Files {
         }
         refuse_newer(path, &root, groups::GROUPS, groups::VERSION)?;
         refuse_newer(path, &root, CHANNELS, CHANNELS_FORMAT)?;
+        mark_format(path, &root)?;
         let boot = Boot::begin(&root, after_loss)?;
         let store = Self {
             path: path.to_owned(),

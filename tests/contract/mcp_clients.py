@@ -41,8 +41,9 @@ class World:
         """A new group's folder, so that checks do not meet."""
         self.groups += 1
         path = self.data / f"ipc/g{self.groups}"
+        # The daemon may see the group between two of them, and makes what is missing.
         for name in ("tasks", "responses"):
-            (path / name).mkdir(parents=True)
+            (path / name).mkdir(parents=True, exist_ok=True)
         return path
 
     def call(self, method, path, body=None):

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Whatsapp};
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub(crate) struct Phones {
     pub(crate) sim: Whatsapp,
     pub(crate) room: Arc<Room>,
     people: usize,
+    /// The first message of each person.
+    hellos: Vec<String>,
     said: Mutex<Vec<Said>>,
 }
 
@@ -59,10 +61,15 @@ impl Phones {
         let sim = Config { people: all, seed, webhook: Some(address), faults, ..Config::default() };
         let sim = Whatsapp::start(sim).await.map_err(|error| error.to_string())?;
         // They all wrote lately, or nobody could be asked.
-        for person in 0..people {
-            sim.person_says(&number(person), "hello");
+        let hellos = (0..people).map(|person| sim.person_says(&number(person), "hello")).collect();
+        Ok(Self { sim, room, people, hellos, said: Mutex::default() })
+    }
+
+    /// Waits until the daemon knows that everybody wrote: before, it may not ask them anything.
+    pub(crate) async fn wrote(&self) {
+        while self.hellos.iter().any(|hello| self.room.acknowledged(hello).is_none()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Ok(Self { sim, room, people, said: Mutex::default() })
     }
 
     /// The channel and the groups; `shared` is the chat in Slack.

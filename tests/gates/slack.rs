@@ -143,8 +143,15 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
     }
     for person in 0..plan.phones {
         // The pace of a chat is slow.
-        everybody.spawn(agent(Arc::clone(&world), phones::group(person), 2, dice.split()));
-        everybody.spawn(phones::answers(Arc::clone(&world), person, dice.split()));
+        let asks = agent(Arc::clone(&world), phones::group(person), 2, dice.split());
+        let (asking, answering) = (Arc::clone(&world), Arc::clone(&world));
+        everybody.spawn(async move {
+            if let Some(phones) = asking.phones() {
+                phones.wrote().await;
+            }
+            asks.await;
+        });
+        everybody.spawn(phones::answers(answering, person, dice.split()));
     }
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));

@@ -129,7 +129,7 @@ impl Sessions {
     async fn since_it_asked(&self, ask: &Ask, container: &str) -> Result<Since, EngineError> {
         let asked_at = ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at);
         Ok(match self.engine.look(container).await? {
-            Container { running: true, started_at: Some(at), .. } if at > asked_at => Since::Started,
+            Container { running: true, started_at: Some(at), .. } if at > asked_at + NOTED_WITHIN => Since::Started,
             Container { running: true, .. } => Since::Runs,
             Container { running: false, .. } => Since::Stopped,
         })
@@ -164,6 +164,9 @@ impl Sessions {
         }
     }
 }
+
+/// The Engine notes a start only when the container's first process runs already, and that may ask at once.
+const NOTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What happened to a container since its agent asked.
 enum Since {

@@ -1,12 +1,9 @@
 // A question that was asked too often, on the page: one item whose number grows in place, and the button that ends it.
 
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
-import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
-import { card, Daemon, DESKTOP, done, launch, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
-
-const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+import { describe, test } from 'node:test';
+import { card, DESKTOP, done, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { accessible, button, daemon, gone as waitGone, open, page, visible as waitFor } from './inbox.mjs';
 
 const DEPLOY = { questions: [{ question: 'Deploy to production now?', options: ['yes', 'no'] }] };
 const RLO = '\u202e';
@@ -17,37 +14,8 @@ const HOSTILE = {
   ],
 };
 
-let browser;
-let daemon;
-let page;
-
-before(async () => { browser = await launch(); });
-after(async () => { await browser?.close(); });
-beforeEach(async () => { daemon = await Daemon.start(); });
-afterEach(async () => {
-  const last = page;
-  page = null;
-  try {
-    await last?.finish();
-  } finally {
-    await daemon?.end();
-  }
-});
-
-async function open(options = {}) {
-  page = await openPage(browser, { url: daemon.link, ...options });
-  return page;
-}
-
-const button = (scope, name) => scope.getByRole('button', { name, exact: true });
-const visible = (locator) => locator.waitFor({ state: 'visible', timeout: 10000 });
-const gone = (locator) => locator.waitFor({ state: 'detached', timeout: 10000 });
-
-const accessible = async (what) => {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
-  assert.deepEqual(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), [], what);
-};
+const visible = (locator) => waitFor(locator, 10000);
+const gone = (locator) => waitGone(locator, 10000);
 
 // Asked five times and dismissed each time, then once more.
 async function block(request, group) {

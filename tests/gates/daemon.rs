@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use askd_sim::slack::Slack;
+use askd_sim::whatsapp::Whatsapp;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -50,6 +52,25 @@ impl Daemon {
             http: client()?,
             child: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Starts it, waits until it listens, and tells both stand-ins where.
+    pub(crate) async fn start_for(&self, slack: &Slack, phone: &Whatsapp) -> Result<(), String> {
+        self.spawn().await?;
+        let url = self.listening().await?;
+        slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
+        // A busy machine may answer late.
+        for left in (0..10).rev() {
+            match slack.set_events_url(&format!("{url}/slack/events")).await {
+                Err(_late) if left > 0 => {}
+                set => {
+                    set?;
+                    break;
+                }
+            }
+        }
+        phone.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+        Ok(())
     }
 
     /// Starts it without waiting.

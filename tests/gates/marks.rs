@@ -146,20 +146,7 @@ async fn begin(level: &'static str, format: &str, folder: &Path, seed: u64, leak
     );
     files::write(&folder.join("askd.toml"), text.as_bytes()).map_err(say)?;
     let daemon = Daemon::new(folder, None)?;
-    daemon.spawn().await?;
-    let url = daemon.listening().await?;
-    slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
-    // A busy machine may answer late.
-    for left in (0..10).rev() {
-        match slack.set_events_url(&format!("{url}/slack/events")).await {
-            Err(_late) if left > 0 => {}
-            set => {
-                set?;
-                break;
-            }
-        }
-    }
-    phone.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+    daemon.start_for(&slack, &phone).await?;
     if leaks {
         files::publish(
             &folder.join(format!("data/ipc/{SECRET}/tasks")),

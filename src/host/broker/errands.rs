@@ -45,23 +45,22 @@ impl Errand {
 impl Broker {
     /// Has an ask's errands run, each in its turn.
     pub(super) fn hand_over(&self, errands: Vec<Errand>) {
-        if let Some(work) = self.turn_of(errands) {
+        if let Some((work, _)) = self.turn_of(errands) {
             self.0.ctx.finish_blocking(work);
         }
     }
 
     /// The same on this thread, if it is their turn now and their folder is on the disk of the root.
     pub(super) fn run_or_hand_over(&self, errands: Vec<Errand>) {
-        let is_home = errands.first().is_some_and(|first| self.0.folders.is_home(&first.ask.group));
         match self.turn_of(errands) {
-            Some(work) if is_home => work(),
-            Some(work) => self.0.ctx.finish_blocking(work),
+            Some((work, true)) => work(),
+            Some((work, false)) => self.0.ctx.finish_blocking(work),
             None => {}
         }
     }
 
-    /// The errands as work that can be done now, unless they line up.
-    fn turn_of(&self, mut errands: Vec<Errand>) -> Option<Work> {
+    /// The errands as work that can be done now, unless they line up, and whether their folder is on the disk of the root.
+    fn turn_of(&self, mut errands: Vec<Errand>) -> Option<(Work, bool)> {
         let first = errands.first()?;
         let is_home = self.0.folders.is_home(&first.ask.group);
         if !is_home {
@@ -71,7 +70,8 @@ impl Broker {
         }
         let broker = self.clone();
         let work: Work = Box::new(self.0.ctx.as_own(move || broker.run_errands(errands)));
-        if is_home { self.0.errands.admit(work) } else { Some(work) }
+        let work = if is_home { self.0.errands.admit(work) } else { Some(work) };
+        work.map(|work| (work, is_home))
     }
 
     /// Runs errands on this thread, and what they lead to.

@@ -2,7 +2,8 @@
 //! right number, only those who may can end it, and then nothing of it is left.
 
 use super::properties::{
-    START, TICKS_TO_THE_END, accepted, carried_out, channel, event, judge_cards, request_id, restarted, waiter,
+    EVENTS_OF_A_ROUND, START, TICKS_TO_THE_END, accepted, carried_out, channel, event, judge_cards, request_id,
+    restarted, waiter,
 };
 use super::*;
 use crate::{ChannelName, Via};
@@ -111,6 +112,7 @@ fn carry(mut ask: Ask, mut owed: Vec<Effect>, mut now: Time) -> Ask {
             assert!(!follows && !briefs, "{effect:?}");
             events.extend(carried_out(&ask, effect, &mut now));
         }
+        assert!(events.len() < EVENTS_OF_A_ROUND, "the work grows: {ask:?}");
         if events.is_empty() {
             let due = ask.deadline();
             if due == Time::MAX || ask.owes_nothing() {

@@ -445,6 +445,9 @@ proptest! {
 /// The longest a life can take: a handful of ticks for each try of each route, and the end.
 pub(super) const TICKS_TO_THE_END: usize = 100;
 
+/// Far more than one round of work can make for the host: work that grows from round to round has no end.
+pub(super) const EVENTS_OF_A_ROUND: usize = 500;
+
 /// What a start of the daemon finds to do; `lost`: after a loss of power.
 pub(super) fn restarted(ask: &mut Ask, lost: bool, now: Time) -> Vec<Effect> {
     let step = lost.then(|| ask.clone().step(Event::PowerLost, now).unwrap()).flatten();
@@ -595,6 +598,7 @@ proptest! {
             for effect in owed.drain(..) {
                 events.extend(carried_out(&ask, effect, &mut now));
             }
+            prop_assert!(events.len() < EVENTS_OF_A_ROUND, "the work grows: {ask:?}");
             if events.is_empty() {
                 if matches!(ask.stage, Stage::Settled { .. }) && ask.owes_nothing() && !ask.is_pending() {
                     break;

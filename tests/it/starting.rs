@@ -76,7 +76,7 @@ fn a_request_waits_for_its_own_group_alone_and_its_agent_knows() {
     // No code of an ask has a hyphen, so a record that contains one of these names has that request.
     let (agent, other) = (world.group("g"), world.group("other"));
     agent.ask_framework("r-1");
-    world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+    assert_eq!(world.answer(&world.one_open(), &json!({"r-1_0": "Vue"})).0, 200);
     agent.take("r-1");
     world.all_done("g");
     world.kill();

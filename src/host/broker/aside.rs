@@ -27,7 +27,7 @@ impl Broker {
                     "askd panicked on a question and has set it aside: its callers are told, its cards stay as they are. \
                      Please report the panic with this file"
                 );
-                self.index().remove(&ask);
+                self.drop_ask(&ask);
                 let _nobody = self.0.changes.send(id);
                 errands.extend(ask.waiters.iter().filter_map(|waiter| told(&ask, waiter)));
             }

@@ -1,19 +1,19 @@
 //! Looks every few seconds at each outcome that lies in a group's folder: was it taken, is its waiter gone, was the
-//! briefing read? Then does what the core asks for: puts a response out of reach, briefs, starts, stops. Section 7 of
-//! the specification.
+//! briefing read? Then does what the core asks for: puts a response out of reach, and briefs. Section 7 of the
+//! specification.
 
 use super::errands::Errand;
-use super::{Broker, Failure, RETRY};
+use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
 use crate::host::session::Liveness;
-use crate::ipc::files::{Dir, ReadError};
+use crate::ipc::files::Dir;
 use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
-    Time, Tried, WaiterEvent, wording,
+    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, Group, RequestId, Taker, Time,
+    WaiterEvent, wording,
 };
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 
 /// No briefing of an ask at its limits comes near this.
-const MAX_BRIEFING: usize = 4 * 1024 * 1024;
+pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
 /// What is published of an ask in its group's folders and was not taken yet.
 #[derive(Debug, Clone)]
@@ -279,85 +279,6 @@ impl Broker {
         crash_point("wake.briefed");
         Ok(())
     }
-
-    /// Which run of its container the agent is now, for later.
-    pub(super) fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.spawn(async move {
-            let settings = broker.settings();
-            let Some(group) = settings.group(&ask.group) else { return };
-            if let Some(run) = broker.0.sessions.run_of(group).await {
-                broker.apply_later(ask.id, WaiterEvent::Identified { run }.of(request_id));
-            }
-        });
-    }
-
-    pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
-        // After a restart what is owed and what is due can be the same start.
-        let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.finish(async move {
-            // An agent that is not known to have started is started again: at least once.
-            let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
-            crash_point("wake.started");
-            let mut pause = RETRY.0;
-            while let Err(Failure::NotStored) =
-                broker.apply(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
-            {
-                if !broker.pause(&mut pause).await {
-                    return;
-                }
-            }
-            drop(alone);
-        });
-    }
-
-    async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
-        let settings = self.settings();
-        let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
-        let (broker, of) = (self.clone(), Arc::clone(ask));
-        let read = move || {
-            let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
-            match briefings.read(&response_name(&of.id), MAX_BRIEFING) {
-                Ok((bytes, _)) => Ok(Some(bytes)),
-                Err(ReadError::Gone) => match left_over(&briefings, of.id)? {
-                    Some(name) => {
-                        briefings.read(&name, MAX_BRIEFING).map(|(bytes, _)| Some(bytes)).map_err(io::Error::other)
-                    }
-                    None => Ok(None),
-                },
-                Err(error) => Err(io::Error::other(error)),
-            }
-        };
-        match tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-            Ok(Some(briefing)) => self.0.sessions.start(ask, &briefing, group).await,
-            Ok(None) => Tried::Read,
-            Err(error) => Tried::Failed(format!("its briefing cannot be read: {error}")),
-        }
-    }
-
-    /// Tries until the session is stopped.
-    pub(super) fn stop_session(&self, ask: &Arc<Ask>) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.spawn(async move {
-            let mut pause = RETRY.0;
-            loop {
-                let settings = broker.settings();
-                let Some(group) = settings.group(&ask.group) else { break };
-                match broker.0.sessions.stop(&ask, group).await {
-                    Ok(()) => break,
-                    Err(why) => tracing::error!(
-                        ask = %ask.id, group = %ask.group, why,
-                        "a session could not be stopped after its timeout; trying again until it is"
-                    ),
-                }
-                if !broker.pause(&mut pause).await {
-                    return;
-                }
-            }
-            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
-        });
-    }
 }
 
 impl super::Inner {
@@ -383,7 +304,7 @@ impl super::Inner {
 }
 
 /// The name of a briefing whose reader died before it was done with it.
-fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
+pub(super) fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
     let name = taken_name(&id);
     if briefings.stat(&name)?.is_none() {
         return Ok(None);

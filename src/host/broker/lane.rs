@@ -93,7 +93,7 @@ impl Broker {
     /// The same on this thread, which may block on the disk and on the folders of groups.
     pub(super) fn accept_here(&self, step: Step) -> Told {
         let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
-        self.index().join_lane(id, job, true);
+        self.lanes().join(id, job, true);
         self.hand_over(self.run_lane(id));
         told.try_recv().unwrap_or(Err(Failure::Broken))
     }
@@ -105,18 +105,18 @@ impl Broker {
 
     /// The same on this thread, which may block on the disk, unless another one runs the lane. Returns what follows.
     pub(super) fn apply_here(&self, id: AskId, event: Event) -> Vec<Errand> {
-        self.index().join_lane(id, Job::own(Work::Event(event)), false);
+        self.lanes().join(id, Job::own(Work::Event(event)), false);
         self.run_lane(id)
     }
 
     /// Whether a failed save of this ask is still unfinished.
     pub(super) fn is_unfinished(&self, id: AskId) -> bool {
-        self.index().unfinished(id).is_some()
+        self.lanes().unfinished(id).is_some()
     }
 
     fn enqueue(&self, id: AskId, job: Job) {
         let promises = job.work.promises();
-        let calls = self.index().join_lane(id, job, promises);
+        let calls = self.lanes().join(id, job, promises);
         if calls {
             let broker = self.clone();
             self.0.saves.run(&self.0.ctx, promises, move || {
@@ -142,11 +142,11 @@ impl Broker {
     /// group's folder.
     fn run_lane(&self, id: AskId) -> Vec<Errand> {
         let mut errands = Vec::new();
-        if !self.index().begin_lane(id) {
+        if !self.lanes().begin(id) {
             return errands;
         }
         loop {
-            let Some(job) = self.index().next_job(id) else { return errands };
+            let Some(job) = self.lanes().next_job(id) else { return errands };
             // If a panic ended the lane here, every later caller would wait for ever.
             if catch_unwind(AssertUnwindSafe(|| self.run(id, job, &mut errands))).is_err() {
                 tracing::error!(ask = %id, "acting on a stored event panicked; what is left of it is done at the next start");
@@ -208,7 +208,7 @@ impl Broker {
 
     /// Finishes a save that failed before, if there is one.
     fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
-        let Some(Unfinished { step, at, followed }) = self.index().unfinished(id) else { return Ok(()) };
+        let Some(Unfinished { step, at, followed }) = self.lanes().unfinished(id) else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
             Ok(saved) => saved.map_err(|error| error.to_string())?,
             Err(_reported) => {
@@ -216,7 +216,7 @@ impl Broker {
                 return Ok(());
             }
         }
-        self.index().finished(id);
+        self.lanes().finished(id);
         if let Some(set_by) = followed {
             self.index().has_followed(id, set_by);
         }
@@ -227,7 +227,7 @@ impl Broker {
 
     /// Queues a job that finishes the failed save later; one job, however many callers wait for it.
     fn finish_later(&self, id: AskId) {
-        if self.index().needs_finishing(id) {
+        if self.lanes().needs_finishing(id) {
             self.enqueue_later(id, Work::Finish, RETRY.0);
         }
     }

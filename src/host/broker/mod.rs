@@ -7,12 +7,14 @@
 //! start builds it anew.
 
 mod act;
+mod agents;
 mod aside;
 mod attempts;
 mod collect;
 mod errands;
 mod index;
 mod lane;
+mod lanes;
 mod listing;
 mod promise;
 mod saves;
@@ -37,6 +39,7 @@ use crate::host::store::{Loading, Store, StoreError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
+use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::{Gate, Saves};
 use std::collections::HashSet;
@@ -93,6 +96,8 @@ struct Inner {
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
     index: Mutex<Index>,
+    /// Is taken while the index is held, never the other way round.
+    lanes: Mutex<Lanes>,
     /// These asks were in doubt when they were accepted: their requests are still there, and will be read again.
     doubted: Mutex<HashSet<AskId>>,
     changes: broadcast::Sender<AskId>,
@@ -185,6 +190,16 @@ impl Broker {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.0.index()
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.0.lanes.lock()
+    }
+
+    /// Drops an ask that is gone.
+    fn drop_ask(&self, ask: &Ask) {
+        self.index().remove(ask);
+        self.lanes().forget(ask.id);
     }
 
     /// Changes the index, and wakes who waits for the next deadline if it is sooner now.

@@ -83,6 +83,7 @@ impl Broker {
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
             index: Mutex::new(Index::default()),
+            lanes: Mutex::default(),
             doubted: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
@@ -130,7 +131,7 @@ impl Broker {
             }
             index.insert(ask, self.0.set_by);
             if lost || (owes && (*settled || !on("noresume"))) {
-                index.owe(ask.id, lost);
+                self.lanes().owe(ask.id, lost);
             }
         }
         if *settled {
@@ -166,7 +167,7 @@ impl Broker {
         }
         let (owing, open, crowded) = {
             let index = self.index();
-            (index.owing(), index.open(), index.all_crowded())
+            (self.lanes().owing(), index.open(), index.all_crowded())
         };
         let broker = self.clone();
         self.0.ctx.spawn(async move {

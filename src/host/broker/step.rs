@@ -87,7 +87,7 @@ impl Broker {
 
     /// Takes up what the last run left undone for this ask, before anything else happens to it.
     fn resume(&self, ask: &Arc<Ask>, now: Time) -> Result<Option<Stepped>, StoreError> {
-        let Some(lost) = self.index().owes(ask.id) else { return Ok(None) };
+        let Some(lost) = self.lanes().owes(ask.id) else { return Ok(None) };
         // After a loss of power the step itself says what is owed. The audit log was mended when the ask was read.
         let mut effects = if lost { Vec::new() } else { ask.resume() };
         effects.retain(|effect| !matches!(effect, Effect::Note(_)));
@@ -100,7 +100,7 @@ impl Broker {
             resumed.effects.extend(step.effects);
             if let Err(error) = saved {
                 if matches!(error, StoreError::InDoubt { .. }) {
-                    self.index().paid(ask.id);
+                    self.lanes().paid(ask.id);
                     self.unfinish(resumed, now, None);
                 }
                 return Err(error);
@@ -108,7 +108,7 @@ impl Broker {
         } else if resumed.effects.contains(&Effect::Retire) {
             self.retire(ask);
         }
-        self.index().paid(ask.id);
+        self.lanes().paid(ask.id);
         Ok(Some(resumed))
     }
 
@@ -143,7 +143,7 @@ impl Broker {
         if on("forgetsave") {
             return;
         }
-        self.index().unfinish(step.ask.id, Unfinished { step, at, followed });
+        self.lanes().unfinish(step.ask.id, Unfinished { step, at, followed });
     }
 
     pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
@@ -170,6 +170,7 @@ impl Broker {
             }
             Err(error) => {
                 self.index().take_back(&step.ask);
+                self.lanes().forget(step.ask.id);
                 Applied::NotStored(error.to_string())
             }
         }
@@ -181,7 +182,7 @@ impl Broker {
         if step.effects.contains(&Effect::Forget) {
             self.0.store.forget(&ask.group, ask.id)?;
             self.0.tidy(ask, true);
-            self.index().remove(ask);
+            self.drop_ask(ask);
             return Ok(());
         }
         if !(on("ackfirst") && ask.outcome().is_some()) {

@@ -212,8 +212,9 @@ fn away(socket: &Path, error: &io::Error) -> EngineError {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the Engine of the tests lives as long as they do")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the Engine of the tests lives as long as they do")]
+
     use super::*;
     use parking_lot::Mutex;
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,11 +1,12 @@
 //! The index against a model that keeps whole asks and looks through all of them.
 
 use super::*;
+use crate::host::broker::listing::Filter;
 use crate::ipc::wire::{Message, parse};
-use askd_core::ChannelName;
 use askd_core::{
-    Accepted, Capabilities, Delivery, DeliveryEffect, DeliveryEvent, Effect, Event, Given, Outcome, Posted, Reply,
-    Responders, Route, Rules, SessionRules, Source, Step, TimeoutPolicy, Told, Via, Waiter, WidgetEffect, WidgetEvent,
+    Accepted, Capabilities, ChannelName, Delivery, DeliveryEffect, DeliveryEvent, Digest, Effect, Event, Given,
+    Outcome, Posted, Reply, RequestId, Responders, Route, Rules, SessionRules, ShortId, Source, Step, TimeoutPolicy,
+    Told, Via, Waiter, WidgetEffect, WidgetEvent,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -302,7 +303,7 @@ proptest! {
         prop_assert_eq!(index.entries.iter().count(), 0);
         prop_assert!(index.names.iter().all(Names::is_empty));
         prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying().is_empty());
-        prop_assert!(index.groups.iter().all(|group| group.open == 0 && group.kept.is_empty()));
+        prop_assert!(index.groups.are_empty());
     }
 }
 
@@ -344,7 +345,7 @@ fn an_outcome_costs_at_most_150_bytes() {
             index.insert(&serde_json::from_str(&record).unwrap(), 0);
         }
         let tables = index.names.iter().map(Names::bytes).sum::<usize>() + index.attempts.bytes();
-        let orders = index.deadlines.bytes() + index.pages.bytes() + index.groups[0].kept.bytes();
+        let orders = index.deadlines.bytes() + index.pages.bytes() + index.groups.bytes();
         let each = (index.entries.bytes() + tables + orders) / usize::try_from(ASKS).unwrap();
         assert!(each <= most, "{changes:?}: {each} bytes");
     }

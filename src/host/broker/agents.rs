@@ -1,0 +1,91 @@
+//! Does what the core asks for with the agent of an ask: tells its runs apart, starts it again, stops its session.
+
+use super::collect::{MAX_BRIEFING, left_over};
+use super::{Broker, Failure, RETRY};
+use crate::ipc::files::ReadError;
+use crate::ipc::{BRIEFINGS, response_name};
+use crate::sabotage::crash_point;
+use askd_core::{Ask, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
+use std::io;
+use std::sync::Arc;
+
+impl Broker {
+    /// Which run of its container the agent is now, for later.
+    pub(super) fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.ctx.spawn(async move {
+            let settings = broker.settings();
+            let Some(group) = settings.group(&ask.group) else { return };
+            if let Some(run) = broker.0.sessions.run_of(group).await {
+                broker.apply_later(ask.id, WaiterEvent::Identified { run }.of(request_id));
+            }
+        });
+    }
+
+    pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
+        // After a restart what is owed and what is due can be the same start.
+        let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.ctx.finish(async move {
+            // An agent that is not known to have started is started again: at least once.
+            let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
+            crash_point("wake.started");
+            let mut pause = RETRY.0;
+            while let Err(Failure::NotStored) =
+                broker.apply(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
+            {
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            drop(alone);
+        });
+    }
+
+    async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
+        let settings = self.settings();
+        let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
+        let (broker, of) = (self.clone(), Arc::clone(ask));
+        let read = move || {
+            let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;
+            match briefings.read(&response_name(&of.id), MAX_BRIEFING) {
+                Ok((bytes, _)) => Ok(Some(bytes)),
+                Err(ReadError::Gone) => match left_over(&briefings, of.id)? {
+                    Some(name) => {
+                        briefings.read(&name, MAX_BRIEFING).map(|(bytes, _)| Some(bytes)).map_err(io::Error::other)
+                    }
+                    None => Ok(None),
+                },
+                Err(error) => Err(io::Error::other(error)),
+            }
+        };
+        match tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+            Ok(Some(briefing)) => self.0.sessions.start(ask, &briefing, group).await,
+            Ok(None) => Tried::Read,
+            Err(error) => Tried::Failed(format!("its briefing cannot be read: {error}")),
+        }
+    }
+
+    /// Tries until the session is stopped.
+    pub(super) fn stop_session(&self, ask: &Arc<Ask>) {
+        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        self.0.ctx.spawn(async move {
+            let mut pause = RETRY.0;
+            loop {
+                let settings = broker.settings();
+                let Some(group) = settings.group(&ask.group) else { break };
+                match broker.0.sessions.stop(&ask, group).await {
+                    Ok(()) => break,
+                    Err(why) => tracing::error!(
+                        ask = %ask.id, group = %ask.group, why,
+                        "a session could not be stopped after its timeout; trying again until it is"
+                    ),
+                }
+                if !broker.pause(&mut pause).await {
+                    return;
+                }
+            }
+            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
+        });
+    }
+}

@@ -1,0 +1,140 @@
+//! What the index is asked: which asks have that name, belong to that person, or fit that filter.
+
+use super::entries::Entry;
+use super::{Began, By, CODE_RESTS, Index, Lying, Position, chats};
+use crate::host::broker::listing::Filter;
+use askd_core::{AskId, Digest, Group, RequestId, ShortId, Time};
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+impl Entry {
+    /// Whether the ask may fit, as far as the index can tell. `group` is the number of the filter's group.
+    fn fits(&self, filter: &Filter, group: Option<u32>) -> bool {
+        filter.settled.is_none_or(|settled| settled == self.is_settled())
+            && filter.group.as_ref().is_none_or(|_| group == Some(self.group))
+            && filter.outcome.is_none_or(|outcome| self.status() == Some(outcome))
+            && filter.since.is_none_or(|since| self.at >= since)
+            && filter.until.is_none_or(|until| self.at < until)
+    }
+}
+
+impl Index {
+    /// The newest ask with that name that `fits`.
+    fn find(&self, by: By, name: u64, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        let named = self.names[by as usize].of(name).map(|slot| &self.entries[slot]).filter(|entry| fits(entry));
+        named.max_by_key(|entry| (entry.created, entry.id()))
+    }
+
+    fn find_id(&self, by: By, name: impl std::hash::Hash, fits: impl Fn(&Entry) -> bool) -> Option<AskId> {
+        self.find(by, self.hash.hash_one(name), fits).map(Entry::id)
+    }
+
+    /// The ask that may be that request's.
+    pub(in crate::host::broker) fn by_request(&self, group: &Group, request_id: &RequestId) -> Option<AskId> {
+        self.find_id(By::Request, (group, request_id), |_| true)
+    }
+
+    /// The ask of which that message is a widget; no chat is given where people answer in words.
+    pub(in crate::host::broker) fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
+        self.find_id(By::Message, (chat, message), |_| true)
+    }
+
+    /// The ask that may have been changed by that message of a person.
+    pub(in crate::host::broker) fn heard(&self, message: &str) -> Option<AskId> {
+        self.find_id(By::Heard, message, |_| true)
+    }
+
+    /// The open ask that may have that key.
+    pub(in crate::host::broker) fn by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        self.find_id(By::Key, (group, key), |entry| !entry.is_settled())
+    }
+
+    /// The ask that may have that key, and an outcome that no call took.
+    pub(in crate::host::broker) fn kept_by_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        self.find_id(By::Key, (group, key), Entry::is_kept)
+    }
+
+    /// The open asks that the person with these ids may answer in words.
+    pub(in crate::host::broker) fn asked_of(&self, ids: &[String]) -> Vec<AskId> {
+        self.chats.asked_of(ids, &self.entries)
+    }
+
+    /// The newest asks of that person that were settled at that time or later.
+    pub(in crate::host::broker) fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
+        self.chats.ended_since(ids, since, &self.entries)
+    }
+
+    /// That person's settled asks with that code: first those that can still be answered, then the newest.
+    pub(in crate::host::broker) fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
+        let coded = self.names[By::Code as usize].of(self.hash.hash_one(code));
+        let ended = coded.filter(|slot| self.chats.has_ended(ids, *slot, &self.entries));
+        let mut ended: Vec<&Entry> = ended.map(|slot| &self.entries[slot]).collect();
+        ended.sort_by_key(|entry| std::cmp::Reverse((entry.late, entry.at, entry.id())));
+        ended.into_iter().take(chats::LOOKED_AT).map(Entry::id).collect()
+    }
+
+    /// Whether anybody can answer an open ask in words.
+    pub(in crate::host::broker) fn asks_in_chats(&self) -> bool {
+        self.chats.asks_anybody()
+    }
+
+    /// What lies in the groups' folders to be taken.
+    pub(in crate::host::broker) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
+        let lying = self.lying.iter();
+        lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
+    }
+
+    /// Whether an ask that can be answered has that code, or had it so recently that a message with it may still be on its
+    /// way.
+    pub(in crate::host::broker) fn short_taken(&self, short: &ShortId, now: Time) -> bool {
+        let code = self.hash.hash_one(short);
+        let rests = |settled: Time| now < settled + CODE_RESTS;
+        let has_it = |entry: &Entry| !entry.is_settled() || entry.blocked || entry.late || rests(entry.at);
+        self.resting.get(&code).is_some_and(|settled| rests(*settled)) || self.find(By::Code, code, has_it).is_some()
+    }
+
+    /// The number of the group of a filter.
+    fn number_of(&self, filter: &Filter) -> Option<u32> {
+        self.groups.known(filter.group.as_ref()?)
+    }
+
+    /// What is true for a reader of the list who begins now.
+    pub(in crate::host::broker) fn begin(&self, filter: &Filter) -> Began {
+        let group = self.number_of(filter);
+        self.pages.begin(self.entries.iter().filter(|entry| entry.fits(filter, group)).count())
+    }
+
+    /// The asks after `last` that may fit, in the order of the list.
+    pub(in crate::host::broker) fn ahead(
+        &self,
+        filter: &Filter,
+        began: Began,
+        last: Option<Position>,
+        most: usize,
+    ) -> Vec<(Arc<Group>, Position)> {
+        let group = self.number_of(filter);
+        let ahead = self.pages.after(&self.entries, began, last).filter(|(entry, _)| entry.fits(filter, group));
+        ahead.map(|(entry, position)| (self.group_of(entry), position)).take(most).collect()
+    }
+
+    /// The asks that a text means: a short code (of an open ask, or else of the newest settled one), or else the
+    /// beginning of an id.
+    pub(in crate::host::broker) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
+        let coded = short.map(|short| self.hash.hash_one(short)).and_then(|code| {
+            let open = self.find(By::Code, code, |entry| !entry.is_settled() || entry.blocked);
+            let late = || self.find(By::Code, code, |entry| entry.late);
+            let settled = self.names[By::Code as usize].of(code).map(|slot| &self.entries[slot]);
+            open.or_else(late).or_else(|| settled.max_by_key(|entry| (entry.at, entry.id())))
+        });
+        if let Some(entry) = coded {
+            return vec![entry.id()];
+        }
+        if let Ok(id) = text.parse::<AskId>() {
+            return self.entries.get(id).map(Entry::id).into_iter().collect();
+        }
+        let begins = |id: &AskId| !text.is_empty() && id.to_string().starts_with(text);
+        let mut found: Vec<AskId> = self.entries.iter().map(Entry::id).filter(begins).collect();
+        found.sort_unstable();
+        found
+    }
+}

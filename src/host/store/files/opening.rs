@@ -1,0 +1,116 @@
+//! Opens the store: one process at a time, in a folder that no newer askd wrote to.
+
+use super::boot::Boot;
+use super::record::{self, BadRecord, Version};
+use super::soon::{PROMISED, Unsynced};
+use super::{
+    CHANNELS, CHANNELS_FORMAT, Files, MAX_FILE_BYTES, PENDING, REJECTED, SETTLED, StoreError, groups, io_error,
+};
+use crate::ipc::files::{Access, Dir};
+use crate::ipc::is_json_file;
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// The newest format of a record that was ever written here. Records are read only after the start, so this is what stops
+/// an older askd before it changes anything.
+const FORMAT: &str = "format.json";
+
+impl Files {
+    /// Opens `state/`, and makes it if it is missing. Only one process can hold it. `after_loss`: the operator says that
+    /// the disk may have lost what was written last.
+    pub fn open(path: &Path, after_loss: bool) -> Result<Self, StoreError> {
+        let at = |what: &str| io_error(format!("{what} {}", path.display()));
+        let parent = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(parent).map_err(|error| io_error(cannot_create(parent, &error))(error))?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("state");
+        let parent = Dir::open(parent).map_err(at("cannot open the parent of"))?;
+        let root = parent.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join("lock"))
+            .map_err(at("cannot lock"))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.display().to_string())),
+            Err(error) => return Err(at("cannot lock")(error.into())),
+        }
+        let stamp = root.touch("lock", Access::PRIVATE).and_then(|()| root.stat("lock")).map_err(at("cannot use"))?;
+        for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
+            root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
+        }
+        refuse_newer(path, &root, groups::GROUPS, groups::VERSION)?;
+        refuse_newer(path, &root, CHANNELS, CHANNELS_FORMAT)?;
+        mark_format(path, &root)?;
+        let boot = Boot::begin(&root, after_loss)?;
+        let store = Self {
+            path: path.to_owned(),
+            boot,
+            began: stamp.map_or((0, 0), |stamp| stamp.modified()),
+            writable: RwLock::new(true),
+            promised: root.ensure(PROMISED, Access::PRIVATE).map_err(at("cannot use"))?,
+            root,
+            folders: Default::default(),
+            unsynced: Unsynced::default(),
+            cache: Mutex::default(),
+            groups: Mutex::default(),
+            last_save_failed: AtomicBool::new(false),
+            last_flush_failed: AtomicBool::new(false),
+            _lock: lock,
+        };
+        store.recover()?;
+        Ok(store)
+    }
+}
+
+/// Says which user could not make the data folder, and how to fix it.
+fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
+    let folder = data_dir.display();
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return format!("cannot create {folder}");
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+    let user = user.map_or_else(|| format!("user id {uid}"), |user| format!("user {user} ({uid})"));
+    format!(
+        "cannot create {folder} as {user}; make it with: sudo install -d -o {uid} {folder}, or leave data_dir out of the \
+         settings to use ~/.local/state/askd"
+    )
+}
+
+/// Stops a start, before it changes anything, if a newer askd wrote one of these files beside the asks.
+fn refuse_newer(path: &Path, root: &Dir, folder: &str, known: u32) -> Result<(), StoreError> {
+    let path = path.join(folder);
+    let at = || io_error(format!("cannot read {}", path.display()));
+    let folder = match root.sub(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        folder => folder.map_err(at())?,
+    };
+    for name in folder.names().map_err(at())?.into_iter().filter(|name| is_json_file(name)) {
+        // A file that cannot be read is its reader's to judge.
+        let Ok((bytes, _)) = folder.read_own(&name, MAX_FILE_BYTES) else { continue };
+        if let Err(source @ BadRecord::Newer { .. }) = Version::at_most(known, &bytes) {
+            return Err(StoreError::Newer { file: path.join(name).display().to_string(), source });
+        }
+    }
+    Ok(())
+}
+
+/// Notes the format in which records are written from now on, unless they already were; stops a start if it was a newer one.
+fn mark_format(path: &Path, root: &Dir) -> Result<(), StoreError> {
+    let known = record::VERSION;
+    match root.read_own(FORMAT, MAX_FILE_BYTES).map(|(bytes, _)| Version::at_most(known, &bytes)) {
+        Ok(Err(source @ BadRecord::Newer { .. })) => {
+            Err(StoreError::Newer { file: path.join(FORMAT).display().to_string(), source })
+        }
+        Ok(Ok(found)) if found == known => Ok(()),
+        Ok(_) | Err(_) => root
+            .replace(".tmp-format", FORMAT, format!("{{\"v\":{known}}}\n").as_bytes(), Access::PRIVATE)
+            .map_err(io_error(format!("cannot write {}", path.join(FORMAT).display()))),
+    }
+}

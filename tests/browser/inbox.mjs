@@ -26,7 +26,11 @@ export let page;
 
 before(async () => { browser = await launch(); });
 after(async () => { await browser?.close(); });
-beforeEach(async () => { daemon = await Daemon.start(); });
+let groups;
+// Settings for all daemons of a test file, in TOML, made from the daemon's folder.
+export const settings = (make) => { groups = make; };
+
+beforeEach(async () => { daemon = await Daemon.start({ groups }); });
 afterEach(async () => {
   const last = page;
   page = null;

@@ -308,7 +308,8 @@ describe('noticing', () => {
     const beacons = posts('shown');
     for (let index = 0; index < 6; index += 1) await daemon.asked({ questions: [{ ...FRAMEWORK, question: `Which, ${index}?` }] });
     const below = await daemon.asked({ questions: [{ question: 'Last?', type: 'confirm' }] });
-    await visible(card(page, below));
+    const line = page.locator(`.item[data-ask="${below.id}"] button.brief`);
+    await visible(line);
     await sleep(300);
     assert.equal(beacons.length, 0, 'nobody looks at a hidden page');
     await page.evaluate(() => { window.scrollTo(0, 0); });
@@ -319,7 +320,7 @@ describe('noticing', () => {
     });
     await until('the proof', async () => (await daemon.known(seen.request_id)).render_confirmed);
     assert.equal((await daemon.known(below.request_id)).render_confirmed, false, 'far below the window');
-    await card(page, below).scrollIntoViewIfNeeded();
+    await line.scrollIntoViewIfNeeded();
     await until('the proof', async () => (await daemon.known(below.request_id)).render_confirmed);
     await page.evaluate(() => window.scrollTo(0, 0));
     await sleep(300);

@@ -122,6 +122,7 @@ export async function* listAsks() {
   }
 }
 
+export const oneAsk = async (name) => (await call(`api/v1/asks/${encodeURIComponent(name)}`)).body;
 export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });
 export const dismissAsk = (id) => post(askPath(id, 'dismiss'), {});
 export const allowAgain = (id) => post(askPath(id, 'reset'), {});

@@ -4,6 +4,7 @@
 
 import { answerAsk, dismissAsk } from './api.js';
 import { el, said, uniqueId } from './dom.js';
+import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
@@ -50,15 +51,13 @@ export function openCard(firstAsk, { settled, unreached }) {
   const sending = el('p', { class: 'sending own', role: 'status' });
   const problem = el('div', { class: 'problem own', role: 'alert' });
   const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss', dismisses: true });
-  const { element: foot, setBusy: setFootBusy } = dismissal(dismissNow);
+  const { element: foot, setBusy: setFootBusy, press: askToDismiss } = dismissal(dismissNow, ask);
   const late = lateLine();
   const note = el('p', { class: 'own after' });
   const body = el(
     'div',
     { class: 'body' },
-    ask.title || ask.context
-      ? el('blockquote', {}, ask.title ? said('p', ask.title, 'title') : null, ask.context ? said('p', ask.context, 'context') : null)
-      : null,
+    ask.title ? said('p', ask.title, 'title') : null,
     form.element,
     problem,
     sending,
@@ -84,6 +83,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     try {
       const after = await call();
       state = 'closed';
+      keepDraft(ask.id, null);
       settled(after, { here: true, focused: focus !== null });
     } catch (failure) {
       failed(failure, again, focus);
@@ -115,7 +115,11 @@ export function openCard(firstAsk, { settled, unreached }) {
     state = 'closed';
     ask = over;
     update();
-    const close = () => settled(ask, { here: false, focused: true });
+    const close = () => {
+      keepDraft(ask.id, null);
+      settled(ask, { here: false, focused: true });
+    };
+    const what = ask.questions.length === 1 ? ask.questions[0].question : ask.title;
     const words = el('p', { class: 'lead' }, ...sentence(outcomeOf(over), lost ? 'Already ' : ''));
     showNote(note, over);
     // One that comes later must not move the buttons.
@@ -123,6 +127,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     body.replaceChildren(el(
       'div',
       { class: 'notice', role: 'status', tabindex: -1 },
+      what ? said('p', what, 'asked') : null,
       words,
       atOnce ? note : null,
       lost ? el('p', {}, 'Yours was not used.') : null,
@@ -149,7 +154,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     ask = newer;
     const open = ask.state === 'open';
     asks.textContent = open ? 'asks' : 'asked';
-    channel.textContent = `channel ${channelName(ask.channel)}`;
+    // Where else it stands; the inbox is here.
+    channel.textContent = ask.channel === 'web' ? '' : `also on ${channelName(ask.channel)}`;
+    channel.hidden = ask.channel === 'web';
     if (isLate(ask)) element.setAttribute('aria-describedby', late.lineId);
     else element.removeAttribute('aria-describedby');
     retry.hidden = !(open && ask.attempt > 1 && !ask.viewed);
@@ -181,7 +188,12 @@ export function openCard(firstAsk, { settled, unreached }) {
   }
 
   // What is being changed is not sent by itself.
-  element.addEventListener('input', () => { unsent = null; });
+  element.addEventListener('input', () => {
+    unsent = null;
+    if (state !== 'closed') keepDraft(ask.id, form.entered() ? form.fields() : null);
+  });
+  const kept = draftOf(ask.id);
+  if (kept) form.restore(kept);
 
   // askd is back. Somebody may have changed their mind about ending an ask; an answer is sent as it was.
   function reconnected() {
@@ -220,9 +232,10 @@ export function openCard(firstAsk, { settled, unreached }) {
     tick,
     settledElsewhere,
     reconnected,
-    id: ask.id,
-    createdAt: ask.created_at,
     isOpen: () => state !== 'closed',
+    choose: (number) => state === 'open' && form.choose(number),
+    other: () => state === 'open' && form.other(),
+    dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
     isInUse: () => state === 'sending' || focused() || form.entered() !== '',
   };
 }
@@ -284,10 +297,11 @@ function copyButton(entered) {
 }
 
 // Ends the whole ask for the agent, so it takes a second, separate press.
-function dismissal(run) {
+function dismissal(run, { id, short_id: code }) {
   const element = el('footer', { class: 'foot own' });
   const telling = 'The agent is told that you don’t want to answer.';
   const first = el('button', { type: 'button', class: 'quiet', title: `Dismiss: ${telling}`, onclick: ask }, 'Dismiss…');
+  const link = el('a', { href: `#ask-${code ?? id}`, class: 'quiet' }, 'Link');
   const keep = el('button', { type: 'button', class: 'secondary', onclick: back }, 'Keep');
   const really = el('button', { type: 'button', class: 'danger', 'data-at-once': true, onclick: run }, 'Dismiss');
   const step = el(
@@ -301,12 +315,13 @@ function dismissal(run) {
     keep.focus();
   }
   function back() {
-    element.replaceChildren(first);
+    element.replaceChildren(first, link);
     first.focus();
   }
-  element.append(first);
+  element.append(first, link);
   return {
     element,
+    press: ask,
     setBusy(busy) {
       for (const button of [first, keep, really]) button.disabled = busy;
     },

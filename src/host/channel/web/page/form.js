@@ -2,6 +2,7 @@
 // nothing and never rebuilds itself, so that what a person typed cannot be lost to an update.
 
 import { el, said, uniqueId } from './dom.js';
+import { background, inline } from './markdown.js';
 
 const OPTIONAL = 'optional – leave empty to skip';
 
@@ -14,7 +15,7 @@ function legend(question, index, total) {
     {},
     total > 1 ? el('span', { class: 'own counter' }, `Question ${index + 1} of ${total}`) : null,
     question.header ? said('span', question.header, 'header') : null,
-    said('span', question.question, 'question'),
+    el('span', { class: 'said question', dir: 'auto' }, ...inline(question.question)),
     question.required ? null : el('span', { class: 'own optional' }, OPTIONAL),
   );
 }
@@ -49,7 +50,7 @@ function frame(question, index, total, attributes, ...children) {
 }
 
 // A field has: `read()` (a value, or undefined for nothing), `fault()` (a sentence, or null), `complain(text)`,
-// `entered()` (what would be lost, as text lines) and `focus()`.
+// `entered()` (what would be lost, as text lines), `focus()` and, beside options, `options` (their controls).
 
 function textField(question, index, total) {
   const area = textArea({ rows: 3, placeholder: question.placeholder });
@@ -92,6 +93,7 @@ function buttonsField(question, { choose, submit }) {
     complain: (text) => complain(text, area ? [area] : []),
     entered: () => (value() ? [value()] : []),
     focus: () => (area ?? buttons[0]).focus(),
+    options: buttons,
   };
 }
 
@@ -131,6 +133,7 @@ function radioField(question, index, total) {
     complain: (text) => complain(text, otherRadio?.checked ? [area] : [element]),
     entered: () => [picks.find((pick) => pick.control.checked)?.label, area?.value.trim()].filter(Boolean),
     focus: () => (otherRadio?.checked ? area : picks.find((pick) => pick.control.checked)?.control ?? picks[0].control).focus(),
+    options: picks.map((pick) => pick.control),
   };
 }
 
@@ -154,6 +157,7 @@ function checkField(question, index, total) {
     complain: (text) => complain(text, [...picks.map((pick) => pick.control), ...(area ? [area] : [])]),
     entered: values,
     focus: () => picks[0].control.focus(),
+    options: picks.map((pick) => pick.control),
   };
 }
 
@@ -211,6 +215,9 @@ export function buildForm(ask, send) {
     },
     ...fields.map((field) => field.element),
   );
+  // Background stands below the question, or before all of them where there are several.
+  if (ask.context && questions.length === 1) element.querySelector('legend').after(background(ask.context));
+  else if (ask.context) element.prepend(background(ask.context));
   const typed = questions.some((question) => question.type === 'text' || question.custom);
   const buttons = [
     instant ? null : el('button', { type: 'submit', class: 'primary' }, 'Submit'),
@@ -219,8 +226,25 @@ export function buildForm(ask, send) {
   ].filter(Boolean);
   if (buttons.length > 0) element.append(el('div', { class: 'actions' }, ...buttons));
 
+  const controls = () => [...element.querySelectorAll('textarea, input')];
   return {
     element,
+    // What all controls hold, to be put back after a reload.
+    fields: () => controls().map((control) => (control.tagName === 'TEXTAREA' ? control.value : control.checked)),
+    restore(kept) {
+      controls().forEach((control, index) => {
+        if (control.tagName === 'TEXTAREA' && typeof kept[index] === 'string') control.value = kept[index];
+        else if (typeof kept[index] === 'boolean') control.checked = kept[index];
+      });
+    },
+    // The option with this number, of the question with the focus or of the first one without an answer.
+    choose(number) {
+      const open = fields.filter(({ options }) => options?.length >= number);
+      const field = open.find((one) => one.element.contains(document.activeElement)) ?? open.find((one) => one.read() === undefined) ?? open[0];
+      field?.options[number - 1].focus();
+      field?.options[number - 1].click();
+    },
+    other: () => element.querySelector('textarea')?.focus(),
     // What a person has entered so far, as text to copy; empty if nothing.
     entered() {
       const parts = fields.map((field, index) => ({ question: questions[index].question, lines: field.entered() }));

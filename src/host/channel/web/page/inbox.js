@@ -1,10 +1,13 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, oneAsk, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
 import { byId } from './dom.js';
+import { forgetDrafts } from './drafts.js';
+import { setUpKeys } from './keys.js';
+import { openList } from './list.js';
 import { connection } from './live.js';
 import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from './notify.js';
 import { settledItem } from './settled.js';
@@ -32,6 +35,7 @@ let loaded = false;
 let settledLimit = SETTLED_AT_ONCE;
 let lateLimit = LATE_AT_ONCE;
 let listing = null;
+let linked = null;
 let lastShift = -Infinity;
 let lastInput = -Infinity;
 
@@ -42,8 +46,8 @@ let lastInput = -Infinity;
 const HALF = 0.5;
 const isInView = (ratio, height) => ratio >= HALF || height >= window.innerHeight * HALF;
 
-function cardInView(id) {
-  const box = cards.get(id)?.element.getBoundingClientRect();
+function isItemInView(id) {
+  const box = list.box(id);
   if (!box || document.visibilityState !== 'visible') return false;
   const height = Math.min(box.bottom, window.innerHeight) - Math.max(box.top, 0);
   return isInView(height / box.height, height);
@@ -64,7 +68,7 @@ function report() {
   for (const id of inView) {
     // On another channel it is to be proven anew.
     const key = `${id} ${asks.get(id)?.channel}`;
-    if (reported.has(key) || !cards.get(id)?.isOpen()) continue;
+    if (reported.has(key) || asks.get(id)?.state !== 'open') continue;
     reported.add(key);
     reportShown(id).catch(({ status }) => {
       // Not worth a word to the person; without a reply it is sent again once the connection is back.
@@ -85,47 +89,51 @@ function progress(ask) {
   return ask.late ? 3 : 2;
 }
 
-function removeCard(id) {
-  const card = cards.get(id);
-  if (!card) return;
-  viewer.unobserve(card.element);
-  inView.delete(id);
-  card.element.remove();
-  cards.delete(id);
-  lastShift = performance.now();
+const shifted = () => { lastShift = performance.now(); };
+
+function makeCard(ask) {
+  const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
+  cards.set(ask.id, card);
+  return card;
 }
 
-function addCard(ask) {
-  const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
-  card.element.dataset.ask = ask.id;
-  // Existing cards are never moved in the document: that would drop the focus and the place in a text.
-  const waiting = [...cards.values()].filter((other) => other.element.parentNode === byId('waiting'));
-  const later = waiting.filter((other) => other.createdAt > card.createdAt).sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
-  cards.set(ask.id, card);
-  byId('waiting').insertBefore(card.element, later[0]?.element ?? null);
-  if (later.length > 0 || !byId('late-section').hidden) lastShift = performance.now();
-  viewer.observe(card.element);
+function dropCard(id) {
+  cards.get(id)?.element.remove();
+  cards.delete(id);
+}
+
+const list = openList({ cards, open: makeCard, drop: dropCard, shifted, watch: viewer, inView: isItemInView });
+
+// Takes an ask off the page. Returns what comes in its place: the id of an open one, or an element.
+function removeCard(id) {
+  const element = cards.get(id)?.element;
+  const sibling = element?.nextElementSibling ?? element?.previousElementSibling;
+  const next = list.has(id) ? list.remove(id) : sibling;
+  inView.delete(id);
+  dropCard(id);
+  shifted();
+  return next;
 }
 
 // One that timed out goes to the others of its kind, newest first; one that is in use stays where it is.
 function addLateCard(ask) {
-  const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
+  const card = makeCard(ask);
   card.element.dataset.ask = ask.id;
   const older = [...byId('late').children].find(({ dataset }) => asks.get(dataset.ask)?.outcome.at < ask.outcome.at);
-  cards.set(ask.id, card);
   byId('late').insertBefore(card.element, older ?? null);
-  if (older) lastShift = performance.now();
+  if (older) shifted();
 }
 
 function whenSettled(ask, { here, focused }) {
-  const next = cards.get(ask.id)?.element.nextElementSibling ?? cards.get(ask.id)?.element.previousElementSibling;
-  removeCard(ask.id);
+  const next = removeCard(ask.id);
   // What the stream has said meanwhile is newer than the reply to our own call.
   if (progress(ask) > progress(asks.get(ask.id) ?? ask) || !asks.has(ask.id)) asks.set(ask.id, ask);
   show();
   const waiting = openCount();
   if (here) announce(`${endedHow(outcomeOf(ask))} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
-  if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
+  if (!focused) return;
+  if (list.has(next)) list.focus(next);
+  else (next ?? byId('waiting-title')).focus({ preventScroll: true });
 }
 
 function whenUnreached({ status, message }) {
@@ -142,20 +150,20 @@ function take(ask) {
   asks.set(ask.id, ask);
   const card = cards.get(ask.id);
   if (isOpen(ask)) {
-    if (card) card.update(ask);
-    else addCard(ask);
+    list.take(ask);
     return loaded && (!before || (ask.attempt > before.attempt && !ask.viewed));
   }
   untell(ask.id);
   const note = noteOf(ask);
   const newNote = note !== null && note !== noteOf(before ?? ask);
+  if (!card && list.has(ask.id)) removeCard(ask.id);
   if (!card) {
     if (newNote) announce(`${ask.group}, ${ask.short_id}: ${note}`);
     return false;
   }
   const timedOut = isLate(ask) && !isLate(before);
   if (card.settledElsewhere(ask)) {
-    lastShift = performance.now();
+    shifted();
     if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
   } else {
     removeCard(ask.id);
@@ -189,7 +197,7 @@ function showBlocked() {
     const focused = block.focused();
     block.element.remove();
     blocks.delete(id);
-    lastShift = performance.now();
+    shifted();
     if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
   }
   const standing = [...asks.values()].filter(isBlocked).sort((a, b) => (a.created_at < b.created_at ? -1 : 1));
@@ -199,7 +207,7 @@ function showBlocked() {
       const block = blockedItem(ask, { allowed: whenAllowed, unreached: whenUnreached });
       blocks.set(ask.id, block);
       byId('blocked').append(block.element);
-      if (!byId('late-section').hidden) lastShift = performance.now();
+      if (!byId('late-section').hidden) shifted();
       if (loaded) announce(`${ask.group} asked a question too often. It is blocked until you allow it again.`);
     }
   }
@@ -219,7 +227,7 @@ const openCount = () => [...asks.values()].filter(isOpen).length;
 
 function showSettled() {
   const over = [...asks.values()].filter((ask) => !isOpen(ask) && !isLate(ask) && !isBlocked(ask) && !cards.has(ask.id)).sort((a, b) => (outcomeOf(a).at < outcomeOf(b).at ? 1 : -1));
-  const wanted = over.slice(0, settledLimit);
+  const wanted = over.filter(({ id }, index) => index < settledLimit || id === linked);
   const keep = new Set(wanted.map(({ id }) => id));
   for (const [id, item] of items) {
     if (keep.has(id)) continue;
@@ -251,7 +259,7 @@ function showLate() {
   for (const ask of late.slice(0, lateLimit)) {
     if (!cards.has(ask.id)) addLateCard(ask);
   }
-  const listed = late.filter(({ id }) => cards.get(id)?.element.parentNode !== byId('waiting'));
+  const listed = late.filter(({ id }) => !list.has(id));
   byId('late-count').textContent = listed.length > 0 ? `${listed.length}` : '';
   byId('late-section').hidden = listed.length === 0 && byId('late').childElementCount === 0;
   byId('more-late').hidden = late.every(({ id }) => cards.has(id));
@@ -261,14 +269,19 @@ function show() {
   const waiting = openCount();
   setTitle(waiting);
   byId('waiting-count').textContent = waiting > 0 ? `${waiting}` : '';
-  byId('empty').hidden = !loaded || byId('waiting').childElementCount > 0;
+  byId('empty').hidden = !loaded || list.size() > 0;
+  list.show();
   showBlocked();
   showLate();
   showSettled();
 }
 
 function goTo(id) {
-  const target = cards.get(id)?.element ?? items.get(id)?.element;
+  if (list.has(id)) {
+    list.focus(id);
+    return;
+  }
+  const target = cards.get(id)?.element ?? items.get(id)?.element ?? blocks.get(id)?.element;
   if (!target) return;
   const calm = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
   target.scrollIntoView({ block: 'start', behavior: calm ? 'auto' : 'smooth' });
@@ -280,8 +293,31 @@ function bringForward(news) {
   report();
   if (news.length === 0) return;
   const busy = performance.now() - lastInput < BUSY_MS || [...cards.values()].some((card) => card.isInUse());
-  if (!busy) cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
-  tell(news, { goTo, inView: cardInView });
+  if (!busy && !document.body.classList.contains('many')) cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
+  tell(news, { goTo, inView: isItemInView });
+}
+
+// ---- A link to one question: `/#ask-m5`, by its short id or its whole one
+
+async function followLink() {
+  const [, name] = /^#ask-([\w-]+)$/.exec(window.location.hash) ?? [];
+  if (!name || !loaded) return;
+  window.history.replaceState(null, '', window.location.pathname + window.location.search);
+  const known = [...asks.values()].find(({ id, short_id: code }) => id === name || code === name);
+  if (known && (list.has(known.id) || cards.has(known.id))) {
+    goTo(known.id);
+    return;
+  }
+  try {
+    const ask = await oneAsk(name);
+    take(ask);
+    linked = ask.id;
+    show();
+    goTo(ask.id);
+  } catch ({ status, message }) {
+    line(status === 404 ? `There is no question ${name} any more.` : message);
+    lineTimer = setTimeout(() => line(''), BACK_NOTICE_MS);
+  }
 }
 
 // ---- The connection
@@ -291,7 +327,7 @@ let lineTimer = null;
 function line(text, kind = '') {
   clearTimeout(lineTimer);
   const node = byId('connection');
-  if ((node.textContent === '') !== (text === '')) lastShift = performance.now();
+  if ((node.textContent === '') !== (text === '') && !byId('inbox').hidden) shifted();
   if (node.textContent !== text) node.textContent = text;
   node.className = `connection ${kind}`.trim();
 }
@@ -307,6 +343,7 @@ async function readList() {
       setClock(date);
       for (const { id } of page) present.add(id);
       news.push(...takePage(page, mine.newer));
+      if (byId('inbox').hidden) line('');
       openInbox();
       show();
     }
@@ -315,6 +352,7 @@ async function readList() {
     loaded = true;
     link.settled();
     bringForward(news);
+    followLink();
   } catch (failure) {
     if (listing === mine) link.fail();
     if (!(failure instanceof Problem)) throw failure;
@@ -373,10 +411,12 @@ function denied() {
 
 function forget(problem = '') {
   forgetToken();
+  forgetDrafts();
   link.stop();
   listing = null;
   untellAll();
-  for (const id of [...cards.keys()]) removeCard(id);
+  for (const id of asks.keys()) removeCard(id);
+  list.clear();
   asks.clear();
   loaded = false;
   show();
@@ -435,14 +475,17 @@ settings.addEventListener('keydown', ({ key }) => {
 
 window.addEventListener('hashchange', () => {
   if (window.location.hash.includes('token=') && findToken()) connect();
+  else followLink();
 });
 
 setInterval(() => {
+  list.tick();
   for (const card of cards.values()) card.tick();
   for (const block of blocks.values()) block.tick();
   for (const item of items.values()) item.tick();
 }, 1000);
 
 setUpSwitches();
+setUpKeys(list);
 if (findToken()) connect();
 else openSignIn('');

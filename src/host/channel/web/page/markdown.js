@@ -1,0 +1,111 @@
+// Lays out what an agent wrote as background: paragraphs, lists, quotes, code and diffs of Markdown, folded when it is long.
+// It deliberately makes text nodes only, and no link or picture: what it does not know stays as it was written.
+
+import { el } from './dom.js';
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)[^`]*$/;
+const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/;
+const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/;
+const QUOTE = /^ {0,3}>\s?(.*)$/;
+const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
+const TABLE = /^\s*\|.*\|\s*$/;
+const INDENTED = /^(?: {4}|\t)/;
+const DIFF_START = /^(?:diff --git |@@ .*@@|--- \S)/;
+const DIFF_LINE = /^(?:[ +\-\\]|@@|diff |index |new file|deleted file|similarity|rename |old mode|new mode)/;
+
+// Code, bold and emphasis, in this order: what stands in code means itself.
+const SPAN = /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?\S)\3|(?<![\w*])([*_])(?=[^\s*_])([^*_\n]*[^\s*_])\5(?![\w*])/s;
+
+export function inline(text) {
+  const parts = [];
+  for (let rest = text; rest !== '';) {
+    const match = SPAN.exec(rest);
+    parts.push(match ? rest.slice(0, match.index) : rest);
+    if (!match) break;
+    if (match[1]) parts.push(el('code', {}, match[2]));
+    else if (match[3]) parts.push(el('strong', {}, ...inline(match[4])));
+    else parts.push(el('em', {}, ...inline(match[6])));
+    rest = rest.slice(match.index + match[0].length);
+  }
+  return parts.filter((part) => part !== '');
+}
+
+const said = (tag, attributes, ...children) => el(tag, { dir: 'auto', ...attributes, class: `said ${attributes.class ?? ''}`.trim() }, ...children);
+
+const kindOf = (line) => {
+  if (/^(?:@@|diff |index )/.test(line)) return 'hunk';
+  if (/^\+(?!\+\+ )/.test(line)) return 'added';
+  return /^-(?!-- )/.test(line) ? 'removed' : null;
+};
+
+function code(lines, isDiff) {
+  const children = isDiff ? lines.flatMap((line) => [el('span', { class: kindOf(line) }, line), '\n']) : [lines.join('\n')];
+  return said('pre', { tabindex: 0, role: 'group', 'aria-label': isDiff ? 'Changes' : 'Code' }, el('code', {}, ...children));
+}
+
+// The blocks of these lines. Each branch takes its lines off `at`.
+function blocks(lines) {
+  const made = [];
+  let at = 0;
+  const take = (fits) => {
+    const from = at;
+    while (at < lines.length && fits(lines[at], at)) at += 1;
+    return lines.slice(from, at);
+  };
+  const starts = (line, index) =>
+    FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || QUOTE.test(line) || RULE.test(line) || TABLE.test(line) || startsDiff(line, index);
+  const startsDiff = (line, index) => DIFF_START.test(line) && (!line.startsWith('--- ') || /^\+\+\+ \S/.test(lines[index + 1] ?? ''));
+  while (at < lines.length) {
+    const line = lines[at];
+    const fence = FENCE.exec(line);
+    if (line.trim() === '') at += 1;
+    else if (fence) {
+      at += 1;
+      const inside = take((text) => !text.trimStart().startsWith(fence[1]));
+      at += 1;
+      made.push(code(inside, /^(?:diff|patch)$/.test(fence[2]) || inside.some((text) => /^@@ .*@@/.test(text))));
+    } else if (startsDiff(line, at)) made.push(code(take((text) => DIFF_LINE.test(text)), true));
+    else if (INDENTED.test(line)) made.push(code(take((text) => INDENTED.test(text)), false));
+    else if (TABLE.test(line)) made.push(code(take((text) => TABLE.test(text)), false));
+    else if (HEADING.test(line)) {
+      made.push(said('p', { class: 'heading' }, ...inline(HEADING.exec(line)[1])));
+      at += 1;
+    } else if (RULE.test(line)) {
+      made.push(el('hr'));
+      at += 1;
+    } else if (QUOTE.test(line)) made.push(el('div', { class: 'quoted' }, ...blocks(take((text) => QUOTE.test(text)).map((text) => QUOTE.exec(text)[1]))));
+    else if (ITEM.test(line)) made.push(list(take((text) => ITEM.test(text) || (/^\s+\S/.test(text) && !FENCE.test(text)))));
+    else made.push(said('p', {}, ...inline(take((text, index) => text.trim() !== '' && (text === line || !starts(text, index))).join('\n'))));
+  }
+  return made;
+}
+
+// Items as deep as the first one, each with what is indented further below it.
+function list(lines) {
+  const [, indent, , number] = ITEM.exec(lines[0]);
+  const items = [];
+  for (const line of lines) {
+    const item = ITEM.exec(line);
+    if (item && (items.length === 0 || item[1].length <= indent.length)) items.push({ text: [item[4]], inner: [] });
+    else if (item || items.at(-1).inner.length > 0) items.at(-1).inner.push(line);
+    else items.at(-1).text.push(line.trim());
+  }
+  const made = items.map(({ text, inner }) => said('li', {}, ...inline(text.join('\n')), inner.length > 0 ? list(inner) : null));
+  return number === undefined ? el('ul', {}, ...made) : el('ol', { start: number }, ...made);
+}
+
+// Background in a box that shows its first lines, with a button for the rest where there is more.
+export function background(text) {
+  const body = el('div', { class: 'context folded' }, ...blocks(text.split(/\r\n?|\n/)));
+  const more = el('button', { type: 'button', class: 'quiet unfold', hidden: true, 'aria-expanded': 'false' });
+  const name = (open) => {
+    more.textContent = open ? 'Show less' : 'Show all';
+    more.setAttribute('aria-expanded', `${open}`);
+  };
+  more.addEventListener('click', () => name(!body.classList.toggle('folded')));
+  name(false);
+  new ResizeObserver(() => {
+    if (body.classList.contains('folded')) more.hidden = body.scrollHeight <= body.clientHeight + 4;
+  }).observe(body);
+  return el('div', { class: 'background' }, body, more);
+}

@@ -67,7 +67,13 @@ afterEach(async () => {
 });
 
 async function open(options = {}) {
-  page = await openPage(browser, { url: daemon.link, ...options });
+  const { before: more = () => {}, ...rest } = options;
+  // Who types is given more time, which none of these questions is to have.
+  const before = async (fresh) => {
+    await fresh.route('**/typing', (route) => route.fulfill({ status: 204 }));
+    await more(fresh);
+  };
+  page = await openPage(browser, { url: daemon.link, ...rest, before });
   pages.push(page);
   return page;
 }

@@ -164,6 +164,17 @@ describe('what an agent wrote and a person types', () => {
     await visible(button(one, 'Show all'));
   });
 
+  test('who types is given two minutes more, once', async () => {
+    const ask = await daemon.asked({ questions: [{ question: 'What should the note say?' }], timeoutMs: 10000 });
+    await open();
+    const sent = posts('typing');
+    await visible(card(page, ask).getByText(/Ends soon: \d+ s left/));
+    await card(page, ask).getByRole('textbox').fill('Half a thought');
+    await visible(card(page, ask).getByText(/Ends soon: 2 min( \d+ s)? left/));
+    assert.equal(Date.parse((await daemon.known(ask.request_id)).answer_by) - Date.parse(ask.answer_by), 120000);
+    assert.equal(sent.length, 1);
+  });
+
   test('what was typed outlives a fold, a reload and an answer from elsewhere, and goes with the token', async () => {
     const asks = await eight();
     await open();

@@ -68,6 +68,7 @@ mod strangers;
 mod sweep;
 mod timing;
 mod troubles;
+mod typing;
 mod viewing;
 mod whatsapp_closing;
 mod whatsapp_faults;

@@ -87,6 +87,9 @@ pub struct AskState {
     pub confirmed: bool,
     /// Whether a page that a person was looking at has displayed it, whatever became of its routes.
     pub viewed: bool,
+    /// Whether it was given more time because a person was typing; that happens once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub extended: bool,
     /// Where it is in its life.
     pub stage: Stage,
     /// When the request was accepted.

@@ -28,6 +28,7 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
         | Event::PowerLost
         | Event::Crowded
         | Event::Viewed
+        | Event::Typing
         | Event::Widget { .. }
         | Event::Delivery { .. } => false,
     }

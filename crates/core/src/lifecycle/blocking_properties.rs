@@ -48,6 +48,7 @@ impl Seen {
                 | Event::Crowded
                 | Event::Requested(_)
                 | Event::Viewed
+                | Event::Typing
                 | Event::Replied { .. }
                 | Event::Cancel
                 | Event::Widget { .. }

@@ -1,9 +1,15 @@
 //! When the time of day is set, forward or back, while the daemon runs, the time left until each deadline stays the
 //! same. The times that an open ask counts from move with the clock, so that its age stays true too. Of a settled ask
 //! only what still runs moves: people have been told when it was decided.
+//!
+//! The other reason for a deadline to move is a person who is typing.
 
-use super::{AfterTimeout, AgentStart, Effect, Stage, Step, WidgetEffect, WidgetState};
-use crate::{Ask, AskState, Time};
+use super::{AfterTimeout, AgentStart, Context, Effect, Stage, Step, WidgetEffect, WidgetState};
+use crate::{Ask, AskState, Refusal, Time};
+use std::time::Duration;
+
+/// How much time a person who is typing is given, once for each ask.
+pub(super) const TO_FINISH: Duration = Duration::from_secs(120);
 
 impl Ask {
     /// Moves the ask along with a clock that was set by this many milliseconds; `None` if nothing in it counts time.
@@ -35,18 +41,37 @@ impl Ask {
             effects.push(Effect::Status);
         }
         if matches!(ask.stage, Stage::Open { .. }) {
-            for (route, widget) in ask.widgets.iter_mut().enumerate() {
-                let posts = widget.route.posts();
-                if widget.state.card_mut().is_some_and(|card| posts && card.change()) {
-                    effects.push(WidgetEffect::Update.on(route));
-                }
-            }
+            ask.tell_deadline(&mut effects);
         }
         Some(Step { ask: self, effects })
     }
 }
 
 impl AskState {
+    /// A person is typing: the clock that runs gives them more time, and everybody who waits is told.
+    pub(super) fn give_time(&mut self, cx: &mut Context) -> Result<bool, Refusal> {
+        self.still_open()?;
+        let Stage::Open { answer_by, .. } = &mut self.stage else { return Ok(false) };
+        if self.extended {
+            return Ok(false);
+        }
+        *answer_by = *answer_by + TO_FINISH;
+        self.extended = true;
+        self.tell_deadline(&mut cx.effects);
+        cx.act(Effect::Status);
+        Ok(true)
+    }
+
+    /// Cards that say until when they can be answered say it again.
+    fn tell_deadline(&mut self, effects: &mut Vec<Effect>) {
+        for (route, widget) in self.widgets.iter_mut().enumerate() {
+            let posts = widget.route.posts();
+            if widget.state.card_mut().is_some_and(|card| posts && card.change()) {
+                effects.push(WidgetEffect::Update.on(route));
+            }
+        }
+    }
+
     fn move_widgets(&mut self, by: i64) {
         let moves = |time: &mut Time| *time = time.moved(by);
         for widget in &mut self.widgets {

@@ -29,6 +29,8 @@ pub enum Event {
     Requested(Relation),
     /// A page that a person is looking at displays the ask, whatever its routes are.
     Viewed,
+    /// A page holds words of a person that were not sent yet.
+    Typing,
     /// A person replied.
     Replied {
         /// On which widget, or with the token.
@@ -198,6 +200,7 @@ impl Event {
             | Self::Crowded
             | Self::Requested(_)
             | Self::Viewed
+            | Self::Typing
             | Self::Cancel
             | Self::Widget { .. }
             | Self::Delivery { .. }

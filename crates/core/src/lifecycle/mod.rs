@@ -225,6 +225,7 @@ impl Ask {
             Event::Crowded => ask.make_room(cx),
             Event::Requested(relation) => ask.step_request(relation, cx),
             Event::Viewed => ask.view(cx),
+            Event::Typing => ask.give_time(cx)?,
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
             Event::Allow { source, person } => ask.allow(source, person, cx)?,
             Event::Cancel => {
@@ -265,6 +266,7 @@ impl AskState {
             heard: Vec::new(),
             confirmed: false,
             viewed: false,
+            extended: false,
             stage: Stage::Posting,
             created_at: now,
         }

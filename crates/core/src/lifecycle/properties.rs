@@ -237,6 +237,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         2 => (route.clone(), found()).prop_map(|(route, found)| Some(WidgetEvent::Looked(found).on(route))),
         1 => route.clone().prop_map(|route| Some(WidgetEvent::Proof.on(route))),
         1 => Just(Some(Event::Viewed)),
+        1 => Just(Some(Event::Typing)),
         1 => Just(Some(Event::PowerLost)),
         1 => (route.clone(), 1..4_u8).prop_map(|(route, attempt)| Some(WidgetEvent::Progress { attempt }.on(route))),
         3 => (route.clone(), 1..6_u8, 0..4_usize, "[m-p]", fate(), 0..900_u64).prop_map(
@@ -372,7 +373,8 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
     }
     if let Stage::Open { shown_at, answer_by, reminders, .. } = ask.stage {
         assert!(reminders <= 3);
-        assert_eq!(answer_by, shown_at + ask.rules.timeout);
+        let more = if ask.extended { clock::TO_FINISH } else { Duration::ZERO };
+        assert_eq!(answer_by, shown_at + ask.rules.timeout + more);
         assert!(shown_at <= now && shown_at >= START);
     }
 }

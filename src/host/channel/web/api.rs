@@ -41,6 +41,7 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/cancel", post(cancel))
         .route("/asks/{id}/reset", post(reset))
         .route("/asks/{id}/shown", post(shown))
+        .route("/asks/{id}/typing", post(typing))
         .route("/events", get(events))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/api.md lists the calls.") })
         .method_not_allowed_fallback(|| async {
@@ -264,6 +265,15 @@ async fn shown(
         let Json(_view) = inbox.apply(&ask.id.to_string(), event).await?;
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A page holds words of a person that were not sent yet: its clock moves once.
+async fn typing(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Optional(_body): Optional,
+) -> Result<Json<View>, Problem> {
+    inbox.apply(&name, Event::Typing).await
 }
 
 async fn events(State(inbox): State<Inbox>) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {

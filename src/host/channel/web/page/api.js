@@ -126,4 +126,5 @@ export const oneAsk = async (name) => (await call(`api/v1/asks/${encodeURICompon
 export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });
 export const dismissAsk = (id) => post(askPath(id, 'dismiss'), {});
 export const allowAgain = (id) => post(askPath(id, 'reset'), {});
+export const reportTyping = (id) => post(askPath(id, 'typing'), {});
 export const reportShown = (id) => post(askPath(id, 'shown'), {});

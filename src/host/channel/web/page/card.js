@@ -2,13 +2,13 @@
 // settled elsewhere. One that timed out keeps its form for as long as a late answer is taken. It deliberately never
 // replaces its form until then: updates touch askd's own lines only.
 
-import { answerAsk, dismissAsk } from './api.js';
+import { answerAsk, dismissAsk, reportTyping } from './api.js';
 import { el, said, uniqueId } from './dom.js';
 import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
-import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, outcomeOf, until } from './words.js';
+import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, now, outcomeOf, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -19,6 +19,9 @@ function setTime(node, instant, text) {
   node.title = exact(instant);
 }
 
+// With less time left than this, words that were not sent ask for more; the daemon gives it once.
+const HURRY_MS = 60000;
+
 // `settled(ask, { here, focused })`: it is over and the card can go (`here`: by this card; `focused`: the focus was in it);
 // `unreached(problem)`: a call got no reply, or the token is not taken any more.
 export function openCard(firstAsk, { settled, unreached }) {
@@ -28,6 +31,7 @@ export function openCard(firstAsk, { settled, unreached }) {
   // What got no reply, to be sent again when askd is back; that is done once.
   let unsent = null;
   let resent = false;
+  let hurried = false;
 
   const age = time();
   const rest = time();
@@ -182,9 +186,17 @@ export function openCard(firstAsk, { settled, unreached }) {
       rest.textContent = 'not shown anywhere yet';
       return;
     }
+    askForTime();
     const { text, soon } = left(ask.answer_by);
     element.classList.toggle('soon', soon);
     setTime(rest, ask.answer_by, soon ? `Ends soon: ${text}` : text);
+  }
+
+  function askForTime() {
+    if (hurried || Date.parse(ask.answer_by) - now() > HURRY_MS || !form.entered()) return;
+    hurried = true;
+    // The stream tells what came of it; without it, what was typed is kept all the same.
+    reportTyping(ask.id).catch(() => {});
   }
 
   // What is being changed is not sent by itself.

@@ -40,8 +40,8 @@ impl Daemon {
     pub(crate) fn new(folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
         let binary = folder.join("askd");
         // A link, where one can be made: a copy cannot be run while another thread's child still has it open to write.
-        let original = env!("CARGO_BIN_EXE_askd");
-        let there = std::fs::hard_link(original, &binary).or_else(|_| std::fs::copy(original, &binary).map(drop));
+        let original = std::env::var("ASKD_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_askd").to_owned());
+        let there = std::fs::hard_link(&original, &binary).or_else(|_| std::fs::copy(&original, &binary).map(drop));
         there.map_err(|error| format!("askd: {error}"))?;
         Ok(Self {
             binary,

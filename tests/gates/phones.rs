@@ -100,7 +100,7 @@ impl Phones {
             let by = ("whatsapp", number(said.person));
             // Where the reply to a post was lost, askd does not know yet what a quote names, and may have to ask back.
             let is_asking = |message: &Message| {
-                let asks = ["Nothing was answered yet", "Did you mean this for", "Please reply again"];
+                let asks = ["Which question do you mean", "Did you mean this for", "Please reply again"];
                 let soon = (said.at..said.at + SOON).contains(&message.at);
                 soon && asks.iter().any(|asks| message.text.contains(asks))
             };

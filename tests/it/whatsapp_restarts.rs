@@ -1,8 +1,10 @@
-//! What a restart must not break on WhatsApp: the pair limit, and that a question which never left is asked
-//! at once, and once.
+//! What a restart must not break on WhatsApp: the pair limit; that a question which never left is asked at once, and
+//! once; and that no reply goes nowhere, whatever askd does not know yet.
 
-use crate::harness::{World, choice};
+use crate::harness::{SOON, World, choice};
 use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, sim};
+use askd_sim::whatsapp::{Fault, Ladder, Message, Stage, Whatsapp};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Longer than a debt of a few messages takes to be paid back, on a busy machine.
@@ -77,4 +79,75 @@ async fn what_may_have_left_is_asked_again_only_without_word_of_it() {
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
     assert_eq!(world.said_to(ADA).iter().filter(|text| text.contains("Which?")).count(), 1);
+}
+
+/// Two questions are on the phone, and no reply and no status has told askd the ids of their messages.
+async fn two_without_a_name() -> (World, Message) {
+    let world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.phone.ladder(Ladder { told: false, ..Ladder::default() });
+    world.phone.fault(Fault::ResetAfter, 2);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    world.ask("r2", choice("And now?", &["c", "d"]));
+    let second = world.shown(ADA, "And now?").await;
+    (world, second)
+}
+
+/// The reply names a message that askd does not know yet: Meta has to send it again until the status tells its question.
+#[tokio::test]
+async fn a_quote_of_a_message_that_nothing_has_named_yet_waits_for_its_status() {
+    let (world, second) = two_without_a_name().await;
+    let said = world.phone.person_quotes(ADA, &second.id, "2").replace('/', "\\/");
+    let refused = |sim: &Whatsapp| sim.webhooks().iter().any(|post| post.status == 503 && post.body.contains(&said));
+    assert!(world.phone.wait_until(refused, SOON).await, "askd took a reply and did not know what it is about");
+    world.phone.ladder(Ladder::default());
+    assert!(world.phone.status(&second.id, Stage::Sent, None));
+    assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "d");
+    assert!(world.response_now("r1").is_none());
+}
+
+/// Without a status for a minute, askd asks which one.
+#[tokio::test]
+async fn a_quote_that_nothing_explains_is_asked_back() {
+    let (world, second) = two_without_a_name().await;
+    let minute_ago = second.at / 1000 - 61;
+    let old = json!({"from": ADA, "id": "wamid.old", "timestamp": minute_ago.to_string(), "type": "text",
+        "text": {"body": "2"}, "context": {"from": "1", "id": second.id}});
+    assert_eq!(world.webhook(&old).await, 200);
+    world.shown(ADA, "Which question do you mean").await;
+    assert!(world.response_now("r1").is_none() && world.response_now("r2").is_none());
+}
+
+/// A reply that does not say which of two questions it means is acknowledged, and the daemon dies before WhatsApp lets it
+/// ask back.
+async fn asked_back_after_a_kill(env: &[(&str, &str)]) -> bool {
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    for (id, text) in [("r1", "Which?"), ("r2", "And now?")] {
+        world.ask(id, choice(text, &["a", "b"]));
+        world.shown(ADA, text).await;
+    }
+    world.quiet(2).await;
+    world.kill();
+    world.begin_with(env).await;
+    world.phone.account(Some(130_429));
+    // Nobody reads and answers within the second in which it was sent.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.writes(ADA, "1").await;
+    world.kill();
+    world.phone.account(None);
+    world.begin_with(env).await;
+    let asked = |m: &Message| m.wa_id == ADA && m.text.contains("Which question do you mean");
+    world.phone.wait_for_message(asked, Duration::from_secs(15)).await.is_some()
+}
+
+#[tokio::test]
+async fn what_a_person_has_to_be_told_is_told_after_a_kill() {
+    assert!(asked_back_after_a_kill(&[]).await);
+}
+
+#[tokio::test]
+async fn forgetting_what_a_person_has_to_be_told_is_noticed() {
+    assert!(!asked_back_after_a_kill(&[("ASKD_SABOTAGE", "forgetnotes")]).await, "nobody noticed");
 }

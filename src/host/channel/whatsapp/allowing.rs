@@ -69,7 +69,7 @@ impl Incoming<'_> {
                 self.tell(None, wording::which_to_allow(&list.collect::<Vec<_>>()));
                 Ok(true)
             }
-            Target::Which(_) | Target::Before(_) | Target::Nothing => Ok(false),
+            Target::Which(_) | Target::Unnamed(_) | Target::Before(_) | Target::Nothing => Ok(false),
         }
     }
 

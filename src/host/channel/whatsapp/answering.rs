@@ -1,8 +1,9 @@
 //! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
-use super::contacts::Confirmation;
+use super::contacts::{Confirmation, Note};
 use super::inbound::Incoming;
 use super::payload::Body;
+use super::posting::LISTEN;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::text;
@@ -29,7 +30,9 @@ impl Incoming<'_> {
         }
         match reader.target(&asked) {
             Target::Nothing => {}
-            Target::Which(which) => {
+            // The status that names it is on its way; Meta sends the message again.
+            Target::Unnamed(_) if self.is_new() => return Err(NotStored),
+            Target::Which(which) | Target::Unnamed(which) => {
                 let list = which.into_iter().map(|at| &asked[at]);
                 let list = list.map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
                 self.tell(None, wording::which_one(&list.collect::<Vec<_>>()));
@@ -57,6 +60,12 @@ impl Incoming<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the status of a message that it quotes may still come.
+    fn is_new(&self) -> bool {
+        let behind = -self.channel.0.contacts.clock_ahead();
+        self.at.is_some_and(|at| self.channel.now() < at.moved(behind) + LISTEN)
     }
 
     /// Does what the words say about that ask.
@@ -122,7 +131,8 @@ impl Incoming<'_> {
 
     fn send_confirmation(&self, asked: &Asked, nth: u8) {
         let text = text::tame(&wording::did_you_mean(&text::in_short(asked.question())));
-        self.channel.0.outbox.ask_to_confirm(&self.reply_to, asked.ask.id, text, self.person.clone(), nth);
+        let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
+        self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), confirms });
     }
 
     /// Whether the message was a `1` that confirms earlier words; if so, those words have been dealt with.

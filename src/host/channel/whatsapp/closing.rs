@@ -4,6 +4,7 @@
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
+use super::contacts::Note;
 use super::errors::Verdict;
 use super::outbox::Sent;
 use super::payload::Status;
@@ -44,7 +45,8 @@ impl Whatsapp {
             let person = &so_far.person.id;
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
                 let text = text::closing(ask, Audience::HadBegun, self.now()).join("\n");
-                self.0.outbox.note(person, Some(ask.id), text);
+                let (to, ask) = (person.clone(), Some(ask.id));
+                self.0.outbox.note(Note { to, text, ask, confirms: None });
             }
         }
     }

@@ -1,5 +1,5 @@
 //! What the channel has to remember of people over a restart: when each of them last wrote, which ids are one person,
-//! and which messages were dealt with. Kept in `state/channels/whatsapp.json` for 30 days. It decides nothing about
+//! which messages were dealt with, and what people have to be told yet. Kept in `state/channels/whatsapp.json` for 30 days. It decides nothing about
 //! asks.
 
 use super::state_file::StateFile;
@@ -51,6 +51,8 @@ struct Known {
     told_before: BTreeMap<String, Time>,
     /// What people have been asked to confirm, by the name of the person.
     confirmations: BTreeMap<String, Confirmation>,
+    /// What people have to be told yet.
+    notes: Vec<Note>,
     /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
     clock_ahead_ms: i64,
 }
@@ -72,6 +74,17 @@ pub(super) struct Confirmation {
     pub(super) since: Option<i64>,
     /// When we asked for the confirmation, in milliseconds by our clock.
     pub(super) at: i64,
+}
+
+/// A text that a person has to be sent yet. It is stored with the message that it replies to: Meta does not send that one
+/// again, so nothing else would remember it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    pub(super) to: String,
+    pub(super) text: String,
+    pub(super) ask: Option<AskId>,
+    /// The number of the request for confirmation that it is, and the name of the person who is to confirm.
+    pub(super) confirms: Option<(u8, String)>,
 }
 
 /// A closing message that failed after it had been accepted.
@@ -212,6 +225,26 @@ impl Contacts {
         if !on("noseen") {
             self.file.change().seen.insert(message.to_owned(), self.now());
         }
+    }
+
+    /// The person has to be told this; `false` if it is on its way already. This counts once [`Self::save`] has returned.
+    pub(super) fn owe(&self, note: &Note) -> bool {
+        let mut known = self.file.change();
+        let new = !known.notes.contains(note);
+        if new {
+            known.notes.push(note.clone());
+        }
+        new
+    }
+
+    /// What people have to be told yet.
+    pub(super) fn owed(&self) -> Vec<Note> {
+        if on("forgetnotes") { Vec::new() } else { self.file.get().notes.clone() }
+    }
+
+    /// The person was told, or cannot be.
+    pub(super) fn told(&self, note: &Note) {
+        self.file.change().notes.retain(|owed| owed != note);
     }
 
     /// Our message is about that ask.

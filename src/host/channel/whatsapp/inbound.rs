@@ -4,6 +4,7 @@
 //! An answer is on disk before the webhook is acknowledged. Strangers get no reply, and messages that answer nothing are
 //! left alone.
 
+use super::contacts::Note;
 use super::payload::{Body, ChangedIds, Message, Notification};
 use super::reader::{Asked, Reader};
 use super::{Whatsapp, contacts, words};
@@ -39,12 +40,13 @@ pub(super) struct Incoming<'a> {
 }
 
 impl Whatsapp {
-    /// Takes in what a webhook told, in order. `Ok`: all of it is on stable storage or needs nothing.
-    pub(super) async fn take(&self, told: Vec<Notification>) -> Result<(), NotStored> {
+    /// Takes in what a webhook told: first the statuses, because a message may quote what they name. `Ok`: all of it is on stable storage or needs nothing.
+    pub(super) async fn take(&self, mut told: Vec<Notification>) -> Result<(), NotStored> {
         let Some(broker) = self.broker() else { return Err(NotStored) };
         // Whom a message means depends on all that was asked. Meta sends it again.
         self.0.ctx.clock().timeout(LOADED_WITHIN, broker.loaded()).await.ok_or(NotStored)?;
         let mut wrote = false;
+        told.sort_by_key(|told| !matches!(told, Notification::Status(_)));
         for told in told {
             wrote |= !matches!(told, Notification::Status(_));
             match told {
@@ -210,6 +212,7 @@ impl Incoming<'_> {
 
     /// Replies to the sender, in the background.
     pub(super) fn tell(&self, ask: Option<&Ask>, text: String) {
-        self.channel.0.outbox.note(&self.reply_to, ask.map(|ask| ask.id), text);
+        let (to, ask) = (self.reply_to.clone(), ask.map(|ask| ask.id));
+        self.channel.0.outbox.note(Note { to, text, ask, confirms: None });
     }
 }

@@ -97,6 +97,7 @@ impl Adapter for Whatsapp {
         if self.0.broker.set(broker.downgrade()).is_err() {
             tracing::error!("the WhatsApp channel belongs to another broker");
         }
+        self.0.outbox.resume();
         self.close_what_is_owed();
         webhook::routes(self.clone(), webhooks.clone())
     }

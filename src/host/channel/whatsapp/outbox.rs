@@ -3,28 +3,28 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Client, Content, Failure, Outgoing};
-use super::contacts::Contacts;
+use super::contacts::{Contacts, Note};
 use super::errors::Verdict;
 use super::rates::Rates;
 use super::send_log::SendLog;
 use super::text;
 use crate::clock::Moment;
+use crate::host::backoff::Backoff;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use crate::host::settings::WhatsappSettings as Settings;
 use crate::sabotage::on;
-use askd_core::{AskId, Left};
+use askd_core::Left;
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a note is tried.
+/// How often a note is sent whose replies get lost.
 const NOTE_TRIES: u8 = 3;
-/// The pause between these tries, if the platform names none.
-const NOTE_PAUSE: Duration = Duration::from_secs(2);
+/// First and longest pause before a refused note is tried again, if the platform names none.
+const NOTE_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 /// What came of a message.
 #[derive(Debug)]
@@ -51,8 +51,6 @@ struct Inner {
     rates: Mutex<Rates>,
     /// Held by person while a message is sent.
     order: KeyedLock<String>,
-    /// The notes that are on their way, by recipient, text and number: no note is sent twice at a time.
-    notes: Mutex<HashSet<(String, String, Option<u8>)>>,
     ctx: Ctx,
 }
 
@@ -76,8 +74,7 @@ impl Outbox {
         });
         let rates = Mutex::new(Rates::resumed(ticks, bursts));
         let client = Client::new(settings, ctx.clock().clone()).map_err(io::Error::other)?;
-        let (order, notes) = (KeyedLock::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { client, contacts, log, rates, order, notes, ctx })))
+        Ok(Self(Arc::new(Inner { client, contacts, log, rates, order: KeyedLock::default(), ctx })))
     }
 
     /// Whether WhatsApp did not answer when it was called last.
@@ -163,59 +160,66 @@ impl Outbox {
         }
     }
 
-    /// Sends a text that nothing depends on, in the background.
-    pub(super) fn note(&self, to: &str, ask: Option<AskId>, text: String) {
-        self.send_aside(to, text, ask.map(|ask| CallbackData::note(ask, Kind::Note, 0)), None);
-    }
-
-    /// Sends a request for confirmation in the background. `person` is asked to confirm request number `nth`.
-    pub(super) fn ask_to_confirm(&self, to: &str, ask: AskId, text: String, person: String, nth: u8) {
-        self.send_aside(to, text, Some(CallbackData::note(ask, Kind::Confirmation, nth)), Some(person));
-    }
-
-    fn send_aside(&self, to: &str, text: String, callback: Option<CallbackData>, confirms: Option<String>) {
+    /// Sends a text in the background. Once [`Contacts::save`] has returned, the next start goes on with it.
+    pub(super) fn note(&self, note: Note) {
         // Each request for confirmation is about other words, so one on its way does not stand for the next.
-        let key = (to.to_owned(), text, callback.map(|callback| callback.attempt));
-        if !self.0.notes.lock().insert(key.clone()) {
-            return;
+        if self.0.contacts.owe(&note) {
+            self.deliver(note);
         }
+    }
+
+    /// Goes on with what people still have to be told.
+    pub(super) fn resume(&self) {
+        self.0.contacts.owed().into_iter().for_each(|note| self.deliver(note));
+    }
+
+    fn deliver(&self, note: Note) {
         let outbox = self.clone();
         self.0.ctx.finish(async move {
-            let contacts = &outbox.0.contacts;
-            for text in text::note(&key.1) {
-                let sent = outbox.send_note(&key.0, &text, callback).await;
-                if let (Some((id, left)), Some(person), Some(callback)) = (sent, &confirms, callback) {
-                    contacts.confirmation_left(person, callback.attempt, &id, left.by, false);
-                    // If this fails and askd restarts, it asks for the confirmation once more.
-                    let _not_stored = contacts.save().await;
+            for text in text::note(&note.text) {
+                if !outbox.send_note(&note, &text).await {
+                    return;
                 }
             }
-            outbox.0.notes.lock().remove(&key);
+            outbox.0.contacts.told(&note);
+            // If this fails and askd restarts, it says it once more.
+            let _not_stored = outbox.0.contacts.save().await;
         });
     }
 
-    async fn send_note(&self, to: &str, text: &str, callback: Option<CallbackData>) -> Option<(String, Left)> {
-        for attempt in 1..=NOTE_TRIES {
-            let message = Outgoing { to, content: Content::Text(text), callback, quotes: None };
-            match self.send(&message, attempt).await {
+    /// Sends a text of a note. `false`: the daemon is stopping, so it is still owed.
+    async fn send_note(&self, note: &Note, text: &str) -> bool {
+        let (mut lost, mut backoff) = (0, Backoff::new(NOTE_PAUSE.0, NOTE_PAUSE.1));
+        let callback = note.ask.map(|ask| match note.confirms {
+            Some((nth, _)) => CallbackData::note(ask, Kind::Confirmation, nth),
+            None => CallbackData::note(ask, Kind::Note, 0),
+        });
+        // The window closes a day after the person wrote, and then the platform refuses the note for good.
+        while lost < NOTE_TRIES {
+            let message = Outgoing { to: &note.to, content: Content::Text(text), callback, quotes: None };
+            match self.send(&message, 1).await {
                 Sent::Accepted(id, left) => {
-                    if let Some(callback) = callback {
-                        self.0.contacts.is_about(&id, callback.ask);
+                    if let Some(ask) = note.ask {
+                        self.0.contacts.is_about(&id, ask);
                     }
-                    return Some((id, left));
+                    if let Some((nth, person)) = &note.confirms {
+                        self.0.contacts.confirmation_left(person, *nth, &id, left.by, false);
+                    }
+                    return true;
                 }
                 Sent::Refused(Verdict::Retry(after, _)) => {
-                    if !self.0.ctx.pause(after.unwrap_or(NOTE_PAUSE)).await {
-                        return None;
+                    let pause = backoff.pause();
+                    if !self.0.ctx.pause(after.unwrap_or(pause)).await {
+                        return false;
                     }
                 }
                 // Two notes are better than none: the person waits for a reply.
-                Sent::Lost(_) => {}
-                Sent::Refused(Verdict::WindowClosed | Verdict::TemplateParameters | Verdict::Never(..))
-                | Sent::NotBegun => return None,
+                Sent::Lost(_) => lost += 1,
+                Sent::Refused(Verdict::WindowClosed | Verdict::TemplateParameters | Verdict::Never(..)) => return true,
+                Sent::NotBegun => return false,
             }
         }
-        None
+        true
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) enum Target {
     Before(Vec<usize>),
     /// One of these; ask the person which.
     Which(Vec<usize>),
+    /// One of these, and a status will say which: the message quotes one whose id we do not know yet.
+    Unnamed(Vec<usize>),
     /// None.
     Nothing,
 }
@@ -85,12 +87,18 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
         return coded.map_or_else(|| unnamed(message, candidates), |at| judged(message, at, candidates));
     };
     let known = candidates.iter().position(|candidate| candidate.messages.contains(&quoted));
-    match (known.or_else(|| nameless(message, candidates)), coded) {
+    let nameless = if known.is_some() { Vec::new() } else { nameless(message, candidates) };
+    let only = match nameless.as_slice() {
+        [only] => Some(*only),
+        several => coded.filter(|coded| several.contains(coded)),
+    };
+    match (known.or(only), coded) {
         (Some(at), Some(other)) if at != other && !candidates[at].label && !candidates[other].has_ended() => {
             Target::Which(vec![at, other])
         }
         (Some(at), _) => Target::One(at),
         (None, Some(at)) => judged(message, at, candidates),
+        (None, None) if !nameless.is_empty() => Target::Unnamed(nameless),
         // It quotes an unknown message, so it may be about any open question.
         (None, None) => match eligible(message, candidates) {
             open if open.is_empty() => Target::Nothing,
@@ -141,11 +149,11 @@ fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Opt
     (!found.has_ended() || !label()).then_some(at)
 }
 
-/// The only open one with a message whose id we do not know yet: the message must quote that one.
-fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Option<usize> {
+/// The open ones with a message whose id we do not know yet: the message must quote one of these.
+fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
     let open = |candidate: &Candidate<'_>| candidate.nameless && candidate.state == State::Open;
-    let mut found = candidates.iter().enumerate().filter(|(_, candidate)| open(candidate)).map(|(at, _)| at);
-    found.next().filter(|_| found.next().is_none() && !message.quotes_another)
+    let named = candidates.iter().enumerate().filter(|(_, candidate)| open(candidate) && !message.quotes_another);
+    named.map(|(at, _)| at).collect()
 }
 
 /// The target of a message that names this ask by its code.
@@ -234,7 +242,7 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_a_message_means() {
-        use Target::{Before, Confirm, Nothing, One, Which};
+        use Target::{Before, Confirm, Nothing, One, Unnamed, Which};
         let a = || sent("k7", &["a1", "a2"], 0);
         let b = || sent("m3", &["b1"], 100);
         let unsent = || Candidate { times: Times::default(), begun: false, ..a() };
@@ -281,6 +289,18 @@ mod tests {
             ("a quote, from before", quoting("a1", -3600), vec![a(), b()], One(0)),
             ("a quote of what is not known to have left", quoting("a2", 20), vec![on_its_way(), b()], One(0)),
             ("a quote of what nothing has named yet", quoting("x", 20), vec![on_its_way(), b()], One(0)),
+            (
+                "a quote of one of two that nothing has named yet",
+                quoting("x", 20),
+                vec![on_its_way(), b(), Candidate { code: "q9", ..on_its_way() }],
+                Unnamed(vec![0, 2]),
+            ),
+            (
+                "the same with a code",
+                Message { code: Some("q9"), ..quoting("x", 20) },
+                vec![on_its_way(), b(), Candidate { code: "q9", ..on_its_way() }],
+                One(2),
+            ),
             ("a quote of what is not known", quoting("x", 200), vec![a(), b()], Which(vec![0, 1])),
             ("the same, from before", quoting("x", -20), vec![a(), b()], Nothing),
             ("a quote of what has ended", quoting("a1", 20), vec![b(), ended("k7", &["a1"], 0, 60, false)], One(1)),
@@ -395,6 +415,9 @@ mod tests {
                 }
                 Target::Which(which) => prop_assert!(quotes.is_some() || which.into_iter().all(there)),
                 Target::Before(before) => prop_assert!(!before.is_empty() && !before.into_iter().any(there)),
+                Target::Unnamed(which) => prop_assert!(
+                    quotes.is_some() && which.len() > 1 && which.into_iter().all(|at| candidates[at].nameless)
+                ),
                 Target::Nothing => {}
             }
         }

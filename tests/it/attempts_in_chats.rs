@@ -25,7 +25,7 @@ async fn blocked(world: &World) -> Message {
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "dismiss", BOB).await.expect("sent");
     world.response("r1").await;
-    world.says(CHANNEL, &card.ts, "Cancelled by").await;
+    world.says(CHANNEL, &card.ts, "Dismissed by").await;
     world.ask("r2", deploy());
     assert_eq!(world.response("r2").await["result"]["status"], "blocked");
     let card = world.card(CHANNEL).await;
@@ -82,7 +82,7 @@ async fn a_card_of_a_block_survives_crashes_and_bad_days_of_slack() {
     world.ask("r1", deploy());
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "dismiss", BOB).await.expect("sent");
-    world.says(CHANNEL, &card.ts, "Cancelled by").await;
+    world.says(CHANNEL, &card.ts, "Dismissed by").await;
     // Stored, and killed while the post of its card hangs: it comes up all the same, once.
     world.slack.faults().next("chat.postMessage", FaultKind::Stall(Duration::from_secs(3)), 1);
     world.ask("r2", deploy());

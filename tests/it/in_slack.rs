@@ -151,9 +151,10 @@ impl World {
         self.slack.messages(channel).into_iter().filter(|message| !message.elements().is_empty()).collect()
     }
 
-    /// Waits until a message says this.
+    /// Waits until a message says this, in its blocks or in the text for notices.
     pub(crate) async fn says(&self, channel: &str, ts: &str, text: &str) -> Message {
-        let says = || self.slack.message(channel, ts).filter(|message| message.visible_text().contains(text));
+        let said = |message: &Message| message.visible_text().contains(text) || message.text.contains(text);
+        let says = || self.slack.message(channel, ts).filter(said);
         self.passes(SOON, &format!("a card that says {text:?}"), says).await
     }
 

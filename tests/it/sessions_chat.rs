@@ -124,7 +124,7 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     assert!(shown.contains("*research* asked") && shown.contains(" · Timed out at <!date^"), "{shown}");
     assert!(shown.contains("{time}|") && shown.contains("Which auth strategy?"), "{shown}");
     assert!(card.text.starts_with("Timed out at ") && card.text.ends_with(&format!(" UTC. {STILL}")), "{}", card.text);
-    assert!(card.has_action("pick:0:0") && card.has_action("submit") && !card.has_action("dismiss"), "{shown}");
+    assert!(card.has_action("pick:0:0") && card.has_action("other:0") && !card.has_action("dismiss"), "{shown}");
     let late = |who: &str, action: &str| click_of(&world, &card, action, who);
     let (second, stranger) = (late(SLACK_BOB, "pick:0:1"), late(STRANGER, "pick:0:0"));
     stale_click(&world, &stranger).await;
@@ -135,13 +135,13 @@ async fn a_card_that_timed_out_is_answered_once_and_the_agent_is_started_with_it
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     assert!(delivery.acknowledged);
     world.stored("\"JWT tokens\"").await;
-    let closed = world.says(CHANNEL, &card.ts, "Answered after the timeout: JWT tokens by <@U0ALICE>").await;
+    let closed = world.says(CHANNEL, &card.ts, "*JWT tokens* by <@U0ALICE>, after the timeout").await;
     assert!(closed.elements().is_empty(), "it is taken once");
     let told = start.briefing().await;
     assert_eq!(told["text"], text_of("Which auth strategy?", "1. JWT tokens, 2. OAuth 2.0", "JWT tokens"));
     assert_eq!(told["result"]["answered_by"], json!({"channel": "slack", "id": ALICE, "name": "alice"}));
     let started = world.says(CHANNEL, &card.ts, STARTED).await;
-    assert!(started.visible_text().contains("Answered after the timeout: JWT tokens by <@U0ALICE>"));
+    assert!(started.visible_text().contains("*JWT tokens* by <@U0ALICE>, after the timeout"));
     stale_click(&world, &second).await;
     let note = world.told(SLACK_BOB, "Already answered \"JWT tokens\"").await;
     assert!(note.text.contains("by alice in Slack. Your answer was not used."), "{}", note.text);
@@ -166,7 +166,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     assert!(missing.text.contains("Why now?"), "{}", missing.text);
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "what was chosen is not lost");
     world.slack.submit(CHANNEL, &card.ts, &[("text:1", Act::Type("because".into()))], "submit", ALICE).await.unwrap();
-    let closed = world.says(CHANNEL, &card.ts, "Answered after the timeout: prod; because by <@U0ALICE>").await;
+    let closed = world.says(CHANNEL, &card.ts, "Answered by <@U0ALICE>, after the timeout").await;
     assert!(closed.elements().is_empty());
     let told = start.briefing().await;
     assert_eq!(told["result"]["answers"], json!({"Which targets?": ["prod"], "Why now?": "because"}));
@@ -178,7 +178,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
     world.told(ALICE, "That is not one of the options.").await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "2.").unwrap();
-    world.says(CHANNEL, &card.ts, "Answered after the timeout: Vue by <@U0ALICE>").await;
+    world.says(CHANNEL, &card.ts, "*Vue* by <@U0ALICE>, after the timeout").await;
     assert_eq!(start.briefing().await["result"]["answers"], json!({"Which?": "Vue"}));
 }
 
@@ -243,7 +243,7 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     let kept = said::KEPT;
     let said = world.says(CHANNEL, &card.ts, kept).await.visible_text();
-    assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
+    assert!(said.contains("*React* by <@U0ALICE>"), "{said}");
     let briefings = world.data().join("ipc/research/briefings");
     let briefing = || {
         std::fs::read_dir(&briefings).ok()?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some())
@@ -251,7 +251,7 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
     std::fs::remove_file(world.passes(PATIENCE, "the briefing", briefing).await).unwrap();
     let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(kept));
     let plain = world.passes(PATIENCE, "the card to say nothing of it any more", plain).await;
-    assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
+    assert!(plain.visible_text().contains("*React* by <@U0ALICE>"));
     world.all_closed(PATIENCE).await;
 }
 
@@ -289,12 +289,12 @@ async fn what_is_not_collected_for_ten_minutes_is_said_until_it_is() {
     world.later(Duration::from_secs(11));
     let overdue = "The agent has not collected it yet.";
     let said = world.says(CHANNEL, &card.ts, overdue).await.visible_text();
-    assert!(said.contains("Answered: React by <@U0ALICE>"), "{said}");
+    assert!(said.contains("*React* by <@U0ALICE>"), "{said}");
     take(&world, "r1").await;
     world.later(Duration::from_secs(10));
     let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(overdue));
     let plain = world.passes(PATIENCE, "the remark to go away", plain).await;
-    assert!(plain.visible_text().contains("Answered: React by <@U0ALICE>"));
+    assert!(plain.visible_text().contains("*React* by <@U0ALICE>"));
 }
 
 // WhatsApp.

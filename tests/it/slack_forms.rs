@@ -1,6 +1,6 @@
 //! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
 
-use crate::harness::{SOON, choice};
+use crate::harness::{SOON, World, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use crate::said;
 use askd_sim::slack::{Act, FaultKind, Raw};
@@ -53,22 +53,115 @@ async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
     }
 }
 
+/// A click on "Other…" in this card; the modal is open when this returns.
+async fn opened(world: &World, ts: &str, user: &str) -> Value {
+    world.slack.click(CHANNEL, ts, "other:0", user).await.expect("sent");
+    let modal = || world.slack.views().into_iter().find(|view| view["opened_for"] == user);
+    world.slack.wait_for(SOON, modal).await.expect("a modal")
+}
+
 #[tokio::test]
-async fn other_and_skip_are_answers() {
+async fn another_answer_is_given_in_a_modal() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let world = in_slack(mode).start().await;
+        let asked = json!({"question": "Which?", "options": ["a", "b"], "placeholder": "c?"});
+        world.ask("r1", json!({"questions": [asked]}));
+        let card = world.card(CHANNEL).await;
+        let row: Vec<String> = card.elements().into_iter().map(|(_, action_id, _)| action_id).collect();
+        assert_eq!(row, ["pick:0:0", "pick:0:1", "other:0", "dismiss"]);
+        let modal = opened(&world, &card.ts, ALICE).await;
+        let field = &modal["blocks"][1];
+        assert_eq!(
+            (&field["label"]["text"], &field["element"]["placeholder"]["text"]),
+            (&json!("Which?"), &json!("c?"))
+        );
+        assert!(
+            world.slack.answer_in_modal(BOB, "c").await.is_err()
+                && world.slack.answer_in_modal(ALICE, "").await.is_err()
+        );
+        let sent = world.slack.answer_in_modal(ALICE, " mine ").await.expect("sent");
+        assert!(sent.acknowledged && world.slack.views().is_empty(), "{sent:?}");
+        let result = world.response("r1").await["result"].clone();
+        assert_eq!((&result["answers"], &result["answered_by"]["id"]), (&json!({"Which?": "mine"}), &json!(ALICE)));
+        world.says(CHANNEL, &card.ts, ":white_check_mark: *mine* by <@U0ALICE>").await;
+    }
+}
+
+#[tokio::test]
+async fn a_modal_that_comes_too_late_keeps_what_was_typed_and_changes_nothing() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let world = in_slack(mode).start().await;
+        world.ask("r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        opened(&world, &card.ts, ALICE).await;
+        opened(&world, &card.ts, BOB).await;
+        let replay = world.slack.payload_of_modal(ALICE, "mine").unwrap();
+        world.slack.click(CHANNEL, &card.ts, "other:0", STRANGER).await.expect("sent");
+        world.told(STRANGER, "You're not on the list").await;
+        assert!(!world.slack.views().iter().any(|view| view["opened_for"] == STRANGER));
+        assert!(world.slack.answer_in_modal(ALICE, "mine").await.expect("sent").acknowledged);
+        assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "mine"}));
+        world.all_closed(SOON).await;
+        let before = world.store();
+        let late = world.slack.answer_in_modal(BOB, "theirs").await.expect("sent");
+        let answer: Value = serde_json::from_str(&late.answer).expect("what the modal says");
+        let said =
+            answer["errors"].as_object().and_then(|errors| errors.values().next()).expect("at its field").clone();
+        assert_eq!(said, json!("Already answered \"mine\" by alice in Slack. Your answer was not used."));
+        assert!(late.acknowledged && !world.slack.views().is_empty(), "the modal stays open: {late:?}");
+        let mut forged = replay.clone();
+        forged["user"]["id"] = json!(STRANGER);
+        for payload in [replay, forged] {
+            if mode == Mode::Socket {
+                assert!(world.slack.send_over_socket(&payload).await);
+            } else {
+                let url = format!("{}/slack/interactions", world.url());
+                assert_eq!(
+                    world.slack.send_raw(Raw::interaction(&world.slack, &url, &payload)).await.status,
+                    Some(200)
+                );
+            }
+        }
+        assert_eq!(world.store(), before, "nothing was changed");
+    }
+}
+
+/// Cards that an earlier askd posted: a field and Submit stood in the card itself.
+#[tokio::test]
+async fn a_card_from_before_the_modal_is_answered_as_it_was_drawn() {
     let world = in_slack(Mode::Http).start().await;
     world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
-    world.slack.click(CHANNEL, &card.ts, "submit", ALICE).await.expect("sent");
-    world.told(ALICE, "Please also answer").await;
-    world.slack.submit(CHANNEL, &card.ts, &[("text:0", typed(" mine "))], "submit", ALICE).await.expect("sent");
+    let mut payload = world.slack.payload_of_click(CHANNEL, &card.ts, "dismiss", ALICE).unwrap();
+    let row = payload["actions"][0]["block_id"].as_str().unwrap().to_owned();
+    let block = |part: &str| row.replace(":q0:", &format!(":{part}:"));
+    let button = json!({"type": "button", "action_id": "submit", "block_id": block("do"), "value": "submit"});
+    payload["actions"] = json!([button]);
+    payload["message"]["blocks"] = json!([
+        {"type": "actions", "block_id": row, "elements": []},
+        {"type": "input", "block_id": block("t0")}, {"type": "actions", "block_id": block("do"), "elements": [button]},
+    ]);
+    let url = format!("{}/slack/interactions", world.url());
+    for (typed, trigger) in [(Value::Null, "one"), (json!("mine"), "two")] {
+        payload["trigger_id"] = json!(trigger);
+        payload["state"]["values"] = json!({block("t0"): {"text:0": {"type": "plain_text_input", "value": typed}}});
+        assert_eq!(world.slack.send_raw(Raw::interaction(&world.slack, &url, &payload)).await.status, Some(200));
+        if typed.is_null() {
+            world.told(ALICE, "Please also answer").await;
+        }
+    }
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "mine"}));
+    world.says(CHANNEL, &card.ts, "*mine* by <@U0ALICE>").await;
+}
 
+#[tokio::test]
+async fn skipping_is_an_answer() {
+    let world = in_slack(Mode::Http).start().await;
     let optional = json!({"questions": [{"question": "Which?", "options": ["c"], "required": false}]});
-    world.ask("r2", optional);
-    let card =
-        world.slack.wait_for(SOON, || world.live(CHANNEL).into_iter().find(|live| live.ts != card.ts)).await.unwrap();
+    world.ask("r1", optional);
+    let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "skip", BOB).await.expect("sent");
-    let response = world.response("r2").await;
+    let response = world.response("r1").await;
     assert_eq!((&response["result"]["status"], &response["result"]["answers"]), (&json!("answered"), &json!({})));
     world.says(CHANNEL, &card.ts, "Answered: (skipped) by").await;
 }
@@ -127,7 +220,7 @@ async fn what_is_no_answer_in_a_thread_or_channel_is_left_alone() {
     world.slack.reply_in_thread(CHANNEL, &elsewhere.ts, BOB, "React").unwrap();
     world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "what do you think?").unwrap();
     world.slack.reply_in_thread(CHANNEL, &card.ts, BOB, "React").unwrap();
-    world.told(BOB, "several questions").await;
+    world.told(BOB, "Several questions").await;
     assert!(world.slack.ephemerals(STRANGER).is_empty(), "people may talk about it");
     assert_eq!(world.slack.ephemerals(BOB).len(), 1);
     assert!(world.slack.ephemerals(ALICE).is_empty());

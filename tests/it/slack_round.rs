@@ -25,7 +25,7 @@ async fn a_click_answers_and_the_card_says_so() {
         assert_eq!(result["answers"], json!({"Which framework?": "React"}));
         assert_eq!(result["answered_by"], json!({"channel": "slack", "id": ALICE, "name": "alice"}));
         assert_eq!((&result["status"], &result["renderConfirmed"]), (&json!("answered"), &json!(true)));
-        let closed = world.says(CHANNEL, &card.ts, "Answered: React by <@U0ALICE>").await;
+        let closed = world.says(CHANNEL, &card.ts, ":white_check_mark: *React* by <@U0ALICE> · ").await;
         assert_eq!(closed.text, "Answered: React by alice");
         assert!(closed.elements().is_empty() && closed.visible_text().contains("Which framework?"));
         world.all_closed(SOON).await;
@@ -80,7 +80,7 @@ async fn the_other_ends_are_said_on_the_card_too() {
     world.slack.click(CHANNEL, &second.ts, "dismiss", ALICE).await.expect("sent");
     let response = world.response("r2").await;
     assert_eq!(response["error"], said::DISMISSED);
-    world.says(CHANNEL, &second.ts, "Cancelled by <@U0ALICE>").await;
+    world.says(CHANNEL, &second.ts, ":no_entry_sign: Dismissed by <@U0ALICE> · ").await;
 
     let mut third = choice("Third?", &["a", "b"]);
     third["timeoutMs"] = json!(10_000);
@@ -134,7 +134,7 @@ async fn what_nobody_answers_is_brought_to_mind_and_shown_elsewhere_too() {
     let first = world.card(CHANNEL).await;
     let nudge = |message: &askd_sim::slack::Message| message.thread_ts.as_deref() == Some(&first.ts);
     let nudge = world.slack.wait_for_message(nudge, SOON).await.expect("a reminder in the thread");
-    assert!(nudge.visible_text().contains("is still open"), "{}", nudge.visible_text());
+    assert!(nudge.visible_text().contains("Still open. "), "{}", nudge.visible_text());
     let second = world.card("C0RESEARCH").await;
     world.slack.click("C0RESEARCH", &second.ts, "pick:0:1", BOB).await.expect("sent");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Anybody?": "no"}));

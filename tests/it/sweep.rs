@@ -79,8 +79,7 @@ impl Liveness {
             let response = world.response_within(request_id, self.bound).await;
             assert_eq!(response["result"]["answers"], json!({"Which framework?": "React"}), "{request_id}: {response}");
         }
-        let closed =
-            || world.slack.message(CHANNEL, &card.ts).filter(|card| card.visible_text().contains("Answered: React"));
+        let closed = || world.slack.message(CHANNEL, &card.ts).filter(|card| card.text.contains("Answered: React"));
         until("the card to be closed", self.bound, closed).await;
     }
 

@@ -24,8 +24,8 @@ pub const ALLOW_AGAIN: &str = "Allow again";
 pub const RESET: &str = "Unblocked. The agent may ask again.";
 
 /// How often who asked what, in a line of askd's own.
-pub fn slack_blocked(group: &str, code: &str, times: u32) -> String {
-    format!("*{group}* asked this {times} times without an answer · `{code}`")
+pub fn slack_blocked(group: &str, times: u32) -> String {
+    format!("*{group}* asked this {times} times without an answer")
 }
 
 /// What a notice of a block says.

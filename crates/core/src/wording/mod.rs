@@ -92,10 +92,21 @@ impl Closing {
 /// What was answered to all questions.
 fn told(answers: &Answers, questions: &Questions) -> String {
     let answers = questions.iter().zip(answers.entries());
-    let told =
-        answers.filter_map(|(question, answer)| Some(words(question, answer.as_ref()?).collect::<Vec<_>>().join(", ")));
+    let told = answers.filter_map(|(question, answer)| Some(joined(question, answer.as_ref()?)));
     let told = told.collect::<Vec<_>>().join("; ");
-    if told.is_empty() { "(skipped)".to_owned() } else { told }
+    if told.is_empty() { SKIPPED.to_owned() } else { told }
+}
+
+/// What is said of a question that was left out.
+const SKIPPED: &str = "(skipped)";
+
+/// What was answered to one question, for a card.
+pub fn answer_to(question: &Question, answer: Option<&Given>) -> String {
+    answer.map_or_else(|| SKIPPED.to_owned(), |answer| joined(question, answer))
+}
+
+fn joined(question: &Question, given: &Given) -> String {
+    words(question, given).collect::<Vec<_>>().join(", ")
 }
 
 /// The labels and the text of one answer.
@@ -145,7 +156,7 @@ pub fn too_late(said: &str) -> String {
 pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
     let said = given.iter().filter_map(|(index, given)| {
         let question = questions.get(*index)?;
-        Some(words(question, given).collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
+        Some(joined(question, given)).filter(|words| !words.is_empty())
     });
     said.collect::<Vec<_>>().join("; ")
 }

@@ -9,13 +9,13 @@ pub fn retry_heading(attempt: u8) -> String {
 }
 
 /// Who asks, in a line of askd's own. `until` is in Slack's form for dates.
-pub fn slack_who(group: &str, code: &str, until: &str) -> String {
-    format!("*{group}* asks · `{code}` · answer until {until}")
+pub fn slack_who(group: &str, until: &str) -> String {
+    format!("*{group}* asks · answer until {until}")
 }
 
 /// The same, of a card that is closed.
-pub fn slack_asked(group: &str, code: &str) -> String {
-    format!("*{group}* asked · `{code}`")
+pub fn slack_asked(group: &str) -> String {
+    format!("*{group}* asked")
 }
 
 /// What a notice says: the question, and how many more there are.
@@ -36,15 +36,10 @@ pub fn slack_part(part: usize, count: usize) -> String {
     format!("· part {part} of {count}")
 }
 
-/// Before a question of several.
-pub fn slack_number(index: usize) -> String {
-    format!("*{}.*", index + 1)
-}
-
 /// Where the text of a question stands that is too long for the form.
 pub fn slack_above(index: Option<usize>) -> String {
     match index {
-        Some(index) => format!("*Question {}* (its text is above)", index + 1),
+        Some(index) => format!("Question {} (its text is above)", index + 1),
         None => "The question is above.".to_owned(),
     }
 }
@@ -54,23 +49,44 @@ pub fn slack_option(index: usize) -> String {
     format!("Option {}", index + 1)
 }
 
-/// Over a choice in a form.
+/// Over a choice in a form whose question stands above it.
 pub fn slack_choose(kind: super::Kind) -> &'static str {
-    if kind == super::Kind::MultiSelect { "Pick one or more" } else { "Pick one" }
+    if kind == super::Kind::MultiSelect { SLACK_SEVERAL } else { "Pick one" }
 }
+
+/// Under a choice of several.
+pub const SLACK_SEVERAL: &str = "Pick one or more";
 
 /// Over a text input: the answer itself, or another one than those offered.
 pub fn slack_type(alone: bool) -> &'static str {
-    if alone { "Your answer" } else { "Other answer" }
+    if alone { SLACK_ANSWER } else { "Other answer" }
 }
+
+/// Over the input of an answer in words, and of the modal that holds it.
+pub const SLACK_ANSWER: &str = "Your answer";
+
+/// Under the buttons of a question that a message in the thread answers, too.
+pub const SLACK_THREAD: &str = "or reply in the thread";
 
 /// What a notice of a reminder says.
 pub const SLACK_REMINDER: &str = "This question is still open.";
 
 /// A reminder in a card's thread.
-pub fn slack_reminder(code: &str, until: &str) -> String {
-    format!("This question (`{code}`) is still open. You can answer until {until}.")
+pub fn slack_reminder(until: &str) -> String {
+    format!("Still open. You can answer until {until}.")
 }
+
+/// On the button that opens a modal for an answer in words.
+pub const SLACK_OTHER_ANSWER: &str = "Other…";
+
+/// On the button that sends that modal.
+pub const SLACK_SEND: &str = "Send";
+
+/// On the button that closes it.
+pub const SLACK_CLOSE: &str = "Cancel";
+
+/// To a person for whom Slack did not open the modal.
+pub const SLACK_NOT_OPENED: &str = "Slack did not open the form. Please press Other… again.";
 
 /// In a choice: the answer is typed.
 pub const SLACK_OTHER: &str = "Other (type below)";
@@ -84,6 +100,25 @@ pub const SLACK_SUBMIT: &str = "Submit";
 /// Ends the whole ask without an answer.
 pub const SLACK_DISMISS: &str = "Dismiss";
 
+/// What Slack asks before it: the title, the text, and the button that goes back.
+pub const SLACK_DISMISS_ASKED: [&str; 3] = ["Dismiss this question?", "The agent gets no answer.", "Keep it open"];
+
+/// How a card says at a glance that it was answered or dismissed; `by` names the person in Slack's way.
+pub fn slack_answered(answer: Option<&str>, by: &str, late: bool) -> String {
+    let what = answer.map_or_else(|| "Answered".to_owned(), |answer| format!("*{answer}*"));
+    format!(":white_check_mark: {what} by {by}{}", if late { ", after the timeout" } else { "" })
+}
+
+/// The same of a dismissal.
+pub fn slack_dismissed(by: &str) -> String {
+    format!(":no_entry_sign: Dismissed by {by}")
+}
+
+/// One question of several on a closed card, with its answer.
+pub fn slack_line(question: &str, answer: Option<&str>) -> String {
+    answer.map_or_else(|| question.to_owned(), |answer| format!("{question} *{answer}*"))
+}
+
 /// To a person who used a card of an ask that is not known (any more).
 pub const UNKNOWN_QUESTION: &str = "This question is no longer active.";
 
@@ -95,14 +130,10 @@ pub const OTHER_TEAM: &str = "Only members of this workspace can answer.";
 
 /// To a person who wrote something in a card's thread that is no answer.
 pub fn thread_hint(question: Option<&Question>) -> String {
-    let Some(question) = question else {
-        return "This card has several questions: please answer them with the form, not in the thread.".to_owned();
-    };
+    let Some(question) = question else { return "Several questions: please answer them on the card.".to_owned() };
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.clone()).collect();
-    format!(
-        "That is not one of the options. Write one of these, or its number: {}. For any other answer use the card.",
-        list(&labels)
-    )
+    let other = if question.custom { " Anything else: use the card." } else { "" };
+    format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))
 }
 
 /// What is wrong when Slack refuses to show something for good, and how an operator mends it.

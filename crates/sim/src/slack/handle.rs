@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::calls::Call;
@@ -255,7 +255,27 @@ impl Slack {
 
     /// Submits an open modal with these `state.values`.
     pub async fn submit_view(&self, view_id: &str, user: &str, values: Value) -> Result<Delivery, String> {
-        self.shared.submit_view(view_id, user, values).await
+        self.shared.submit_view(view_id, user, &values).await
+    }
+
+    /// Types into the only input of the modal that this person has open, and submits it.
+    pub async fn answer_in_modal(&self, user: &str, text: &str) -> Result<Delivery, String> {
+        let (view_id, values) = self.modal_of(user, text)?;
+        self.shared.submit_view(&view_id, user, &values).await
+    }
+
+    /// The id of the newest modal of this person, and this text in its only input.
+    pub(super) fn modal_of(&self, user: &str, text: &str) -> Result<(String, Value), String> {
+        let views = self.views();
+        let view = views.iter().rfind(|view| view["opened_for"] == user).ok_or("no modal is open")?;
+        let mut blocks = view["blocks"].as_array().into_iter().flatten();
+        let block = blocks.find(|block| block["type"] == "input").ok_or("the modal has no input")?;
+        let (block_id, action_id) = (&block["block_id"], &block["element"]["action_id"]);
+        let (Some(block_id), Some(action_id)) = (block_id.as_str(), action_id.as_str()) else {
+            return Err("no ids".into());
+        };
+        let typed = json!({action_id: {"type": "plain_text_input", "value": text}});
+        Ok((view["id"].as_str().unwrap_or_default().to_owned(), json!({block_id: typed})))
     }
 
     /// A person writes in a message's thread.

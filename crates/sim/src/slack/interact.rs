@@ -134,25 +134,83 @@ impl Shared {
         json!({"id": id, "username": name, "name": name, "team_id": team})
     }
 
-    /// A person submits an open modal with these `state.values`. The answer may carry a `response_action`.
-    pub(super) async fn submit_view(&self, view_id: &str, user: &str, values: Value) -> Result<Delivery, String> {
-        let payload = {
-            let mut state = self.state();
-            let view = state.views.iter().find(|view| view["id"] == view_id);
-            let mut view = view.cloned().ok_or("no such view")?;
-            view["state"] = json!({"values": values});
-            json!({
-                "type": "view_submission", "team": self.team_json(), "enterprise": self.enterprise_json(), "user": self.user_json(user),
-                "api_app_id": self.config.app_id, "token": "sim-verification-token", "trigger_id": self.trigger(&mut state, user),
-                "view": view, "response_urls": [], "is_enterprise_install": self.config.enterprise_install.is_some(),
-            })
-        };
-        let delivery = self.interaction(&payload).await;
-        if delivery.acknowledged && delivery.answer.trim().is_empty() {
-            self.state().views.retain(|view| view["id"] != view_id);
+    /// What Slack would send if this person submitted an open modal with these `state.values`. Its client lets nobody submit
+    /// another's modal, leave out a field that is not optional, or type more than it takes; fields left alone are null.
+    pub(super) fn view_payload(&self, view_id: &str, user: &str, values: &Value) -> Result<Value, String> {
+        let mut state = self.state();
+        let mut view = state.views.iter().find(|view| view["id"] == view_id).cloned().ok_or("no such view")?;
+        let opened_for = view.as_object_mut().and_then(|view| view.remove("opened_for"));
+        if opened_for != Some(json!(user)) {
+            return Err("the modal of another person".into());
+        }
+        view["state"] = json!({"values": view_values(&view, values)?});
+        Ok(json!({
+            "type": "view_submission", "team": self.team_json(), "enterprise": self.enterprise_json(), "user": self.user_json(user),
+            "api_app_id": self.config.app_id, "token": "sim-verification-token", "trigger_id": self.trigger(&mut state, user),
+            "view": view, "response_urls": [], "is_enterprise_install": self.config.enterprise_install.is_some(),
+        }))
+    }
+
+    /// A person submits an open modal. It closes if the app acknowledges with nothing; `errors` for its fields keep it open,
+    /// and so does an answer that Slack does not know.
+    pub(super) async fn submit_view(&self, view_id: &str, user: &str, values: &Value) -> Result<Delivery, String> {
+        let payload = self.view_payload(view_id, user, values)?;
+        let mut delivery = self.interaction(&payload).await;
+        if delivery.acknowledged {
+            match view_answer(&payload["view"], &delivery.answer) {
+                Ok(true) => self.state().views.retain(|view| view["id"] != view_id),
+                Ok(false) => {}
+                Err(problem) => {
+                    tracing::error!(problem, answer = delivery.answer, "Slack would not take this answer to a modal");
+                    delivery.acknowledged = false;
+                }
+            }
         }
         self.touch();
         Ok(delivery)
+    }
+}
+
+fn inputs(view: &Value) -> impl Iterator<Item = &Value> {
+    view["blocks"].as_array().into_iter().flatten().filter(|block| block["type"] == "input")
+}
+
+fn view_values(view: &Value, given: &Value) -> Result<Value, String> {
+    let mut values = json!({});
+    for block in inputs(view) {
+        let (block_id, element) = (block["block_id"].as_str().unwrap_or_default(), &block["element"]);
+        let action_id = element["action_id"].as_str().unwrap_or_default();
+        let typed = &given[block_id][action_id]["value"];
+        let length = typed.as_str().map_or(0, |text| text.encode_utf16().count());
+        if length == 0 && block["optional"] != true {
+            return Err(format!("{action_id} has to be filled in"));
+        }
+        if length > element["max_length"].as_u64().and_then(|most| most.try_into().ok()).unwrap_or(3000) {
+            return Err(format!("{action_id} takes no more"));
+        }
+        values[block_id] = json!({action_id: {"type": element["type"], "value": typed}});
+    }
+    let strange = given.as_object().into_iter().flatten().find(|(block_id, _)| values.get(block_id).is_none());
+    strange.map_or(Ok(values), |(block_id, _)| Err(format!("the modal has no input {block_id}")))
+}
+
+/// Whether the answer to a submission closes the modal.
+fn view_answer(view: &Value, answer: &str) -> Result<bool, &'static str> {
+    if answer.trim().is_empty() {
+        return Ok(true);
+    }
+    let answer: Value = serde_json::from_str(answer).map_err(|_| "not JSON")?;
+    match answer["response_action"].as_str() {
+        Some("clear") => Ok(true),
+        Some("errors") => {
+            let errors = answer["errors"].as_object().filter(|errors| !errors.is_empty()).ok_or("no errors")?;
+            let of_input = |(block_id, text): (&String, &Value)| {
+                inputs(view).any(|block| block["block_id"] == block_id.as_str()) && text.is_string()
+            };
+            if errors.iter().all(of_input) { Ok(false) } else { Err("an error for no input") }
+        }
+        None if answer == json!({}) => Ok(true),
+        _ => Err("an unknown response_action"),
     }
 }
 

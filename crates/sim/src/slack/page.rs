@@ -166,7 +166,7 @@ async fn view(State(shared): State<Arc<Shared>>, Json(viewed): Json<Viewed>) -> 
         shared.touch();
         return Json(json!({}));
     };
-    Json(match shared.submit_view(&viewed.view_id, &viewed.user, values).await {
+    Json(match shared.submit_view(&viewed.view_id, &viewed.user, &values).await {
         Ok(delivery) => json!({
             "acknowledged": delivery.acknowledged, "answer": serde_json::from_str::<Value>(&delivery.answer).unwrap_or_default(),
         }),

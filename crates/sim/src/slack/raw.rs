@@ -78,6 +78,12 @@ impl Slack {
         payload.ok_or_else(|| "nothing would be sent".into())
     }
 
+    /// The payload Slack would send if this person typed this into the modal that is open and submitted it, sent nowhere.
+    pub fn payload_of_modal(&self, user: &str, text: &str) -> Result<Value, String> {
+        let (view_id, values) = self.modal_of(user, text)?;
+        self.shared.view_payload(&view_id, user, &values)
+    }
+
     /// The envelope of an `event_callback` around this event, sent nowhere.
     #[must_use]
     pub fn event_payload(&self, event: &Value) -> Value {

@@ -2,7 +2,7 @@
 //! it, and only then lets it be acknowledged. A person reads in private why something was refused.
 
 use super::payload::{Action, Message, MessageEvent, Payload};
-use super::{Slack, text};
+use super::{Slack, render, text};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load};
 use askd_core::{
@@ -11,8 +11,9 @@ use askd_core::{
 };
 use lru::LruCache;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Slack waits 3 s for an acknowledgement.
@@ -36,6 +37,22 @@ struct Actor {
     team: Option<String>,
     channel: String,
     thread_ts: Option<String>,
+    /// The modal in which they did it.
+    modal: Option<Modal>,
+}
+
+/// A modal that was sent, and what Slack is to show in it. It stays open then, with what was typed.
+struct Modal {
+    block_id: String,
+    says: OnceLock<String>,
+}
+
+impl Modal {
+    /// The acknowledgement.
+    fn answer(self) -> Option<Value> {
+        let (block_id, says) = (self.block_id, self.says.into_inner()?);
+        Some(json!({"response_action": "errors", "errors": {block_id: says}}))
+    }
 }
 
 impl Inbound {
@@ -47,16 +64,16 @@ impl Inbound {
         &self.slack
     }
 
-    /// Takes in an interaction or an event. Returns in time for Slack, even if it is still being stored: the broker
-    /// goes on with what takes longer, and the card says what came of it.
-    pub(super) async fn take_in(&self, payload: Payload) -> Result<(), NotStored> {
+    /// Takes in an interaction or an event, and says what the acknowledgement holds. Returns in time for Slack, even if it
+    /// is still being stored: the broker goes on with what takes longer, and the card says what came of it.
+    pub(super) async fn take_in(&self, payload: Payload) -> Result<Option<Value>, NotStored> {
         let taking_in = Box::pin(async {
             match payload.kind.as_str() {
-                "block_actions" => self.interact(payload).await,
-                "event_callback" => self.hear(payload).await,
+                "block_actions" | "view_submission" => self.interact(payload).await,
+                "event_callback" => self.hear(payload).await.map(|()| None),
                 kind => {
                     tracing::debug!(kind, "ignored something of a kind that askd does not use");
-                    Ok(())
+                    Ok(None)
                 }
             }
         });
@@ -66,7 +83,8 @@ impl Inbound {
         })
     }
 
-    async fn interact(&self, interaction: Payload) -> Result<(), NotStored> {
+    async fn interact(&self, mut interaction: Payload) -> Result<Option<Value>, NotStored> {
+        let modal = interaction.unfold().map(|block_id| Modal { block_id, says: OnceLock::new() });
         let (user, container) = (&interaction.user, &interaction.container);
         let name = user.username.clone().or_else(|| user.name.clone());
         let actor = Actor {
@@ -74,25 +92,44 @@ impl Inbound {
             team: user.team_id.clone(),
             channel: container.channel_id.clone(),
             thread_ts: container.thread_ts.clone(),
+            modal,
         };
+        self.use_card(&interaction, &actor).await?;
+        Ok(actor.modal.and_then(Modal::answer))
+    }
+
+    async fn use_card(&self, interaction: &Payload, actor: &Actor) -> Result<(), NotStored> {
+        let container = &interaction.container;
         let team = interaction.team.as_ref().map(|team| &team.id).or(actor.team.as_ref());
         if !self.is_our_team(team).await? {
-            self.refuse(&actor, wording::OTHER_TEAM, "another team");
+            self.refuse(actor, wording::OTHER_TEAM, "another team");
             return Ok(());
         }
         let Some((id, action)) = interaction.action() else { return Ok(()) };
         let of_another_card = interaction.message.as_ref().and_then(Message::ask).is_some_and(|ask| ask != id);
         let ask = if of_another_card { None } else { load(&self.broker, id).await? };
         let Some(ask) = ask else {
-            self.unknown_question(&actor, id);
+            self.unknown_question(actor, id);
             return Ok(());
         };
         let Some(route) = route(&ask, &container.channel_id) else {
-            self.refuse(&actor, wording::NOT_ASKED_HERE, "another channel");
+            self.refuse(actor, wording::NOT_ASKED_HERE, "another channel");
             return Ok(());
         };
         let key = interaction.key();
-        let acting = self.act(&ask, route, actor, action, key.as_deref());
+        let (source, person) = (Source::Route(route), actor.person.clone());
+        let event = match action {
+            Action::Reply(reply) => Some(Event::Replied { source, person, reply }),
+            Action::Allow => Some(Event::Allow { source, person }),
+            Action::Other => None,
+        };
+        let acting = async {
+            let Some(event) = event else {
+                self.offer_modal(&ask, route, actor, interaction);
+                return Ok(());
+            };
+            self.act(&ask, route, actor, event, key.as_deref()).await
+        };
         // In this order, so that the reply does not wait until the card is recorded.
         let adopting = async { self.adopt_card(&ask, route, &container.message_ts) };
         tokio::join!(acting, adopting).0
@@ -130,10 +167,11 @@ impl Inbound {
             (ask.outcome().is_none() || ask.is_late_open()) && ask.widgets[route].route.responders.includes(&user);
         let heard = Heard { message: format!("{channel}:{}", ts.unwrap_or_default()), at: None, names: Names::Message };
         let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
-        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts) };
+        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts), modal: None };
         match understood(&ask, &text::typed(&typed), heard) {
             Some(reply) if is_later => {
-                self.act(&ask, route, actor, Action::Reply(reply), event_id.as_deref()).await?;
+                let event = Event::Replied { source: Source::Route(route), person: actor.person.clone(), reply };
+                self.act(&ask, route, &actor, event, event_id.as_deref()).await?;
             }
             // A message older than the card is not about it.
             Some(_) if may_answer => self.tell(&actor, wording::FROM_BEFORE),
@@ -153,33 +191,49 @@ impl Inbound {
         &self,
         ask: &Ask,
         route: usize,
-        actor: Actor,
-        action: Action,
+        actor: &Actor,
+        event: Event,
         key: Option<&str>,
     ) -> Result<(), NotStored> {
         // "anyone" means anyone of the team, and not the guests of a shared channel.
         let anyone = ask.widgets[route].route.responders == Responders::Anyone;
         if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
-            self.refuse(&actor, wording::OTHER_TEAM, "another team");
+            self.refuse(actor, wording::OTHER_TEAM, "another team");
             return Ok(());
         }
-        let (source, person) = (Source::Route(route), actor.person.clone());
-        let event = match action {
-            Action::Reply(reply) => Event::Replied { source, person, reply },
-            Action::Allow => Event::Allow { source, person },
-        };
         match apply(&self.broker, ask.id, event).await? {
             Some((_, None)) => self.remember(key),
             Some((_, Some(refusal))) => {
                 let late = matches!(refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
                 // A second copy of a reply that was taken is not late.
                 if !(late && self.was_seen(key)) {
-                    self.tell(&actor, &wording::refusal(&refusal));
+                    self.tell(actor, &wording::refusal(&refusal));
                 }
             }
-            None => self.unknown_question(&actor, ask.id),
+            None => self.unknown_question(actor, ask.id),
         }
         Ok(())
+    }
+
+    /// Opens the modal for an answer in words. Whether such an answer is taken is decided when it is sent.
+    fn offer_modal(&self, ask: &Ask, route: usize, actor: &Actor, interaction: &Payload) {
+        let widget = &ask.widgets[route];
+        if !widget.route.responders.includes(&actor.person.id) {
+            let refusal = Refusal::NotResponder { id: actor.person.id.clone() };
+            return self.refuse(actor, &wording::refusal(&refusal), "not a responder");
+        }
+        if let Some(outcome) = ask.outcome().filter(|_| !ask.is_late_open()) {
+            return self.tell(actor, &wording::already(outcome, &ask.content.questions));
+        }
+        let (key, Some(trigger_id)) = (interaction.key(), &interaction.trigger_id) else { return };
+        let card = serde_json::to_value(&interaction.container).unwrap_or_default();
+        let view = render::CardView::now(ask, widget.attempt, self.slack.clock().now());
+        // A second copy of a click opens no second modal.
+        if let Some(view) = render::modal(&view, &card).filter(|_| !self.was_seen(key.as_deref())) {
+            self.remember(key.as_deref());
+            let thread_ts = actor.thread_ts.as_deref();
+            self.slack.open_modal(trigger_id, &view, &actor.channel, &actor.person.id, thread_ts);
+        }
     }
 
     /// Records a card that the ask does not know yet, so that it is closed too.
@@ -202,6 +256,10 @@ impl Inbound {
 
     /// Tells a person something in private.
     fn tell(&self, actor: &Actor, sentence: &str) {
+        if let Some(modal) = &actor.modal {
+            let _says_one_thing = modal.says.set(sentence.to_owned());
+            return;
+        }
         self.slack.post_ephemeral(&actor.channel, &actor.person.id, actor.thread_ts.as_deref(), sentence);
     }
 

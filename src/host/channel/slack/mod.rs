@@ -20,7 +20,7 @@ use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
-use askd_core::Time;
+use askd_core::{Time, wording};
 use async_trait::async_trait;
 use axum::Router;
 use client::{CallError, Client};
@@ -29,7 +29,7 @@ use pace::Pace;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +159,19 @@ impl Slack {
         }
         let bot = self.bot().await.ok()?;
         Some(team == bot.team_id || bot.is_enterprise_install && bot.enterprise_id.as_deref() == Some(team))
+    }
+
+    /// Opens a modal for a person who has just clicked, in the background. If Slack does not, the person is told.
+    fn open_modal(&self, trigger_id: &str, view: &Value, chat: &str, user: &str, thread_ts: Option<&str>) {
+        let (slack, chat, user, thread_ts) =
+            (self.clone(), chat.to_owned(), user.to_owned(), thread_ts.map(str::to_owned));
+        let body = json!({"trigger_id": trigger_id, "view": view});
+        self.0.ctx.finish(async move {
+            if let Err(error) = slack.0.client.post::<IgnoredAny>("views.open", "", &body).await {
+                tracing::warn!(%error, "Slack did not open a modal");
+                slack.post_ephemeral(&chat, &user, thread_ts.as_deref(), wording::SLACK_NOT_OPENED);
+            }
+        });
     }
 
     /// Posts a message that only this person sees, in the background.

@@ -3,7 +3,7 @@
 
 use super::render::{OTHER, SKIP};
 use askd_core::{AskId, Given, Reply};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// An interaction, e.g. a click on a button, or the envelope of an event. They share no field but the type.
@@ -17,7 +17,9 @@ pub(super) struct Payload {
     pub(super) team_id: Option<String>,
     pub(super) event_id: Option<String>,
     pub(super) event: MessageEvent,
-    trigger_id: Option<String>,
+    pub(super) trigger_id: Option<String>,
+    /// The modal that a person has sent.
+    view: Option<View>,
     pub(super) team: Option<Team>,
     pub(super) user: User,
     pub(super) container: Container,
@@ -43,9 +45,19 @@ pub(super) struct User {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct View {
+    /// The [`Container`] of the card whose button opened it.
+    private_metadata: String,
+    state: State,
+}
+
+/// Where a card is.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 pub(super) struct Container {
     pub(super) message_ts: String,
     pub(super) channel_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thread_ts: Option<String>,
 }
 
@@ -150,12 +162,25 @@ pub(super) enum Action {
     Reply(Reply),
     /// Let the question be asked again.
     Allow,
+    /// Answer in words, in a modal.
+    Other,
 }
 
 /// No question has so many choices. A value that is not a number stands for a choice that was not offered.
 const NOT_OFFERED: usize = 998;
 
 impl Payload {
+    /// Reads a modal that was sent as if its field stood in its card. Returns the field's block, for what Slack shows there.
+    pub(super) fn unfold(&mut self) -> Option<String> {
+        let view = self.view.take().filter(|_| self.kind == "view_submission")?;
+        self.container = serde_json::from_str(&view.private_metadata).unwrap_or_default();
+        self.state = view.state;
+        let block_id = self.state.values.keys().find(|block_id| BlockId::parse(block_id).is_some())?.clone();
+        let (action_id, block) = ("submit".to_owned(), block_id.clone());
+        self.actions = vec![BlockAction { action_id, block_id, ..BlockAction::default() }];
+        Some(block)
+    }
+
     /// What the click means, and for which ask. `None` if the block is not askd's, or if the click says nothing by
     /// itself, e.g. a choice in a form.
     pub(super) fn action(&self) -> Option<(AskId, Action)> {
@@ -163,6 +188,7 @@ impl Payload {
         let (action, block_id) = ours.next()?;
         let reply = match action.action_id.split(':').next()? {
             "allow" => return Some((block_id.ask, Action::Allow)),
+            "other" => return Some((block_id.ask, Action::Other)),
             "pick" => {
                 let question = block_id.question('q')?;
                 // The value decides; an `action_id` that contradicts it was forged.
@@ -287,6 +313,25 @@ mod tests {
             |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
         let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], None))];
         assert_eq!(interaction("do", "submit", "submit", &values), Some(Action::Reply(Reply::Whole(expected))));
+    }
+
+    #[test]
+    fn a_modal_is_read_like_the_field_of_its_card() {
+        let block = format!("askd:{}:t0:2", ask());
+        let view = json!({"private_metadata": r#"{"channel_id":"C1","message_ts":"1.2"}"#,
+            "state": {"values": {&block: {"text:0": {"type": "plain_text_input", "value": "mine"}}}}});
+        let mut payload: Payload =
+            serde_json::from_value(json!({"type": "view_submission", "user": {"id": "U1"}, "view": view})).unwrap();
+        assert_eq!(payload.action(), None, "before it is unfolded");
+        assert_eq!(payload.unfold(), Some(block));
+        let mine = Given { picks: vec![], text: Some("mine".to_owned()) };
+        assert_eq!(payload.action(), Some((ask(), Action::Reply(Reply::Whole(vec![(0, mine)])))));
+        assert_eq!((&*payload.container.channel_id, &*payload.container.message_ts), ("C1", "1.2"));
+        for view in [json!({}), json!({"private_metadata": "{", "state": {"values": {"x": {"y": {"value": "z"}}}}})] {
+            let mut payload: Payload =
+                serde_json::from_value(json!({"type": "view_submission", "view": view})).unwrap();
+            assert_eq!((payload.unfold(), payload.action()), (None, None));
+        }
     }
 
     #[test]

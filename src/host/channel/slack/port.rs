@@ -96,7 +96,7 @@ impl Channel for Slack {
         let Some(widget) = ask.widgets.get(route) else { return };
         let (chat, Some(ts)) = (&widget.route.chat, widget.messages().next_back()) else { return };
         let Stage::Open { answer_by, .. } = ask.stage else { return };
-        let message = render::reminder(ask.short_id.as_str(), answer_by);
+        let message = render::reminder(answer_by);
         let mut body = body(chat, &message);
         body["thread_ts"] = json!(ts);
         if let Err(error) = self.post_message(chat, &body).await {

@@ -7,6 +7,7 @@ use super::inbound::Inbound;
 use super::payload::Payload;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
+use crate::host::channel::NotStored;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::StatusCode;
 use reqwest::header::{
@@ -15,7 +16,7 @@ use reqwest::header::{
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -128,7 +129,7 @@ async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Up
 /// Reads until the connection ends, and says why it did. Acknowledgements leave in any order.
 async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
     let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
-    let (acks, mut stored) = mpsc::channel::<String>(MAX_IN_HAND);
+    let (acks, mut stored) = mpsc::channel::<Value>(MAX_IN_HAND);
     let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
     let reason = loop {
         tokio::select! {
@@ -145,8 +146,8 @@ async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
                     Some(Ok(_)) => {}
                 }
             }
-            Some(id) = stored.recv() => {
-                if acknowledge(&mut socket, &id).await.is_err() {
+            Some(ack) = stored.recv() => {
+                if acknowledge(&mut socket, &ack).await.is_err() {
                     return "broken".to_owned();
                 }
             }
@@ -166,16 +167,16 @@ async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
     reason
 }
 
-async fn acknowledge(socket: &mut Socket, id: &str) -> Result<(), tungstenite::Error> {
-    socket.send(Message::text(json!({"envelope_id": id}).to_string())).await
+async fn acknowledge(socket: &mut Socket, ack: &Value) -> Result<(), tungstenite::Error> {
+    socket.send(Message::text(ack.to_string())).await
 }
 
 /// Ends the connection. What is being stored meanwhile is still acknowledged.
-async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, mut stored: mpsc::Receiver<String>) {
+async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<Value>, mut stored: mpsc::Receiver<Value>) {
     drop(acks);
     let rest = async {
-        while let Some(id) = stored.recv().await {
-            if acknowledge(socket, &id).await.is_err() {
+        while let Some(ack) = stored.recv().await {
+            if acknowledge(socket, &ack).await.is_err() {
                 return;
             }
         }
@@ -186,7 +187,7 @@ async fn finish(clock: &Clock, socket: &mut Socket, acks: mpsc::Sender<String>, 
 }
 
 /// Takes in one message; the reason if it ends the connection.
-fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<String>) -> Option<String> {
+fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<Value>) -> Option<String> {
     let envelope = serde_json::from_str::<Envelope<Payload>>(text).or_else(|_| {
         // What askd does not understand is acknowledged all the same.
         let Envelope { kind, reason, id, .. } = serde_json::from_str::<Envelope<IgnoredAny>>(text)?;
@@ -207,8 +208,10 @@ fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<String>) -> Option
     let receiver = inbound.clone();
     inbound.slack().0.ctx.serve(async move {
         // Slack warns the person if an envelope is not acknowledged.
-        if receiver.take_in(envelope.payload.unwrap_or_default()).await.is_ok() {
-            ack.send(id);
+        match receiver.take_in(envelope.payload.unwrap_or_default()).await {
+            Ok(None) => drop(ack.send(json!({"envelope_id": id}))),
+            Ok(Some(answer)) => drop(ack.send(json!({"envelope_id": id, "payload": answer}))),
+            Err(NotStored) => {}
         }
     });
     None

@@ -12,6 +12,11 @@ const REPLACEMENT: char = '\u{fffd}';
 /// How many combining marks one letter keeps; more of them would cover other lines.
 const MAX_MARKS: usize = 4;
 
+/// The longest text, in units, that bold makes easier to read.
+const GLANCE: usize = 300;
+/// Begins and ends a block of code.
+const FENCE: &str = "```";
+
 /// The length of a text by Slack's limits: in UTF-16 units, because Slack does not say and this count is the largest.
 pub(super) fn units(text: &str) -> usize {
     text.encode_utf16().count()
@@ -64,9 +69,101 @@ pub(super) fn mrkdwn(text: &str) -> String {
     escaped(&jointed(&visible(text)))
 }
 
+/// As [`mrkdwn`], in bold: each line by itself. A text that is long or has marks of its own stays as it is.
+pub(super) fn bold(text: &str) -> String {
+    let safe = mrkdwn(text);
+    if units(&safe) > GLANCE || safe.contains('*') || safe.contains("```") {
+        return safe;
+    }
+    let bold = |line: &str| if line.trim().is_empty() { String::new() } else { format!("*{}*", line.trim()) };
+    safe.split('\n').map(bold).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning of a text on one line as [`mrkdwn`] of at most `most` units, which can stand in bold.
+pub(super) fn fitted(text: &str, most: usize) -> String {
+    // An asterisk would end the bold early.
+    let text = line(text).replace('*', "∗");
+    fit(most, most, |count| mrkdwn(&first(&text, count)))
+}
+
+/// The text that `of` gives for so many characters, or for as many as give at most `most` units.
+pub(super) fn fit(mut count: usize, most: usize, of: impl Fn(usize) -> String) -> String {
+    loop {
+        let text = of(count);
+        let size = units(&text);
+        if size <= most || count == 0 {
+            return text;
+        }
+        count = count * most / size;
+    }
+}
+
+/// For `markdown` blocks, which Slack parses as Markdown: emphasis, lists and code stay, links and mentions do not.
+pub(super) fn markdown(text: &str) -> String {
+    let text = visible(text);
+    let lines: Vec<&str> = text.split('\n').collect();
+    let ends = |line: &&str| line.starts_with(FENCE) && line.trim_end().bytes().all(|b| b == b'`');
+    let mut in_code = false;
+    let mut safe = Vec::with_capacity(lines.len());
+    for (at, line) in lines.iter().enumerate() {
+        let code = in_code;
+        in_code = if in_code {
+            !ends(line)
+        } else {
+            let opens = line.strip_prefix(FENCE).is_some_and(|rest| !rest.contains('`'));
+            opens && lines[at + 1..].iter().any(ends)
+        };
+        safe.push(if code || in_code { (*line).to_owned() } else { without_hosts(line) });
+    }
+    inert(&jointed(&safe.join("\n")))
+}
+
+/// Breaks the names of hosts in a line of Markdown, but not in its code.
+fn without_hosts(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find('`') {
+        let (before, code) = rest.split_at(at);
+        let ticks = code.len() - code.trim_start_matches('`').len();
+        let (mark, inside) = code.split_at(ticks);
+        let closed = inside.match_indices(mark).map(|(at, _)| at).find(|&at| {
+            let (inside, after) = (&inside[..at], &inside[at + ticks..]);
+            !inside.ends_with('`') && !after.starts_with('`')
+        });
+        out.push_str(&hosts_broken(before));
+        let end = closed.filter(|_| !before.ends_with('\\')).map_or(ticks, |end| end + 2 * ticks);
+        out.push_str(&code[..end]);
+        rest = &code[end..];
+    }
+    out + &hosts_broken(rest)
+}
+
+/// Breaks what could make a link, an image, a mention or a character out of other ones in Markdown.
+fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        inert.push(c);
+        let next = chars.peek().copied().unwrap_or(' ');
+        let breaks = match c {
+            '<' => true,
+            '&' => next == '#' || next.is_alphanumeric(),
+            ']' => matches!(next, '(' | '[' | ':'),
+            _ => false,
+        };
+        if breaks {
+            inert.push(JOINT);
+        }
+    }
+    inert
+}
+
 /// For top-level text, which has no `verbatim`: breaks bare host names, too.
 pub(super) fn top_level(text: &str) -> String {
-    let text = jointed(&visible(text));
+    escaped(&hosts_broken(&jointed(&visible(text))))
+}
+
+fn hosts_broken(text: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut before = ' ';
@@ -77,7 +174,7 @@ pub(super) fn top_level(text: &str) -> String {
         }
         before = c;
     }
-    escaped(&broken)
+    broken
 }
 
 fn escaped(text: &str) -> String {
@@ -123,7 +220,6 @@ fn ends_with_scheme(text: &str) -> bool {
 /// Splits safe text into pieces of at most `most` units, where a reader would split it. Only the blank at a split is
 /// lost. A block of code continues as one in the next piece.
 pub(super) fn pieces(safe: &str, most: usize) -> Vec<String> {
-    const FENCE: &str = "```";
     let mut pieces = Vec::new();
     let mut rest = safe.to_owned();
     while units(&rest) > most {

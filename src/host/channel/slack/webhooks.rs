@@ -4,11 +4,11 @@ use super::inbound::Inbound;
 use super::payload::Payload;
 use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Json, Router};
 use secrecy::{ExposeSecret as _, SecretString};
 use slack_morphism::signature_verifier::SlackEventSignatureVerifier as Verifier;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ async fn acknowledge(state: &WebhookState, payload: Option<Payload>) -> Result<R
     if let Some(challenge) = payload.challenge.take().filter(|_| payload.kind == "url_verification") {
         return Ok(challenge.into_response());
     }
-    state.inbound.take_in(payload).await?;
-    Ok(StatusCode::OK.into_response())
+    let answer = state.inbound.take_in(payload).await?;
+    Ok(answer.map_or_else(|| StatusCode::OK.into_response(), |answer| Json(answer).into_response()))
 }
 
 #[cfg(test)]

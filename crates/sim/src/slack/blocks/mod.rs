@@ -91,6 +91,23 @@ pub fn check_view(view: &Value) -> Vec<String> {
     let Some(map) = check.object(at, view) else {
         return check.into_problems();
     };
+    check.only(
+        at,
+        map,
+        &[
+            "type",
+            "title",
+            "blocks",
+            "submit",
+            "close",
+            "private_metadata",
+            "callback_id",
+            "external_id",
+            "clear_on_close",
+            "notify_on_close",
+            "submit_disabled",
+        ],
+    );
     check.required(at, map, "type");
     check.word(at, map, "type", &["modal"]);
     check.required_text(at, map, "title", Kind::Plain, 24);

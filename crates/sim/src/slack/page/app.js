@@ -200,12 +200,16 @@ function drawView() {
   const submit = async (event) => {
     event.preventDefault();
     const { answer } = await post('view', { view_id: view.id, values });
-    if (answer?.response_action === 'errors') toast(Object.values(answer.errors).join(' '));
+    if (answer?.response_action !== 'errors') return;
+    ctx.values = values;
+    ctx.errors = answer.errors;
+    fillDialog();
   };
-  dialog.replaceChildren(make('form', { onsubmit: submit }, make('h2', {}, view.title.text), ...view.blocks.map((one) => block(one, ctx)),
+  const fillDialog = () => dialog.replaceChildren(make('form', { onsubmit: submit }, make('h2', {}, view.title.text), ...view.blocks.map((one) => block(one, ctx)),
     make('div', { class: 'dialog-actions' },
       make('button', { type: 'button', class: 'button', onclick: close }, view.close?.text ?? 'Cancel'),
       view.submit && make('button', { class: 'button primary' }, view.submit.text))));
+  fillDialog();
   dialog.oncancel = close;
   if (!dialog.open) dialog.showModal();
 }

@@ -12,7 +12,7 @@ export function make(tag, props = {}, ...children) {
 }
 
 const EMOJI = {
-  tada: '🎉', warning: '⚠️', white_check_mark: '✅', x: '❌', eyes: '👀', thumbsup: '👍', '+1': '👍', question: '❓', hourglass: '⌛', bell: '🔔', rocket: '🚀', smile: '😄',
+  tada: '🎉', warning: '⚠️', white_check_mark: '✅', x: '❌', eyes: '👀', thumbsup: '👍', '+1': '👍', question: '❓', hourglass: '⌛', no_entry_sign: '🚫', bell: '🔔', rocket: '🚀', smile: '😄',
 };
 const emoji = (text) => text.replace(/:([a-z0-9_+-]+):/g, (whole, name) => EMOJI[name] ?? whole);
 const unescaped = (text) => emoji(text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'));
@@ -214,10 +214,11 @@ function input(block, ctx) {
   const label = make('div', { class: 'label' }, text(block.label));
   if (block.optional) label.append(make('span', { class: 'optional' }, ' (optional)'));
   const hint = block.hint && make('div', { class: 'hint' }, text(block.hint));
+  const error = ctx.errors?.[block.block_id] && make('div', { class: 'warning', role: 'alert' }, ctx.errors[block.block_id]);
   const body = element(block.element, block, ctx);
   if (body.matches('.field, select, .choices')) body.setAttribute('aria-label', block.label.text);
   const enter = block.dispatch_action && block.element.type === 'plain_text_input' && make('div', { class: 'hint' }, block.element.multiline ? 'Press Ctrl+Enter to send' : 'Press Enter to send');
-  return make('div', { class: 'block input' }, label, body, hint, enter);
+  return make('div', { class: 'block input' }, label, body, hint, enter, error);
 }
 
 function section(block, ctx) {
@@ -226,6 +227,20 @@ function section(block, ctx) {
   if (block.fields) body.append(make('div', { class: 'fields' }, ...block.fields.map((field) => make('div', {}, text(field, ctx.names)))));
   const accessory = block.accessory && make('div', { class: 'accessory' }, element(block.accessory, block, ctx));
   return make('div', { class: 'block section' }, body, accessory);
+}
+
+/** Markdown, as far as agents write it, by the marks of Slack. */
+function markdown(text, names) {
+  const parts = text.split(/(```[\s\S]*?```|`[^`\n]+`)/);
+  const marks = (part) => part
+    .replace(/\*\*(?=\S)(.+?)\*\*/g, '\u0001$1\u0001')
+    .replace(/(?<![\w*])\*(?=\S)([^*\n]*?\S)\*(?![\w*])/g, '_$1_')
+    .replaceAll('\u0001', '*')
+    .replace(/~~(.+?)~~/g, '~$1~')
+    .replace(/^#{1,6} +(.+)$/gm, '*$1*')
+    .replace(/^(\s*)[-*] +/gm, '$1• ');
+  const slack = parts.map((part, index) => (index % 2 ? part.replace(/^```\w+\n/, '```\n') : marks(part)));
+  return mrkdwn(slack.join(''), names);
 }
 
 /** One block. `ctx`: names of people, values of elements, `act(element, block, what)`, `type(element, block, box)`. */
@@ -241,7 +256,7 @@ export function block(one, ctx) {
     case 'actions': return make('div', { class: 'block actions' }, ...one.elements.map((part) => element(part, one, ctx)));
     case 'input': return input(one, ctx);
     case 'image': return make('div', { class: 'block' }, make('span', { class: 'image' }, one.alt_text));
-    case 'markdown': return make('div', { class: 'block' }, mrkdwn(one.text, ctx.names));
+    case 'markdown': return make('div', { class: 'block' }, markdown(one.text, ctx.names));
     default: return make('div', { class: 'block unknown' }, `${one.type} (not drawn here)`);
   }
 }

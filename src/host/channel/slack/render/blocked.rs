@@ -16,10 +16,10 @@ const SHORT: usize = 300;
 pub(in super::super) fn blocked(ask: &Ask, attempt: u8) -> Option<Message> {
     let block = ask.block().filter(|_| ask.is_blocked())?;
     let group = ask.group.as_str();
-    let mut blocks = vec![context(&wording::slack_blocked(group, ask.short_id.as_str(), block.times))];
+    let mut blocks = vec![context(&wording::slack_blocked(group, block.times))];
     blocks.extend(questions(ask));
     blocks.push(section(wording::BLOCKED));
-    let allow = button("allow", wording::ALLOW_AGAIN, "allow", true);
+    let allow = button("allow", wording::ALLOW_AGAIN, "allow", Some("primary"));
     blocks.push(actions(&block_id(ask.id, "do", attempt), &[allow]));
     let first = ask.content.questions.first().map(|question| question.text.as_str()).unwrap_or_default();
     let more = ask.content.questions.len() - 1;
@@ -31,7 +31,7 @@ pub(in super::super) fn blocked(ask: &Ask, attempt: u8) -> Option<Message> {
 pub(super) fn lifted(ask: &Ask, lifted: &Lifted) -> Message {
     let line = ask.closing_line().unwrap_or_default();
     let said = ask.closing().as_ref().map(ended).unwrap_or_default();
-    let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str(), ask.short_id.as_str()))];
+    let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str()))];
     blocks.extend(questions(ask));
     blocks.push(context(&format!("{said} · {}", date(lifted.at))));
     Message { text: text::top_level(&line), blocks }
@@ -41,8 +41,8 @@ fn questions(ask: &Ask) -> Vec<Value> {
     let several = ask.content.questions.len() > 1;
     let told = |most: usize| -> Vec<Value> {
         let each = ask.content.questions.iter().enumerate().flat_map(|(index, question)| {
-            let said = text::mrkdwn(&text::first(&question.text, most));
-            sections(&if several { format!("{} {said}", wording::slack_number(index)) } else { said })
+            let said = text::first(&question.text, most);
+            sections(&text::bold(&if several { format!("{}. {said}", index + 1) } else { said }))
         });
         each.collect()
     };

@@ -2,7 +2,7 @@
 
 use super::super::text;
 use super::{MAX_OPTION, MAX_PLACEHOLDER, MAX_SECTION};
-use askd_core::AskId;
+use askd_core::{AskId, Kind, Question, wording};
 use serde_json::{Value, json};
 
 /// The values of the options that askd adds to those of the question.
@@ -38,15 +38,28 @@ pub(super) fn header(title: &str) -> Value {
     json!({"type": "header", "text": plain(title)})
 }
 
-fn plain(one_line: &str) -> Value {
+/// Text of the agent as Markdown.
+pub(super) fn markdown(text: &str) -> Value {
+    json!({"type": "markdown", "text": text::markdown(text)})
+}
+
+pub(super) fn plain(one_line: &str) -> Value {
     json!({"type": "plain_text", "text": one_line})
 }
 
-pub(super) fn button(action_id: &str, label: &str, value: &str, primary: bool) -> Value {
+pub(super) fn button(action_id: &str, label: &str, value: &str, style: Option<&str>) -> Value {
     let mut button = json!({"type": "button", "action_id": action_id, "text": plain(label), "value": value});
-    if primary {
-        button["style"] = json!("primary");
+    if let Some(style) = style {
+        button["style"] = json!(style);
     }
+    button
+}
+
+/// The button that Slack asks about before it sends the click.
+pub(super) fn dismiss() -> Value {
+    let mut button = button("dismiss", wording::SLACK_DISMISS, "dismiss", None);
+    let [title, text, back] = wording::SLACK_DISMISS_ASKED.map(plain);
+    button["confirm"] = json!({"title": title, "text": text, "confirm": plain(wording::SLACK_DISMISS), "deny": back, "style": "danger"});
     button
 }
 
@@ -59,12 +72,21 @@ pub(super) fn input(block_id: &str, label: &str, element: &Value, optional: bool
     json!({"type": "input", "block_id": block_id, "label": plain(label), "element": element, "optional": optional})
 }
 
-pub(super) fn text_input(action_id: &str, placeholder: Option<&str>, multiline: bool) -> Value {
-    let mut element = json!({"type": "plain_text_input", "action_id": action_id, "multiline": multiline, "max_length": askd_core::MAX_TEXT});
-    if let Some(shown) = placeholder.map(text::line).filter(|line| text::units(line) <= MAX_PLACEHOLDER) {
-        element["placeholder"] = plain(&shown);
+/// An input of text. A placeholder that is too long for its place stands under it.
+pub(super) fn text_input(block_id: &str, label: &str, question: &Question, index: usize, optional: bool) -> Value {
+    let mut element = json!({"type": "plain_text_input", "action_id": format!("text:{index}"),
+        "multiline": !optional || question.kind == Kind::Text, "max_length": askd_core::MAX_TEXT});
+    let placeholder = question.placeholder.as_deref().map(text::line);
+    let (inside, under): (Vec<String>, Vec<String>) =
+        placeholder.into_iter().partition(|line| text::units(line) <= MAX_PLACEHOLDER);
+    for line in inside {
+        element["placeholder"] = plain(&line);
     }
-    element
+    let mut input = input(block_id, label, &element, optional);
+    for line in under {
+        input["hint"] = plain(&line);
+    }
+    input
 }
 
 /// `radio_buttons`, `checkboxes` or `static_select`.

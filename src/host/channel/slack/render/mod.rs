@@ -7,6 +7,7 @@
 mod blocked;
 mod blocks;
 mod closed;
+mod modal;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,11 @@ mod tests;
 pub(super) use blocked::blocked;
 pub(super) use blocks::{OTHER, SKIP};
 pub(super) use closed::closed;
+pub(super) use modal::modal;
 pub(super) use open::{card, fits};
 
 use super::text;
-use askd_core::{Ask, AskId, Content, Group, ShortId, Stage, Time};
+use askd_core::{Ask, AskId, Content, Group, Kind, Question, Stage, Time};
 use serde_json::Value;
 
 /// Blocks in a message.
@@ -27,12 +29,13 @@ const MAX_BLOCKS: usize = 50;
 const MAX_TOTAL: usize = 12_000;
 const BLOCK_COST: usize = 20;
 /// Up to this size a card is one message; the rest is for the line that closes it.
-const COMFORTABLE: usize = 9_000;
+const COMFORTABLE: usize = 9_100;
 /// Units of the text of a section or a context.
 const MAX_SECTION: usize = 3_000;
 /// Units of a header, a label of an option or button, a placeholder.
 const MAX_HEADER: usize = 150;
 const MAX_OPTION: usize = 75;
+const MAX_INPUT_LABEL: usize = 2_000;
 const MAX_PLACEHOLDER: usize = 150;
 /// Options of radio buttons and checkboxes.
 const MAX_RADIOS: usize = 10;
@@ -51,7 +54,6 @@ pub(super) struct Message {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CardView<'a> {
     pub(super) id: AskId,
-    pub(super) short_id: Option<&'a ShortId>,
     pub(super) group: &'a Group,
     pub(super) content: &'a Content,
     /// The number of the attempt, from 1.
@@ -72,7 +74,7 @@ impl<'a> CardView<'a> {
             _ => now + ask.rules.timeout,
         };
         let (id, group, content) = (ask.id, &ask.group, &ask.content);
-        Self { id, short_id: Some(&ask.short_id), group, content, attempt, numbered: true, until, timed_out: None }
+        Self { id, group, content, attempt, numbered: true, until, timed_out: None }
     }
 
     /// The card as it looks after the timeout, while an answer is still accepted.
@@ -80,22 +82,31 @@ impl<'a> CardView<'a> {
         Self { timed_out: Some(at), ..Self::of(ask, attempt, at) }
     }
 
-    /// Whether a click on a choice is the answer.
-    fn one_click(&self) -> bool {
-        matches!(&*self.content.questions, [question] if one_click(question))
+    /// The card as it can be answered now, also after the timeout.
+    pub(super) fn now(ask: &'a Ask, attempt: u8, now: Time) -> Self {
+        match &ask.stage {
+            Stage::Settled { at, .. } => Self::late(ask, attempt, *at),
+            _ => Self::of(ask, attempt, now),
+        }
+    }
+
+    /// The question, if a click on a choice is the answer.
+    fn one_click(&self) -> Option<&'a Question> {
+        let [question] = &*self.content.questions else { return None };
+        Some(question).filter(|question| one_click(question))
     }
 }
 
 /// A reminder in the thread of a card.
-pub(super) fn reminder(code: &str, until: Time) -> Message {
-    let line = askd_core::wording::slack_reminder(code, &closed::date(until));
+pub(super) fn reminder(until: Time) -> Message {
+    let line = askd_core::wording::slack_reminder(&closed::date(until));
     let text = text::top_level(askd_core::wording::SLACK_REMINDER);
     Message { text, blocks: vec![blocks::section(&line)] }
 }
 
 /// Whether one click answers a question that stands alone.
-fn one_click(question: &askd_core::Question) -> bool {
-    matches!(question.kind, askd_core::Kind::Select | askd_core::Kind::Confirm)
+fn one_click(question: &Question) -> bool {
+    matches!(question.kind, Kind::Select | Kind::Confirm)
 }
 
 /// How much of [`MAX_TOTAL`] these blocks take.

@@ -2,10 +2,11 @@
 
 use super::super::text;
 use super::blocks::{
-    OTHER, SKIP, actions, block_id, button, choice, context, header, input, option, section, sections, text_input,
+    OTHER, SKIP, actions, block_id, button, choice, context, dismiss, header, input, markdown, option, plain, section,
+    sections, text_input,
 };
 use super::{
-    COMFORTABLE, CardView, MAX_BLOCKS, MAX_HEADER, MAX_OPTION, MAX_PLACEHOLDER, MAX_RADIOS, MAX_TOTAL, Message,
+    COMFORTABLE, CardView, MAX_BLOCKS, MAX_HEADER, MAX_INPUT_LABEL, MAX_OPTION, MAX_RADIOS, MAX_TOTAL, Message,
     SHORT_LABEL, total,
 };
 use askd_core::{Choice, Content, Group, Kind, Question, Rejection, Time, wording};
@@ -34,40 +35,56 @@ fn form(view: &CardView<'_>, first_line: &str, texts_above: bool) -> Vec<Value> 
     let content = view.content;
     let mut blocks: Vec<Value> = retry_heading(view).into_iter().collect();
     blocks.push(context(first_line));
-    blocks.extend(content.title.iter().flat_map(|title| title_blocks(title)));
-    if !texts_above {
-        blocks.extend(background(content));
-    }
-    let many = content.questions.len() > 1;
-    for (index, question) in content.questions.iter().enumerate() {
-        if texts_above {
-            blocks.push(section(&wording::slack_above(many.then_some(index))));
-        } else {
-            blocks.extend(question_text(content, index, question));
+    if let Some(question) = view.one_click() {
+        let above = || vec![section(&wording::slack_above(None))];
+        blocks.extend(if texts_above { above() } else { texts(content) });
+        blocks.push(actions(&block_id(view.id, "q0", view.attempt), &buttons(view, question)));
+    } else {
+        blocks.extend(content.title.iter().flat_map(|title| title_blocks(title)));
+        if !texts_above {
+            blocks.extend(background(content));
         }
-        blocks.extend(inputs(view, index, question));
+        for (index, question) in content.questions.iter().enumerate() {
+            let label = if texts_above { None } else { label(content, index, question) };
+            if label.is_none() && !texts_above {
+                blocks.extend(question_blocks(content, index, question));
+            }
+            let above = || texts_above.then(|| wording::slack_above((content.questions.len() > 1).then_some(index)));
+            blocks.extend(inputs(view, index, question, label.or_else(above)));
+        }
+        blocks.push(last_row(view));
     }
-    blocks.extend(last_row(view));
+    let in_thread = matches!(&*content.questions, [question] if question.kind != Kind::MultiSelect);
+    blocks.extend(in_thread.then(|| context(wording::SLACK_THREAD)));
     blocks
 }
 
-fn background(content: &Content) -> Vec<Value> {
-    content.context.iter().flat_map(|background| sections(&text::mrkdwn(background))).collect()
+fn background(content: &Content) -> Option<Value> {
+    content.context.as_deref().map(markdown)
 }
 
-/// What people read before they answer: the background and the questions.
-pub(super) fn texts(content: &Content) -> Vec<Value> {
+/// What people read before they answer: the background and the questions. A question that one click answers comes first.
+fn texts(content: &Content) -> Vec<Value> {
+    if let [question] = &*content.questions
+        && super::one_click(question)
+    {
+        let asked = sections(&question_text(content, 0, question)).into_iter();
+        return asked.chain(background(content)).chain(list(content, question)).collect();
+    }
     let questions = content.questions.iter().enumerate();
-    let questions = questions.flat_map(|(index, question)| question_text(content, index, question));
+    let questions = questions.flat_map(|(index, question)| question_blocks(content, index, question));
     background(content).into_iter().chain(questions).collect()
+}
+
+fn question_blocks(content: &Content, index: usize, question: &Question) -> Vec<Value> {
+    sections(&question_text(content, index, question)).into_iter().chain(list(content, question)).collect()
 }
 
 /// Whether the messages of a card with this content are within Slack's limits.
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
     let id = askd_core::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
-    let view =
-        CardView { id, short_id: None, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
+    let view = CardView { id, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
     let messages = card(&view);
     let size = messages.iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
     let most = messages.iter().map(|message| message.blocks.len()).max().unwrap_or(0);
@@ -99,13 +116,12 @@ fn retry_heading(view: &CardView<'_>) -> Option<Value> {
 }
 
 /// Who asks, and until when.
-fn byline(view: &CardView<'_>) -> String {
-    let code = view.short_id.map_or("k7", |short| short.as_str());
+pub(super) fn byline(view: &CardView<'_>) -> String {
     if let Some(at) = view.timed_out {
-        let asked = wording::slack_asked(view.group.as_str(), code);
+        let asked = wording::slack_asked(view.group.as_str());
         return format!("{asked} · {}", wording::timed_out_late(&super::closed::time_of_day(at)));
     }
-    wording::slack_who(view.group.as_str(), code, &super::closed::date(view.until))
+    wording::slack_who(view.group.as_str(), &super::closed::date(view.until))
 }
 
 /// A title, as a heading if it is short enough for one.
@@ -114,31 +130,40 @@ pub(super) fn title_blocks(title: &str) -> Vec<Value> {
     if text::units(&line) <= MAX_HEADER { vec![header(&line)] } else { sections(&text::mrkdwn(title)) }
 }
 
-/// The question, and a list of its options if they are too long for their buttons.
-fn question_text(content: &Content, index: usize, question: &Question) -> Vec<Value> {
-    let mut shown = String::new();
-    if content.questions.len() > 1 {
-        shown.push_str(&wording::slack_number(index));
-        shown.push(' ');
+/// The question in bold, under its number or its title, and its header.
+pub(super) fn question_text(content: &Content, index: usize, question: &Question) -> String {
+    let several = content.questions.len() > 1;
+    let title = content.title.iter().filter(|_| !several && super::one_click(question));
+    let mut lines: Vec<String> = title.map(|title| text::mrkdwn(title)).collect();
+    lines.extend(question.header.as_deref().map(|header| text::mrkdwn(&text::line(header))));
+    lines.push(text::bold(&numbered(several, index, &question.text)));
+    lines.join("\n")
+}
+
+fn numbered(several: bool, index: usize, text: &str) -> String {
+    if several { format!("{}. {text}", index + 1) } else { text.to_owned() }
+}
+
+/// The question as the label of its field, if it is one line and has no list of options.
+pub(super) fn label(content: &Content, index: usize, question: &Question) -> Option<String> {
+    let header = question.header.as_deref().map(|header| format!("{} · ", text::line(header))).unwrap_or_default();
+    let line = format!("{header}{}", text::line(&question.text));
+    let line = numbered(content.questions.len() > 1, index, &line);
+    let is_line = !question.text.trim().contains('\n') && text::units(&line) <= MAX_INPUT_LABEL;
+    let listed_elsewhere = content.questions.len() == 1 && super::one_click(question);
+    (is_line && (listed_elsewhere || !needs_list(content, question))).then_some(line)
+}
+
+/// The options, if one of them is too long for its button.
+fn list(content: &Content, question: &Question) -> Vec<Value> {
+    if !needs_list(content, question) {
+        return Vec::new();
     }
-    if let Some(header) = &question.header {
-        // An asterisk would end the bold early.
-        shown.extend(["*", &text::mrkdwn(&text::line(header)).replace('*', "∗"), "*\n"]);
-    }
-    shown.push_str(&text::mrkdwn(&question.text));
-    if let Some(hint) = question.placeholder.as_deref().filter(|hint| text::units(&text::line(hint)) > MAX_PLACEHOLDER)
-    {
-        shown.extend(["\n_", &text::mrkdwn(&text::line(hint)), "_"]);
-    }
-    if needs_list(content, question) {
-        for (index, choice) in question.choices.iter().enumerate() {
-            shown.extend(["\n", &(index + 1).to_string(), ". ", &text::mrkdwn(&text::line(&choice.label))]);
-            if let Some(description) = &choice.description {
-                shown.extend([" - ", &text::mrkdwn(&text::line(description))]);
-            }
-        }
-    }
-    sections(&shown)
+    let lines = question.choices.iter().enumerate().map(|(index, choice)| {
+        let description = choice.description.as_deref().map(|text| format!(" - {}", text::mrkdwn(&text::line(text))));
+        format!("{}. {}{}", index + 1, text::mrkdwn(&text::line(&choice.label)), description.unwrap_or_default())
+    });
+    sections(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Whether an option is too long for its button.
@@ -156,7 +181,7 @@ fn needs_list(content: &Content, question: &Question) -> bool {
 }
 
 /// The text on the button of an option: its label, with its number if there is a list, or the number alone.
-fn label(content: &Content, question: &Question, index: usize, choice: &Choice) -> String {
+fn option_label(content: &Content, question: &Question, index: usize, choice: &Choice) -> String {
     let line = text::line(&choice.label);
     let numbered = format!("{}. {line}", index + 1);
     if !needs_list(content, question) {
@@ -168,36 +193,38 @@ fn label(content: &Content, question: &Question, index: usize, choice: &Choice) 
     }
 }
 
-/// The elements with which people answer a question.
-fn inputs(view: &CardView<'_>, index: usize, question: &Question) -> Vec<Value> {
+/// The row of a question that a click answers.
+fn buttons(view: &CardView<'_>, question: &Question) -> Vec<Value> {
+    let options = question.choices.iter().enumerate().map(|(at, choice)| {
+        let label = option_label(view.content, question, at, choice);
+        button(&format!("pick:0:{at}"), &label, &at.to_string(), None)
+    });
+    let mut row: Vec<Value> = options.collect();
+    row.extend(question.takes_text().then(|| button("other:0", wording::SLACK_OTHER_ANSWER, OTHER, None)));
+    row.extend((!question.required).then(skip));
+    row.extend(view.timed_out.is_none().then(dismiss));
+    row
+}
+
+fn skip() -> Value {
+    button("skip", wording::SLACK_SKIP, SKIP, None)
+}
+
+/// The fields of a question in a form, the first with this label.
+fn inputs(view: &CardView<'_>, index: usize, question: &Question, label: Option<String>) -> Vec<Value> {
     let named = |part: &str| block_id(view.id, &format!("{part}{index}"), view.attempt);
-    let mut blocks = Vec::new();
-    match question.kind {
-        Kind::Text => {}
-        Kind::Select | Kind::Confirm if view.one_click() => {
-            let buttons = question.choices.iter().enumerate().map(|(at, choice)| {
-                button(
-                    &format!("pick:{index}:{at}"),
-                    &label(view.content, question, at, choice),
-                    &at.to_string(),
-                    false,
-                )
-            });
-            blocks.push(actions(&named("q"), &buttons.collect::<Vec<_>>()));
-        }
-        _ => blocks.push(input(
-            &named("q"),
-            wording::slack_choose(question.kind),
-            &choices(view, index, question),
-            !question.required,
-        )),
+    if question.kind == Kind::Text {
+        let label = label.unwrap_or_else(|| wording::slack_type(true).to_owned());
+        return vec![text_input(&named("t"), &label, question, index, !question.required)];
     }
-    if question.takes_text() {
-        let alone = question.kind == Kind::Text;
-        let element = text_input(&format!("text:{index}"), question.placeholder.as_deref(), alone);
-        blocks.push(input(&named("t"), wording::slack_type(alone), &element, !(alone && question.required)));
+    let stands_in_it = label.is_some();
+    let label = label.unwrap_or_else(|| wording::slack_choose(question.kind).to_owned());
+    let mut field = input(&named("q"), &label, &choices(view, index, question), !question.required);
+    if question.kind == Kind::MultiSelect && stands_in_it {
+        field["hint"] = plain(wording::SLACK_SEVERAL);
     }
-    blocks
+    let other = || text_input(&named("t"), wording::slack_type(false), question, index, true);
+    std::iter::once(field).chain(question.takes_text().then(other)).collect()
 }
 
 fn choices(view: &CardView<'_>, index: usize, question: &Question) -> Value {
@@ -208,7 +235,7 @@ fn choices(view: &CardView<'_>, index: usize, question: &Question) -> Value {
         .enumerate()
         .map(|(at, choice)| {
             let description = choice.description.as_deref().filter(|_| described);
-            option(&label(view.content, question, at, choice), &at.to_string(), description)
+            option(&option_label(view.content, question, at, choice), &at.to_string(), description)
         })
         .collect();
     let action_id = format!("choice:{index}");
@@ -226,21 +253,12 @@ fn choices(view: &CardView<'_>, index: usize, question: &Question) -> Value {
     choice(kind, &action_id, &options)
 }
 
-fn last_row(view: &CardView<'_>) -> Option<Value> {
-    let questions = &view.content.questions;
-    let submits = !view.one_click() || questions.iter().any(Question::takes_text);
-    let skips = questions.len() == 1 && questions.iter().all(|question| !question.required);
-    let mut buttons = Vec::new();
-    if submits {
-        buttons.push(button("submit", wording::SLACK_SUBMIT, "submit", true));
-    }
-    if skips {
-        buttons.push(button("skip", wording::SLACK_SKIP, "skip", false));
-    }
-    if view.timed_out.is_none() {
-        buttons.push(button("dismiss", wording::SLACK_DISMISS, "dismiss", false));
-    }
-    (!buttons.is_empty()).then(|| actions(&block_id(view.id, "do", view.attempt), &buttons))
+/// The buttons of a form.
+fn last_row(view: &CardView<'_>) -> Value {
+    let mut row = vec![button("submit", wording::SLACK_SUBMIT, "submit", Some("primary"))];
+    row.extend(matches!(&*view.content.questions, [question] if !question.required).then(skip));
+    row.extend(view.timed_out.is_none().then(dismiss));
+    actions(&block_id(view.id, "do", view.attempt), &row)
 }
 
 /// A card of several messages: the texts first, then the form.

@@ -34,7 +34,7 @@ pub(super) struct Where {
 }
 
 impl Where {
-    fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
+    pub(super) fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
         let runtime = super::small_runtime()?;
         let token = self.token.clone().map(SecretString::from);
         let client = Client::find(&self.config, self.url.clone(), token)?;
@@ -122,7 +122,7 @@ impl Show {
     }
 }
 
-fn pretty(value: &Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     escaped(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 

@@ -17,7 +17,7 @@ const BOLD: &str = "1";
 const DIM: &str = "2";
 const RED: &str = "31";
 
-fn time_from(text: &str) -> Option<Time> {
+pub(super) fn time_from(text: &str) -> Option<Time> {
     text.parse().ok()
 }
 
@@ -41,6 +41,32 @@ impl Look {
 
     fn paint(&self, style: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A line that people must not miss.
+    pub(super) fn alarm(&self, line: &str) -> String {
+        self.paint(RED, line)
+    }
+
+    /// A table under its head, each column as wide as it has to be.
+    pub(super) fn table<const N: usize>(&self, head: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
+        let all = std::iter::once(head.map(str::to_owned)).chain(rows);
+        let all: Vec<[String; N]> = all.map(|row| row.map(|cell| printable(&cell))).collect();
+        let widths: [usize; N] = std::array::from_fn(|at| all.iter().map(|row| length(&row[at])).max().unwrap_or(0));
+        let line = |row: &[String; N]| {
+            let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let line = cells.join("  ").trim_end().to_owned();
+            self.width.map_or(line.clone(), |width| cut(&line, width))
+        };
+        let mut lines: Vec<String> = all.iter().map(line).collect();
+        lines[0] = self.paint(DIM, &lines[0]);
+        lines
+    }
+
+    /// For a file or another program.
+    #[cfg(test)]
+    pub(super) fn plain() -> Self {
+        Self { width: None, colour: false }
     }
 
     /// The table of `askd list`.
@@ -232,7 +258,7 @@ fn ago(value: &Value, now: Time) -> String {
 }
 
 /// At most two units: the seconds of an hour do not matter.
-fn short(duration: Duration) -> String {
+pub(super) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let rounded = match seconds {
         0..300 => seconds,

@@ -15,6 +15,8 @@ mod layout;
 mod mcp;
 #[cfg(feature = "host")]
 mod serve;
+#[cfg(feature = "host")]
+mod status;
 
 use crate::agent::AgentError;
 use anyhow::Context as _;
@@ -51,6 +53,8 @@ enum Command {
     Mcp(mcp::Mcp),
     Briefing(briefing::BriefingCommand),
     #[cfg(feature = "host")]
+    Status(status::StatusCommand),
+    #[cfg(feature = "host")]
     #[command(flatten)]
     Asks(asks::Asks),
 }
@@ -71,6 +75,8 @@ pub fn main() -> ExitCode {
         Command::Ask(ask) => ask.run(),
         Command::Mcp(mcp) => mcp.run(),
         Command::Briefing(briefing) => briefing.run(),
+        #[cfg(feature = "host")]
+        Command::Status(status) => status.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
     };

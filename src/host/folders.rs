@@ -4,12 +4,14 @@
 //! held open; a stat before each use notices one that was replaced. A folder that is mounted is not held, because that
 //! would keep it from being unmounted. Reads no requests, writes no responses.
 
+use super::standing::Problem;
+use crate::clock::Moment;
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
-use askd_core::Group;
+use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -29,15 +31,26 @@ pub struct Folders {
     held: Arc<Mutex<Held>>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
+    /// What keeps groups' folders from working now.
+    problems: Arc<Mutex<BTreeMap<Group, Problem>>>,
+    /// When all of them were looked at last, and how many did not answer.
+    looked: Arc<Mutex<(Moment, usize)>>,
 }
 
 /// What keeps a group's folder from working, and how to mend it.
-#[derive(Debug, thiserror::Error)]
-#[error("{folder}: {what}. {mend}")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{folder}: {what}. Fix: {fix}")]
 pub struct FolderTrouble {
     folder: String,
     what: String,
-    mend: String,
+    fix: String,
+}
+
+impl FolderTrouble {
+    /// The same with its beginning.
+    pub fn since(&self, since: Time) -> Problem {
+        Problem { since, why: format!("{}: {}", self.folder, self.what), fix: self.fix.clone() }
+    }
 }
 
 impl Folders {
@@ -45,7 +58,31 @@ impl Folders {
     pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
         let held = Arc::new(Mutex::new(LruCache::new(MOST_HELD)));
-        Ok(Self { root, access, held, home: Arc::default() })
+        Ok(Self { root, access, held, home: Arc::default(), problems: Arc::default(), looked: Arc::default() })
+    }
+
+    /// Notes that all of them were looked at, and how many did not answer.
+    pub fn note_look(&self, at: Moment, hung: usize) {
+        *self.looked.lock() = (at, hung);
+    }
+
+    /// When all of them were looked at last, and how many did not answer.
+    pub fn last_look(&self) -> (Moment, usize) {
+        *self.looked.lock()
+    }
+
+    /// Notes what keeps a group's folders from working, or that nothing does.
+    pub fn note_problem(&self, group: &Group, problem: Option<Problem>) {
+        let mut problems = self.problems.lock();
+        match problem {
+            Some(problem) => drop(problems.insert(group.clone(), problem)),
+            None => drop(problems.remove(group)),
+        }
+    }
+
+    /// What keeps groups' folders from working now.
+    pub fn problems(&self) -> BTreeMap<Group, Problem> {
+        self.problems.lock().clone()
     }
 
     /// Where they are.
@@ -151,16 +188,16 @@ impl Folders {
     pub fn check(&self, group: &Group) -> Result<(), FolderTrouble> {
         for name in [TASKS, RESPONSES] {
             let path = self.root.join(group.as_str()).join(name);
-            let trouble = |what: String, mend: String| FolderTrouble { folder: path.display().to_string(), what, mend };
+            let trouble = |what: String, fix: String| FolderTrouble { folder: path.display().to_string(), what, fix };
             let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
-                dir.owner().map_err(|error| trouble(error.to_string(), "Look at its owner and mode".to_owned()))?;
+                dir.owner().map_err(|error| trouble(error.to_string(), "look at its owner and mode".to_owned()))?;
             if let Err(error) = dir.usable() {
                 let me = rustix::process::geteuid().as_raw();
                 return Err(trouble(
                     format!("askd (user id {me}) cannot write here: {error}; owner is {uid}:{gid}, mode {mode:04o}"),
                     format!(
-                        "Fix: chgrp <a group of user {me}> '{0}' && chmod 0770 '{0}'  (or chown {me} '{0}')",
+                        "chgrp <a group of user {me}> '{0}' && chmod 0770 '{0}'  (or chown {me} '{0}')",
                         path.display()
                     ),
                 ));
@@ -168,28 +205,33 @@ impl Folders {
             if let Some(wanted) = self.access.gid.filter(|wanted| *wanted != gid) {
                 return Err(trouble(
                     format!("its group is {gid}, but gid = \"{wanted}\" is what agents are said to share"),
-                    format!("Fix: chgrp {wanted} '{}'", path.display()),
+                    format!("chgrp {wanted} '{}'", path.display()),
                 ));
             }
             let wanted = self.access.dir_mode & 0o777;
             if mode & wanted != wanted {
                 return Err(trouble(
                     format!("its mode is {mode:04o}, so an agent of another user id may not be able to use it"),
-                    format!("Fix: chmod {wanted:04o} '{}'", path.display()),
+                    format!("chmod {wanted:04o} '{}'", path.display()),
                 ));
             }
         }
         Ok(())
     }
 
+    /// What is wrong if they cannot be made.
+    pub fn cannot_make(&self, group: &Group, error: &io::Error) -> FolderTrouble {
+        Self::cannot_open(error, &self.root.join(group.as_str()))
+    }
+
     fn cannot_open(error: &io::Error, path: &Path) -> FolderTrouble {
         let me = rustix::process::geteuid().as_raw();
-        let mend = match error.kind() {
+        let fix = match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                format!("Let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
+                format!("let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
             }
-            _ => "It must be a folder, not a link or a file; remove what is there and askd creates it again".to_owned(),
+            _ => "it must be a folder, not a link or a file; remove what is there and askd creates it again".to_owned(),
         };
-        FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), mend }
+        FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
 }

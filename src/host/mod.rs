@@ -20,6 +20,8 @@ pub mod port;
 mod ready;
 pub mod session;
 pub mod settings;
+mod standing;
+mod status;
 pub mod store;
 pub mod warnings;
 
@@ -38,9 +40,9 @@ use folders::Folders;
 use futures_util::future::{join, join_all, try_join_all};
 use intake::Intake;
 use port::{Channel, Channels};
-use ready::Readiness;
 use secrecy::SecretString;
 use settings::{Http, Settings};
+use status::Status;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -147,17 +149,17 @@ impl Daemon {
             Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
         };
         let broker = broker.map_err(DaemonError::io("cannot start"))?;
-        let intake = Intake::new(broker.clone(), folders, ctx.clone(), warnings);
+        let intake = Intake::new(broker.clone(), folders.clone(), ctx.clone(), warnings);
         let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
         let called = adapters.iter().map(|it| it.connect(&broker, &signed)).fold(Router::new(), Router::merge);
         // Nothing below the name of a channel is the inbox.
         let called = all.iter().fold(called, |routes, (name, _)| {
             routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
         });
-        let round = intake.look_round();
-        let readiness = Readiness { ctx: ctx.clone(), loading, broker: broker.clone(), round, channels };
-        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone()).routes();
-        let serving = serve(&http, &ctx, inbox, &readiness.routes(), called, (listener, webhooks));
+        let started = ctx.clock().now();
+        let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
+        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone()).routes();
+        let serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }
 

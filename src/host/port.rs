@@ -2,6 +2,7 @@
 //! above the broker, and report what people do as events. A channel knows nothing of files, deadlines or who may answer.
 
 use crate::host::settings::RouteSettings;
+use crate::host::standing::Problem;
 use askd_core::{
     Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Responders, Route, Time, Trouble,
 };
@@ -54,9 +55,9 @@ pub trait Channel: fmt::Debug + Send + Sync {
     /// Brings an open ask to people's minds.
     async fn remind(&self, _ask: &Ask, _route: usize) {}
 
-    /// Whether the platform did not answer when it was called last.
-    fn is_away(&self) -> bool {
-        false
+    /// What keeps it from its platform.
+    fn problem(&self) -> Option<Problem> {
+        None
     }
 }
 
@@ -107,9 +108,9 @@ impl Channels {
         self.0.iter().find(|channel| channel.name() == name).map_or(&NotSetUp, AsRef::as_ref)
     }
 
-    /// The channels whose platforms did not answer when they were called last.
-    pub(super) fn away(&self) -> impl Iterator<Item = ChannelName> {
-        self.0.iter().filter(|channel| channel.is_away()).map(|channel| channel.name())
+    /// Each channel that is set up, and what keeps it from its platform.
+    pub(super) fn standing(&self) -> impl Iterator<Item = (ChannelName, Option<Problem>)> {
+        self.0.iter().map(|channel| (channel.name(), channel.problem()))
     }
 }
 

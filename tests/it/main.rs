@@ -62,6 +62,7 @@ mod slack_refusals;
 mod slack_round;
 mod small_channel;
 mod starting;
+mod status;
 mod stopping;
 mod stored;
 mod strangers;

@@ -137,6 +137,7 @@ impl Broker {
                     Updated::Done => break,
                     Updated::Never(why) => {
                         tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be updated");
+                        broker.give_up(&ask, route, why);
                         break;
                     }
                     Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),

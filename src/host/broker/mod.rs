@@ -16,6 +16,7 @@ mod index;
 mod lane;
 mod lanes;
 mod listing;
+mod overview;
 mod promise;
 mod saves;
 mod start;
@@ -25,6 +26,7 @@ mod submit;
 pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::{Filter, Page};
+pub use overview::{Overview, StuckCard};
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
@@ -42,7 +44,7 @@ use index::Index;
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::{Gate, Saves};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast};
@@ -100,6 +102,8 @@ struct Inner {
     lanes: Mutex<Lanes>,
     /// These asks were in doubt when they were accepted: their requests are still there, and will be read again.
     doubted: Mutex<HashSet<AskId>>,
+    /// The last cards that can never be closed.
+    given_up: Mutex<VecDeque<StuckCard>>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
     moved: Notify,

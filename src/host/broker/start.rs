@@ -78,6 +78,7 @@ impl Broker {
             settings: RwLock::new(settings),
             loading,
             noted: Mutex::default(),
+            given_up: Mutex::default(),
             places: Arc::new(Semaphore::new(PLACES)),
             looking: KeyedLock::default(),
             moving: KeyedLock::default(),

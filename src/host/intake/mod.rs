@@ -18,6 +18,7 @@ use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::settings::Settings;
+use crate::host::standing::Problem;
 use crate::host::warnings::Warnings;
 use crate::ipc::HOST_GROUP;
 use crate::ipc::files::{Dir, Stamp};
@@ -26,7 +27,6 @@ use askd_core::Group;
 use glance::Glance;
 use group_scanner::{GroupScanner, Shared};
 use groups::{Groups, Wanted};
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -46,28 +46,6 @@ const AT_LEAST: Duration = Duration::from_millis(200);
 const HOME: usize = 8;
 const MOUNTED: usize = 12;
 
-/// How the round of looks is going, for the health calls. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct LookRound(Arc<Mutex<Round>>);
-
-#[derive(Debug)]
-struct Round {
-    came_by: Moment,
-    hung: usize,
-}
-
-impl LookRound {
-    /// When the last round took place.
-    pub fn came_by(&self) -> Moment {
-        self.0.lock().came_by
-    }
-
-    /// How many groups have a folder that does not answer.
-    pub fn hung(&self) -> usize {
-        self.0.lock().hung
-    }
-}
-
 /// Looks at the groups' folders.
 #[derive(Debug)]
 pub struct Intake {
@@ -80,7 +58,6 @@ pub struct Intake {
     /// The groups whose folder was said to hang.
     hung: HashSet<Group>,
     ignored: HashSet<String>,
-    round: LookRound,
 }
 
 impl Intake {
@@ -95,19 +72,14 @@ impl Intake {
         });
         let watching = Watching::start(watch)?;
         let (now, set_by) = (ctx.clock().monotonic(), ctx.clock().reading().set_by);
-        let round = LookRound(Arc::new(Mutex::new(Round { came_by: now, hung: 0 })));
+        folders.note_look(now, 0);
         let mounted = Arc::new(Semaphore::new(if on("onedesk") { 1 } else { MOUNTED }));
         let home = Arc::new(Semaphore::new(HOME));
         let shared = Shared { broker, folders, ctx, warnings, watching, home, mounted };
         let (hung, ignored) = (HashSet::new(), HashSet::new());
-        let intake = Self { shared, groups, root: Glance::default(), set_by, hung, ignored, round };
+        let intake = Self { shared, groups, root: Glance::default(), set_by, hung, ignored };
         intake.watch_root();
         Ok(intake)
-    }
-
-    /// How the round of looks is going.
-    pub fn look_round(&self) -> LookRound {
-        self.round.clone()
     }
 
     /// Looks until the daemon stops. Blocks: it has a thread of its own, so that a look wakes nothing else. A request that is
@@ -234,6 +206,12 @@ impl Intake {
     /// Logs once for each group that its folder hangs, and once that it answers again.
     fn say_hung(&mut self, hung: HashSet<Group>, now: Moment) {
         for group in hung.difference(&self.hung) {
+            let problem = Problem {
+                since: self.shared.ctx.clock().now(),
+                why: "the group's folder does not answer".to_owned(),
+                fix: format!("look at what is mounted there (mount | grep {group}), or unmount it with umount -l"),
+            };
+            self.shared.folders.note_problem(group, Some(problem));
             let folder = self.shared.folders.root().join(group.as_str());
             tracing::error!(
                 group = %group, folder = %folder.display(),
@@ -242,9 +220,10 @@ impl Intake {
             );
         }
         for group in self.hung.difference(&hung) {
+            self.shared.folders.note_problem(group, None);
             tracing::info!(group = %group, "the group's folder answers again");
         }
-        *self.round.0.lock() = Round { came_by: now, hung: hung.len() };
+        self.shared.folders.note_look(now, hung.len());
         self.hung = hung;
     }
 }

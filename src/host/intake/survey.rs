@@ -8,6 +8,7 @@ use super::known::{Known, Verdict};
 use super::watching::NewFolders;
 use crate::clock::Moment;
 use crate::host::backoff::Backoff;
+use crate::host::folders::FolderTrouble;
 use crate::ipc::files::{Dir, ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds};
 use crate::ipc::{ALIVE, MAX_REQUEST_BYTES, RESPONSES, TASKS, is_json_file};
@@ -59,8 +60,8 @@ pub(super) struct Survey {
 /// Folders that cannot be used.
 #[derive(Debug)]
 struct Trouble {
-    /// Why, as last said: said again when it changes.
-    why: String,
+    /// As last said: said again when it changes.
+    what: FolderTrouble,
     /// When they are tried again, if their stamps do not change.
     again: Backoff,
 }
@@ -280,9 +281,10 @@ impl GroupScanner {
         let served = self.broker.settings().group(&self.group).is_some();
         // A folder that was removed is not made again.
         if served && (make || self.folders.exists(&self.group)) {
-            let prepared = self.folders.prepare(&self.group).map_err(|error| error.to_string());
+            let prepared = self.folders.prepare(&self.group);
+            let prepared = prepared.map_err(|error| self.folders.cannot_make(&self.group, &error));
             // The check says more than the error from making them.
-            let trouble = self.folders.check(&self.group).map_err(|trouble| trouble.to_string()).and(prepared).err();
+            let trouble = self.folders.check(&self.group).and(prepared).err();
             self.say(survey, trouble);
         } else if !served && !std::mem::replace(&mut survey.unserved, true) {
             tracing::warn!(
@@ -302,15 +304,17 @@ impl GroupScanner {
         }
     }
 
-    fn say(&self, survey: &mut Survey, trouble: Option<String>) {
-        if survey.trouble.as_ref().map(|known| &known.why) == trouble.as_ref() {
+    fn say(&self, survey: &mut Survey, trouble: Option<FolderTrouble>) {
+        if survey.trouble.as_ref().map(|known| &known.what) == trouble.as_ref() {
             return;
         }
-        if let Some(why) = &trouble {
-            tracing::error!(group = %self.group, "{why}");
+        let now = self.ctx.clock().now();
+        self.folders.note_problem(&self.group, trouble.as_ref().map(|what| what.since(now)));
+        if let Some(what) = &trouble {
+            tracing::error!(group = %self.group, "{what}");
         } else {
             tracing::info!(group = %self.group, "its folders are in order again");
         }
-        survey.trouble = trouble.map(|why| Trouble { why, again: Backoff::new(PROBE.0, PROBE.1) });
+        survey.trouble = trouble.map(|what| Trouble { what, again: Backoff::new(PROBE.0, PROBE.1) });
     }
 }

@@ -9,7 +9,7 @@
 use crate::ipc::files::Stamp;
 use askd_core::{Group, Time};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// A process without a change for this long is dead. A daemon that has not looked for this long knows nothing.
@@ -36,7 +36,7 @@ pub(crate) enum Liveness {
 
 /// The signs of life of all groups.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeats(Mutex<HashMap<Group, Signs>>);
+pub(crate) struct Heartbeats(Mutex<HashMap<Group, Signs>>, Mutex<BTreeMap<Group, Time>>);
 
 /// The signs of life of one group.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ impl Heartbeats {
             // A sign that was taken away is none.
             if before.is_some_and(|before| before != seen) && seen != [None; 2] {
                 (sign.changed, sign.lives) = (now, true);
+                self.1.lock().insert(group.clone(), now);
             }
         }
         let forget = if signs.processes.len() > CROWD { FORGET_IN_A_CROWD } else { FORGET_AFTER };
@@ -87,6 +88,11 @@ impl Heartbeats {
         if signs.processes.is_empty() {
             groups.remove(group);
         }
+    }
+
+    /// When each group last gave a sign of life, since the daemon started.
+    pub(crate) fn last(&self) -> BTreeMap<Group, Time> {
+        self.1.lock().clone()
     }
 
     /// The processes whose signs of life a look looks for.

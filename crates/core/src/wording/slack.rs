@@ -136,9 +136,14 @@ pub fn thread_hint(question: Option<&Question>) -> String {
     format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))
 }
 
-/// What is wrong when Slack refuses to show something for good, and how an operator mends it.
+/// What is wrong when Slack refuses to show something for good, and how an operator fixes it.
 pub fn slack_refuses(code: &str, needed: Option<&str>) -> String {
-    let mend = match code {
+    format!("slack: {code}: {}", slack_fix(code, needed))
+}
+
+/// What an operator can do when Slack refuses something for good.
+pub fn slack_fix(code: &str, needed: Option<&str>) -> String {
+    let fix = match code {
         "not_in_channel" => "invite the bot with /invite @askd in that channel",
         "channel_not_found" => {
             "there is no such channel for the bot: check the route's chat, and invite the bot if the channel is private"
@@ -152,14 +157,27 @@ pub fn slack_refuses(code: &str, needed: Option<&str>) -> String {
         }
         "missing_scope" => {
             let scope = needed.unwrap_or("chat:write");
-            return format!(
-                "slack: missing_scope: the app lacks {scope}: add it under OAuth & Permissions and install the app again"
-            );
+            return format!("the app lacks {scope}: add it under OAuth & Permissions and install the app again");
         }
         "restricted_action" | "no_permission" | "ekm_access_denied" | "access_denied" => {
             "the workspace does not let the app post there: ask its administrator"
         }
         _ => "the daemon's log and Slack's documentation of this error say more",
     };
-    format!("slack: {code}: {mend}")
+    fix.to_owned()
 }
+
+/// What an operator can do when the socket of Slack's Socket Mode cannot be opened.
+pub fn slack_socket_fix(code: Option<&str>) -> &'static str {
+    match code {
+        Some("invalid_auth" | "not_authed" | "not_allowed_token_type" | "token_revoked" | "token_expired") => {
+            "slack.app_token is wrong: copy the app-level token (xapp-...) from Basic Information of the app again"
+        }
+        Some("missing_scope") => "the app-level token lacks connections:write: make another one with that scope",
+        Some("socket_mode_disabled") => "switch Socket Mode on in the settings of the app",
+        _ => UNREACHABLE,
+    }
+}
+
+/// What an operator can do when a platform does not answer.
+pub const UNREACHABLE: &str = "check that this host can reach it: network, DNS, proxy. askd keeps trying";

@@ -12,11 +12,13 @@ mod groups;
 mod lookups;
 mod pages;
 mod tables;
+mod tallies;
 
 pub(super) use attempts::{Attempts, held};
 pub(super) use chats::is_chat;
 pub use pages::Cursor;
 pub(super) use pages::{Began, Position};
+pub(super) use tallies::Tallies;
 
 use super::collect::Lying;
 use askd_core::{Ask, AskId, Content, Group, Person, Time};
@@ -220,12 +222,6 @@ impl Index {
             self.groups.end(&entry);
         }
         self.entries.drop(slot);
-    }
-
-    /// How many asks are open, and how many are settled.
-    pub(super) fn count(&self) -> (usize, usize) {
-        let settled = self.entries.iter().filter(|entry| entry.is_settled()).count();
-        (self.entries.iter().count() - settled, settled)
     }
 
     /// How far the clock was set after the times of an ask were written.

@@ -6,6 +6,7 @@
 use super::pace::Pace;
 use crate::host::outgoing::client_for;
 use crate::host::settings::SlackSettings;
+use crate::host::standing::{Problem, Standing};
 use askd_core::wording;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
@@ -15,7 +16,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call may take; after that its effect is unknown.
@@ -68,15 +68,15 @@ pub(super) struct Client {
     api_url: String,
     bot_token: SecretString,
     pace: Arc<Pace>,
-    /// The last call got no usable answer.
-    away: AtomicBool,
+    /// Whether the last call as the bot got a usable answer, and the token was good.
+    standing: Standing,
 }
 
 impl Client {
     pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> reqwest::Result<Self> {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
         let (api_url, bot_token) = (settings.api_url.clone(), settings.bot_token.clone());
-        Ok(Self { http, api_url, bot_token, pace, away: AtomicBool::new(false) })
+        Ok(Self { http, api_url, bot_token, pace, standing: Standing::default() })
     }
 
     /// The connections that the calls use.
@@ -115,9 +115,23 @@ impl Client {
         self.call(&self.bot_token, method, chat, self.http.get(url)).await
     }
 
-    /// Whether the last call got no usable answer.
-    pub(super) fn is_away(&self) -> bool {
-        self.away.load(Ordering::Relaxed)
+    /// What keeps calls as the bot from working.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        self.standing.problem()
+    }
+
+    fn note(&self, result: Result<(), &CallError>) {
+        let now = self.pace.clock().now();
+        match result {
+            Err(CallError::RateLimited(_)) => {}
+            Err(error @ (CallError::NotSent | CallError::Unknown(_))) => {
+                self.standing.fails(now, error.to_string(), wording::UNREACHABLE);
+            }
+            Err(CallError::Refused { code, needed }) if is_about_the_token(code) => {
+                self.standing.fails(now, code, wording::slack_fix(code, needed.as_deref()));
+            }
+            Ok(()) | Err(CallError::Refused { .. }) => self.standing.works(),
+        }
     }
 
     fn url(&self, method: &str) -> String {
@@ -142,13 +156,28 @@ impl Client {
         let answer = self.pace.clock().timeout(CALL_TIMEOUT, answer).await;
         let too_late = || CallError::Unknown(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
         let answer = answer.unwrap_or_else(|| Err(too_late()));
-        self.away.store(matches!(answer, Err(CallError::NotSent | CallError::Unknown(_))), Ordering::Relaxed);
+        if std::ptr::eq(token, &raw const self.bot_token) {
+            self.note(answer.as_ref().map(drop));
+        }
         if let Err(CallError::RateLimited(wait)) = answer {
             self.pace.limit(method, chat, wait);
             tracing::warn!(method, chat, seconds = wait.as_secs(), "Slack asks us to wait");
         }
         answer
     }
+}
+
+/// Whether the refusal concerns every call with this token.
+fn is_about_the_token(code: &str) -> bool {
+    matches!(
+        code,
+        "invalid_auth"
+            | "not_authed"
+            | "not_allowed_token_type"
+            | "token_revoked"
+            | "token_expired"
+            | "account_inactive"
+    )
 }
 
 /// What every answer of Slack may say beside its result.

@@ -20,6 +20,7 @@ use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
+use crate::host::standing::Standing;
 use askd_core::{Time, wording};
 use async_trait::async_trait;
 use axum::Router;
@@ -59,6 +60,8 @@ struct Inner {
     bot: OnceCell<AuthTest>,
     /// Places for cards that are being updated.
     updates: Semaphore,
+    /// Whether the socket of Socket Mode could be opened.
+    socket: Standing,
     /// The failure of `auth.test` that was logged last.
     logged: Mutex<Option<CallError>>,
 }
@@ -89,6 +92,7 @@ pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option
         started,
         bot,
         updates: Semaphore::new(UPDATES),
+        socket: Standing::default(),
         logged: Mutex::default(),
     })))))
 }

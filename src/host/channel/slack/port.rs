@@ -7,6 +7,7 @@ use super::payload::Message;
 use super::{Slack, render};
 use crate::host::backoff::Backoff;
 use crate::host::port::{Channel, Progress, Updated};
+use crate::host::standing::Problem;
 use askd_core::{
     Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Stage, Trouble, WidgetState,
 };
@@ -111,8 +112,8 @@ impl Channel for Slack {
         Box::pin(self.update_now(ask, route)).await
     }
 
-    fn is_away(&self) -> bool {
-        self.0.client.is_away()
+    fn problem(&self) -> Option<Problem> {
+        self.0.client.problem().or_else(|| self.0.socket.problem())
     }
 }
 

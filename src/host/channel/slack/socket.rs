@@ -8,6 +8,7 @@ use super::payload::Payload;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
 use crate::host::channel::NotStored;
+use askd_core::wording;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::StatusCode;
 use reqwest::header::{
@@ -66,6 +67,7 @@ struct Envelope<P> {
 /// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
 pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
     let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
+    let standing = &inbound.slack().0.socket;
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
         let connected = tokio::select! {
@@ -74,6 +76,7 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
         };
         let pause = match connected {
             Ok(socket) => {
+                standing.works();
                 let since = clock.monotonic();
                 let reason = listen(inbound, socket).await;
                 tracing::info!(reason, "the connection to Slack ended; connecting again");
@@ -86,7 +89,10 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
             }
             Err(CallError::RateLimited(wait)) => wait.max(backoff.pause()),
             Err(error) => {
-                tracing::error!(why = error.explain(), "cannot connect to Slack (Socket Mode); trying again");
+                let code = if let CallError::Refused { code, .. } = &error { Some(code.as_str()) } else { None };
+                let fix = wording::slack_socket_fix(code);
+                standing.fails(clock.now(), format!("Socket Mode: {error}"), fix);
+                tracing::error!(why = %error, fix, "cannot connect to Slack (Socket Mode); trying again");
                 backoff.pause()
             }
         };

@@ -4,6 +4,7 @@
 use super::view::View;
 use super::{Inbox, Problem, listing, problem};
 use crate::host::broker::{Failure, Named};
+use crate::host::status::Report;
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
 use askd_core::{Ask, AskId, ChannelName, Event, Given, Person, Refusal, Reply, Source, Via, WidgetEvent};
@@ -43,6 +44,7 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/shown", post(shown))
         .route("/asks/{id}/typing", post(typing))
         .route("/events", get(events))
+        .route("/status", get(status))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/api.md lists the calls.") })
         .method_not_allowed_fallback(|| async {
             let detail = "This call does not take that method: answers are sent by POST, never by GET.";
@@ -128,6 +130,11 @@ fn unreadable(error: StoreError) -> Problem {
 
 async fn show(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<View>, Problem> {
     Ok(Json(View::of(&*inbox.ask(&name).await?)))
+}
+
+/// How the daemon is, and what an operator has to do.
+async fn status(State(inbox): State<Inbox>) -> Json<Report> {
+    Json(inbox.status.report().await)
 }
 
 /// Which door the person used.

@@ -17,6 +17,7 @@ use super::Adapter;
 use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
 use crate::host::port::{Channel, Progress, Updated};
+use crate::host::status::Status;
 use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
 use axum::Router;
@@ -30,6 +31,7 @@ pub struct Inbox {
     broker: Broker,
     token: Arc<SecretString>,
     ctx: Ctx,
+    status: Status,
     /// Places for streams of events.
     streams: Arc<Semaphore>,
 }
@@ -39,8 +41,8 @@ const STREAMS: usize = 32;
 
 impl Inbox {
     /// An inbox that ends its streams when the daemon stops.
-    pub fn new(broker: Broker, token: SecretString, ctx: Ctx) -> Self {
-        Self { broker, token: Arc::new(token), ctx, streams: Arc::new(Semaphore::new(STREAMS)) }
+    pub fn new(broker: Broker, token: SecretString, ctx: Ctx, status: Status) -> Self {
+        Self { broker, token: Arc::new(token), ctx, status, streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
     /// The page and the API.

@@ -1,17 +1,17 @@
 //! One call of the Cloud API, and its result. Knows nothing of asks, windows or rates.
 
 use super::callback_data::CallbackData;
-use super::errors::{Verdict, verdict};
+use super::errors::{Verdict, concerns_all, verdict};
 use crate::clock::Clock;
 use crate::host::outgoing::client_for;
 use crate::host::settings::WhatsappSettings as Settings;
-use askd_core::{Time, Trouble};
+use crate::host::standing::{Problem, Standing};
+use askd_core::{Time, Trouble, wording};
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call may take; then its reply counts as lost.
@@ -64,26 +64,30 @@ pub(super) struct Client {
     http: reqwest::Client,
     clock: Clock,
     settings: Settings,
-    /// The last call got no reply.
-    away: AtomicBool,
+    /// Whether the last call got a reply, and the token was good.
+    standing: Standing,
 }
 
 impl Client {
     /// Fixed address, no redirects, no proxy: the token goes nowhere else.
     pub(super) fn new(settings: Settings, clock: Clock) -> Result<Self, reqwest::Error> {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
-        Ok(Self { http, clock, settings, away: AtomicBool::new(false) })
+        Ok(Self { http, clock, settings, standing: Standing::default() })
     }
 
-    /// Whether the last call got no reply.
-    pub(super) fn is_away(&self) -> bool {
-        self.away.load(Ordering::Relaxed)
+    /// What keeps calls from working.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        self.standing.problem()
+    }
+
+    fn fails(&self, why: &str, fix: &str) {
+        self.standing.fails(self.clock.now(), why, fix);
     }
 
     /// Sends a message. `attempt`: which try this is, for pauses that grow with it.
     pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Reply {
         self.clock.timeout(TIMEOUT, self.call(message, attempt)).await.unwrap_or_else(|| {
-            self.away.store(true, Ordering::Relaxed);
+            self.fails("no answer", wording::UNREACHABLE);
             tracing::warn!("WhatsApp did not reply within {} s", TIMEOUT.as_secs());
             failed(Failure::Lost)
         })
@@ -93,7 +97,10 @@ impl Client {
         let url = format!("{}/{}/messages", self.settings.api_url, self.settings.phone_number_id);
         let call = self.http.post(url).bearer_auth(self.settings.access_token.expose_secret()).json(&body(message));
         let replied = call.send().await;
-        self.away.store(replied.is_err(), Ordering::Relaxed);
+        match &replied {
+            Ok(_) => self.standing.works(),
+            Err(_) => self.fails("no connection", wording::UNREACHABLE),
+        }
         let response = match replied {
             Ok(response) => response,
             Err(error) if error.is_connect() => {
@@ -123,6 +130,9 @@ impl Client {
         let failure = match error["code"].as_u64() {
             Some(code) => {
                 tracing::warn!(code, status = status.as_u16(), "WhatsApp refused a message");
+                if let Some(fix) = concerns_all(code) {
+                    self.fails(&format!("refused with {code}"), fix);
+                }
                 Failure::Refused(verdict(code, error["message"].as_str().unwrap_or_default(), attempt))
             }
             // A proxy refused it.

@@ -67,6 +67,11 @@ fn fix(code: u64) -> Option<&'static str> {
     })
 }
 
+/// What the operator can do about a refusal that every message would get.
+pub(super) fn concerns_all(code: u64) -> Option<&'static str> {
+    matches!(code, 0 | 10 | 190 | 200..=299 | 368 | 131_005 | 131_031 | 131_042 | 133_010).then(|| fix(code)).flatten()
+}
+
 /// The class of a refusal.
 pub(super) fn trouble(code: u64) -> Trouble {
     match verdict(code, "", 1) {

@@ -13,6 +13,7 @@ use crate::host::backoff::Backoff;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use crate::host::settings::WhatsappSettings as Settings;
+use crate::host::standing::Problem;
 use crate::sabotage::on;
 use askd_core::Left;
 use parking_lot::Mutex;
@@ -77,9 +78,9 @@ impl Outbox {
         Ok(Self(Arc::new(Inner { client, contacts, log, rates, order: KeyedLock::default(), ctx })))
     }
 
-    /// Whether WhatsApp did not answer when it was called last.
-    pub(super) fn is_away(&self) -> bool {
-        self.0.client.is_away()
+    /// What keeps calls from working.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        self.0.client.problem()
     }
 
     /// Whether the message may have left before a restart. In doubt it may.

@@ -7,6 +7,7 @@ use super::outbox::Sent;
 use super::text::{self, How};
 use super::{Whatsapp, deadline_text};
 use crate::host::port::{Channel, Progress, Updated};
+use crate::host::standing::Problem;
 use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
 use async_trait::async_trait;
 use std::time::Duration;
@@ -128,8 +129,8 @@ impl Channel for Whatsapp {
         }
     }
 
-    fn is_away(&self) -> bool {
-        self.0.outbox.is_away()
+    fn problem(&self) -> Option<Problem> {
+        self.0.outbox.problem()
     }
 }
 

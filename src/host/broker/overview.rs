@@ -1,0 +1,98 @@
+//! What an operator wants to know of all groups at once: how many questions are open, which outcomes nobody has collected,
+//! which cards still show a question that is closed. Made anew for each reader; decides nothing.
+
+use super::Broker;
+use super::index::Tallies;
+use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many asks of a kind are named one by one.
+const MOST_NAMED: usize = 100;
+/// How many cards that can never be closed are remembered.
+const MOST_GIVEN_UP: usize = 100;
+/// A card that is not closed this long after its question is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+
+/// All groups at once.
+#[derive(Debug, Default)]
+pub struct Overview {
+    /// Each group that has asked.
+    pub groups: BTreeMap<Arc<Group>, Tally>,
+    /// The newest asks whose outcome nobody has collected, and when they were settled.
+    pub uncollected: Vec<(Arc<Ask>, Time)>,
+    /// Cards that still show a question that is closed.
+    pub stuck: Vec<StuckCard>,
+}
+
+/// What is counted of a group.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Tally {
+    /// Asks that are open.
+    pub open: usize,
+    /// Settled asks whose outcome nobody has collected.
+    pub uncollected: usize,
+    /// When it asked last, of the asks that are kept.
+    pub asked: Option<Time>,
+}
+
+/// A card that still shows a question that is closed.
+#[derive(Debug, Clone)]
+pub struct StuckCard {
+    /// Its ask.
+    pub ask: Arc<Ask>,
+    /// Where it is.
+    pub channel: ChannelName,
+    /// The chat.
+    pub chat: String,
+    /// Since when.
+    pub since: Time,
+    /// Why it never will be closed; `None`: askd goes on trying.
+    pub why: Option<String>,
+}
+
+impl Broker {
+    /// Looks at all of them.
+    pub async fn overview(&self) -> Overview {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.look_over()).await.unwrap_or_default()
+    }
+
+    fn look_over(&self) -> Overview {
+        let Tallies { groups, uncollected, unfinished } = self.index().tallies();
+        let read = |id: &AskId| self.load(*id).ok().flatten();
+        let newest = uncollected.iter().take(MOST_NAMED);
+        let uncollected = newest.filter_map(|(at, id)| Some((read(id)?, *at))).collect();
+        let late = self.clock().now() - STUCK_AFTER;
+        let unfinished = unfinished.iter().filter(|(at, _)| *at < late).take(10 * MOST_NAMED);
+        let mut stuck: Vec<StuckCard> = self.0.given_up.lock().iter().cloned().collect();
+        for (at, id) in unfinished {
+            if let Some(ask) = read(id) {
+                stuck.extend(still_open(&ask, *at));
+            }
+        }
+        stuck.truncate(MOST_NAMED);
+        Overview { groups, uncollected, stuck }
+    }
+
+    /// Remembers a card that can never be closed.
+    pub(super) fn give_up(&self, ask: &Arc<Ask>, route: usize, why: String) {
+        let Some(place) = ask.route(route).filter(|_| ask.is_over()) else { return };
+        let (channel, chat, since) = (place.channel, place.chat.clone(), self.clock().now());
+        let mut given_up = self.0.given_up.lock();
+        given_up.truncate(MOST_GIVEN_UP - 1);
+        given_up.push_front(StuckCard { ask: Arc::clone(ask), channel, chat, since, why: Some(why) });
+    }
+}
+
+fn still_open(ask: &Arc<Ask>, since: Time) -> impl Iterator<Item = StuckCard> {
+    let changing = ask.widgets.iter().filter(|widget| matches!(widget.state.card(), Some(Card::Changing { .. })));
+    changing.map(move |widget| StuckCard {
+        ask: Arc::clone(ask),
+        channel: widget.route.channel,
+        chat: widget.route.chat.clone(),
+        since,
+        why: None,
+    })
+}

@@ -1,0 +1,246 @@
+//! How the daemon is, for `/readyz`, `GET /api/v1/status` and `askd status`: whether it can take asks and answers, and what
+//! an operator has to do. It only reads what the parts say of themselves. The shape of the report is `docs/api.md`.
+
+use super::broker::{Broker, Overview, StuckCard};
+use super::ctx::Ctx;
+use super::folders::Folders;
+use super::port::Channels;
+use super::standing::Problem;
+use super::store::Loading;
+use askd_core::{Ask, ChannelName, Group, Time};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long ago the last round of looks may be.
+const LOOKED: Duration = Duration::from_secs(30);
+
+/// How far the daemon is, and what of it can be in trouble. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Status {
+    pub(super) ctx: Ctx,
+    pub(super) loading: Arc<Loading>,
+    pub(super) broker: Broker,
+    pub(super) folders: Folders,
+    pub(super) channels: Channels,
+    pub(super) started: Time,
+}
+
+/// All that an operator may have to know.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    version: &'static str,
+    started_at: Time,
+    state: &'static str,
+    reasons: Vec<String>,
+    problems: Vec<ProblemView>,
+    channels: Vec<ChannelView>,
+    groups: Vec<GroupView>,
+    uncollected: Vec<Uncollected>,
+    stuck_cards: Vec<CardView>,
+}
+
+/// One thing that an operator can do something about.
+#[derive(Debug, Serialize)]
+struct ProblemView {
+    kind: &'static str,
+    /// The channel's or group's name, if it is about one.
+    about: Option<String>,
+    line: String,
+    fix: String,
+    since: Option<Time>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChannelView {
+    name: ChannelName,
+    title: String,
+    connected: bool,
+    since: Option<Time>,
+    why: Option<String>,
+    fix: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupView {
+    name: Group,
+    served: bool,
+    open: usize,
+    uncollected: usize,
+    last_asked: Option<Time>,
+    last_heartbeat: Option<Time>,
+    problem: Option<Problem>,
+}
+
+#[derive(Debug, Serialize)]
+struct Uncollected {
+    id: String,
+    short_id: String,
+    group: Group,
+    since: Time,
+    line: String,
+}
+
+#[derive(Debug, Serialize)]
+struct CardView {
+    id: String,
+    short_id: String,
+    group: Group,
+    channel: ChannelName,
+    chat: String,
+    since: Time,
+    why: Option<String>,
+}
+
+impl Status {
+    /// What is wrong although the daemon can go on, or else why it cannot go on. Names no group, chat or person.
+    pub(super) async fn judge(&self) -> Result<Vec<String>, String> {
+        if self.ctx.is_stopping() {
+            return Err("stopping".to_owned());
+        }
+        let Self { ctx, loading, broker, folders, channels, .. } = self;
+        if !loading.is_over() {
+            let (done, of) = loading.so_far();
+            return Err(if of == 0 { "starting".to_owned() } else { format!("loading {done} of {of}") });
+        }
+        if broker.last_save_failed() {
+            return Err("the last save failed".to_owned());
+        }
+        if let Err(error) = broker.probe().await {
+            tracing::error!(%error, "not ready");
+            return Err("the state folder cannot be written".to_owned());
+        }
+        let (at, hung) = folders.last_look();
+        let looked = ctx.clock().monotonic().since(at);
+        if looked > LOOKED {
+            return Err(format!("the groups' folders were not looked at for {} s", looked.as_secs()));
+        }
+        let away = channels.standing().filter(|(_, problem)| problem.is_some());
+        let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
+        match hung {
+            0 => {}
+            1 => reasons.push("the folder of a group does not answer".to_owned()),
+            hung => reasons.push(format!("the folders of {hung} groups do not answer")),
+        }
+        Ok(reasons)
+    }
+
+    /// All that an operator may have to know.
+    pub async fn report(&self) -> Report {
+        let (judged, overview) = (self.judge().await, self.broker.overview().await);
+        let channels: Vec<ChannelView> = self.channels.standing().map(ChannelView::of).collect();
+        let groups = self.groups(&overview);
+        let mut problems: Vec<ProblemView> =
+            judged.as_ref().err().map(|why| ProblemView::of_daemon(why)).into_iter().collect();
+        problems.extend(channels.iter().filter_map(ProblemView::of_channel));
+        problems.extend(groups.iter().filter_map(ProblemView::of_group));
+        problems.extend(overview.stuck.iter().map(ProblemView::of_card));
+        let state = match &judged {
+            Err(_) => "not_ready",
+            Ok(_) if problems.is_empty() => "ready",
+            Ok(_) => "degraded",
+        };
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: self.started,
+            state,
+            reasons: judged.unwrap_or_else(|why| vec![why]),
+            problems,
+            channels,
+            groups,
+            uncollected: overview.uncollected.iter().map(|(ask, at)| Uncollected::of(ask, *at)).collect(),
+            stuck_cards: overview.stuck.into_iter().map(CardView::of).collect(),
+        }
+    }
+
+    fn groups(&self, overview: &Overview) -> Vec<GroupView> {
+        let (settings, problems) = (self.broker.settings(), self.folders.problems());
+        let heartbeats = self.broker.heartbeats().last();
+        let found = self.folders.names().unwrap_or_default();
+        let names: BTreeSet<Group> = found
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .chain(settings.configured())
+            .chain(overview.groups.keys().map(|group| (**group).clone()))
+            .collect();
+        let view = |name: Group| {
+            let tally = overview.groups.get(&name).copied().unwrap_or_default();
+            GroupView {
+                served: settings.group(&name).is_some(),
+                open: tally.open,
+                uncollected: tally.uncollected,
+                last_asked: tally.asked,
+                last_heartbeat: heartbeats.get(&name).copied(),
+                problem: problems.get(&name).cloned(),
+                name,
+            }
+        };
+        names.into_iter().map(view).collect()
+    }
+}
+
+impl ProblemView {
+    fn of_daemon(why: &str) -> Self {
+        let line = format!("askd cannot take questions and answers: {why}");
+        let fix = match why {
+            "stopping" | "starting" => "wait a moment",
+            _ if why.starts_with("loading") => "wait until the stored questions are read",
+            _ => "look at the disk of the data folder (df -h, df -i, dmesg); the log says more",
+        };
+        Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }
+    }
+
+    fn of_channel(channel: &ChannelView) -> Option<Self> {
+        let ChannelView { name, title, since, why, fix, .. } = channel;
+        let line = format!("{title} is not connected: {}", why.as_ref()?);
+        Some(Self { kind: "channel", about: Some(name.to_string()), line, fix: fix.clone()?, since: *since })
+    }
+
+    fn of_group(group: &GroupView) -> Option<Self> {
+        let Problem { since, why, fix } = group.problem.clone()?;
+        let line = format!("The agent {} cannot ask: {why}", group.name);
+        Some(Self { kind: "folder", about: Some(group.name.to_string()), line, fix, since: Some(since) })
+    }
+
+    fn of_card(card: &StuckCard) -> Self {
+        let (title, code) = (card.channel.title(), &card.ask.short_id);
+        let line = match &card.why {
+            Some(why) => format!("A card in {title} still shows the closed question {code}: {why}"),
+            None => format!("A card in {title} still shows the closed question {code}"),
+        };
+        let fix = match &card.why {
+            Some(_) => "delete the message there",
+            None => "askd keeps trying; if the channel is connected, the log says why it fails",
+        };
+        Self { kind: "card", about: Some(card.channel.to_string()), line, fix: fix.to_owned(), since: Some(card.since) }
+    }
+}
+
+impl ChannelView {
+    fn of((name, problem): (ChannelName, Option<Problem>)) -> Self {
+        let connected = problem.is_none();
+        let (since, why, fix) = problem.map_or((None, None, None), |it| (Some(it.since), Some(it.why), Some(it.fix)));
+        Self { name, title: name.title().to_owned(), connected, since, why, fix }
+    }
+}
+
+impl Uncollected {
+    fn of(ask: &Ask, since: Time) -> Self {
+        Self {
+            id: ask.id.to_string(),
+            short_id: ask.short_id.to_string(),
+            group: ask.group.clone(),
+            since,
+            line: ask.closing_line().unwrap_or_default(),
+        }
+    }
+}
+
+impl CardView {
+    fn of(card: StuckCard) -> Self {
+        let StuckCard { ask, channel, chat, since, why } = card;
+        let (id, short_id, group) = (ask.id.to_string(), ask.short_id.to_string(), ask.group.clone());
+        Self { id, short_id, group, channel, chat, since, why }
+    }
+}

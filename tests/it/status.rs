@@ -1,0 +1,140 @@
+//! How the daemon is: `GET /api/v1/status` and `askd status`.
+
+use crate::harness::{SOON, World, askd, choice, within};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
+use askd_sim::slack::FaultKind;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+fn status(world: &World) -> Value {
+    let (code, status) = world.call("GET", "/status", None);
+    assert_eq!(code, 200, "{status}");
+    status
+}
+
+/// A world with agents whose folders the daemon has made.
+fn with_agents(names: &[&str]) -> World {
+    let config = names.iter().fold(String::new(), |config, name| config + &format!("[groups.{name}]\n"));
+    let world = World::empty().config(&config).started();
+    for name in names {
+        within(SOON, "its folders", || world.data().join("ipc").join(name).join("briefings").exists().then_some(()));
+    }
+    world
+}
+
+/// What `askd status` prints, and its exit code.
+fn printed(world: &World, flags: &[&str]) -> (String, Option<i32>) {
+    let output = askd().arg("status").args(flags).args(["--url", &world.url(), "--token", &world.token()]).output();
+    let output = output.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+}
+
+#[test]
+fn all_is_well_says_so_and_names_every_agent() {
+    let world = with_agents(&["research", "idle"]);
+    world.group("research").ask_framework("r1");
+    world.one_open();
+    let status = status(&world);
+    assert_eq!((&status["state"], &status["problems"]), (&json!("ready"), &json!([])));
+    let research = &status["groups"].as_array().unwrap().iter().find(|group| group["name"] == "research").unwrap();
+    assert_eq!(
+        (&research["open"], &research["uncollected"], &research["served"]),
+        (&json!(1), &json!(0), &json!(true))
+    );
+    assert!(research["last_asked"].is_string() && research["last_heartbeat"].is_null(), "{research}");
+    let (text, code) = printed(&world, &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("askd 0.1.0: ready, running for") && text.contains("\nresearch  1     0"), "{text}");
+    let (text, code) = printed(&world, &["--json"]);
+    let told: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &told["groups"]), (Some(0), &status["groups"]));
+    assert_eq!(world.raw("GET", "/api/v1/status", "", "").0, 401);
+}
+
+#[test]
+fn an_answer_that_nobody_collects_is_counted_and_named_until_it_is_taken() {
+    let world = World::new();
+    let agent = world.group("research");
+    agent.ask_framework("r1");
+    world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+    agent.wait("r1");
+    let told = status(&world);
+    assert_eq!(told["uncollected"][0]["line"], "Answered: Vue by operator");
+    assert!(printed(&world, &[]).0.contains("NOBODY HAS COLLECTED"), "{told}");
+    agent.take("r1");
+    world.passing(SOON, "it to be collected", || (status(&world)["uncollected"] == json!([])).then_some(()));
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_with_its_fix_until_it_is_fixed() {
+    let mut world = World::empty();
+    let agent = world.group("research");
+    std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    world.start();
+    let told =
+        world.passing(SOON, "the trouble", || Some(status(&world)).filter(|status| status["state"] == "degraded"));
+    let problem = &told["problems"][0];
+    assert_eq!((&problem["kind"], &problem["about"]), (&json!("folder"), &json!("research")));
+    assert!(problem["line"].as_str().unwrap().starts_with("The agent research cannot ask: "), "{problem}");
+    let (text, code) = printed(&world, &[]);
+    let fix = format!("chmod 0770 '{}'", agent.tasks().display());
+    assert!(code == Some(1) && text.contains(&format!("  Fix: {fix}")), "{text}");
+    // Each fix as it is printed, until nothing is left to fix.
+    world.passing(SOON, "it to be well", || {
+        let status = status(&world);
+        let fix = status["problems"][0]["fix"].as_str().map(str::to_owned);
+        let run = |fix: String| std::process::Command::new("sh").args(["-c", &fix]).status().unwrap();
+        fix.is_none_or(|fix| !run(fix).success()).then_some(())
+    });
+    assert_eq!(printed(&world, &[]).1, Some(0));
+}
+
+#[tokio::test]
+async fn a_refused_token_is_named_with_its_fix_and_a_connection_that_is_back_is_well() {
+    let mut world = in_slack(Mode::Http).prepare().await;
+    world.slack.faults().next("auth.test", FaultKind::Error("invalid_auth".into()), 5);
+    world.begin().await;
+    let slack = |world: &World| status(world)["channels"][0].clone();
+    let away = world.passes(SOON, "the refusal", || Some(slack(&world)).filter(|it| it["connected"] == false)).await;
+    assert_eq!((&away["name"], &away["why"]), (&json!("slack"), &json!("invalid_auth")));
+    assert!(away["since"].is_string() && away["fix"].as_str().unwrap().contains("Bot User OAuth Token"), "{away}");
+    let (_, ready) = world.raw("GET", "/readyz", "", "");
+    assert_eq!(ready, "degraded: Slack is away\n");
+    world.later(Duration::from_secs(60));
+    world.passes(SOON, "it to be back", || (slack(&world)["connected"] == true).then_some(())).await;
+    assert_eq!(status(&world)["state"], "ready");
+}
+
+#[tokio::test]
+async fn a_card_that_can_never_be_closed_is_told_with_its_reason() {
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.faults().next("chat.update", FaultKind::Error("is_archived".into()), 1);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    let told =
+        world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
+    let told = told.await;
+    assert_eq!((&told["channel"], &told["chat"]), (&json!("slack"), &json!(CHANNEL)));
+    assert!(told["why"].as_str().unwrap().contains("unarchive"), "{told}");
+    assert_eq!(status(&world)["problems"][0]["fix"], "delete the message there");
+}
+
+#[test]
+fn the_status_of_the_api_document_has_all_fields() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/api.md")).unwrap();
+    let shown = text.split("```json\n").find(|block| block.contains("\"stuck_cards\"")).unwrap();
+    let shown: Value = serde_json::from_str(shown.split("```").next().unwrap()).unwrap();
+    let world = World::new();
+    world.group("research").ask_framework("r1");
+    world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+    let real =
+        within(SOON, "it to be uncollected", || Some(status(&world)).filter(|it| it["uncollected"][0].is_object()));
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&shown), keys(&real));
+    for list in ["channels", "groups", "uncollected"] {
+        assert_eq!(keys(&shown[list][0]), keys(&real[list][0]), "{list}");
+    }
+}

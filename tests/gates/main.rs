@@ -316,7 +316,7 @@ async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &
     let noticed = figures.iter().any(|what| verdict.bad(what) > 0);
     let wanted = |finding: &&String| figures.iter().any(|what| finding.starts_with(what));
     for finding in verdict.findings().iter().filter(wanted).take(8) {
-        println!("  noticed: {finding}");
+        println!("  noticed: {}", finding.chars().take(200).collect::<String>());
     }
     if !noticed {
         println!("  {sabotage}: nobody noticed");

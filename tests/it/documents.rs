@@ -213,6 +213,57 @@ fn the_readme_names_only_commands_and_files_that_are_there() {
     }
 }
 
+/// All text below a folder.
+fn sources(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let text =
+        entries.map(|path| if path.is_dir() { sources(&path) } else { fs::read_to_string(path).unwrap_or_default() });
+    text.collect::<Vec<_>>().join("\n")
+}
+
+/// Each row of the table in SECURITY.md names what shows it, and all of that is there.
+#[test]
+fn every_promise_of_security_names_a_gate_or_a_story_that_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let security = document("SECURITY.md");
+    let table = security.split("| what holds | shown by |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let (gates, stories) = (sources(&root.join("tests/gates")), sources(&root.join("tests/it")));
+    let programs = sources(&root.join("src")) + &sources(&root.join("crates"));
+    let names: Vec<String> = ["tests/sabotage", "tests/docker"]
+        .iter()
+        .flat_map(|folder| fs::read_dir(root.join(folder)).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let defines = |text: &str, name: &str| ["fn", "mod"].iter().any(|word| text.contains(&format!("{word} {name}")));
+    for row in table.lines().skip(2) {
+        let shown = row.trim_end_matches('|').rsplit('|').next().unwrap();
+        let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "nothing shows: {row}");
+        for name in named {
+            let (room, story) = name.split_once("::").unwrap_or(("", name));
+            let is_there = match name {
+                _ if name.contains('/') => root.join(name).exists(),
+                _ if !room.is_empty() => {
+                    let file = fs::read_to_string(root.join(format!("tests/it/{room}.rs"))).unwrap_or_default();
+                    !file.is_empty() && (story == "*" || defines(&file, story))
+                }
+                _ => {
+                    let begins = |file: &String| file.starts_with(name.trim_end_matches('*'));
+                    gates.contains(&format!("\"{name}\""))
+                        || names.iter().any(begins)
+                        || defines(&stories, name)
+                        || defines(&programs, name)
+                }
+            };
+            assert!(is_there, "SECURITY.md names {name:?}, which is not there");
+        }
+        // What stands in brackets after the gate `refusals` is a group of its cells.
+        for group in shown.split("`refusals` (").skip(1).flat_map(|rest| rest.split(')').next().unwrap().split(", ")) {
+            assert!(gates.contains(&format!("\"{group}")), "the gate `refusals` has no cells of {group:?}");
+        }
+    }
+}
+
 /// What stands before the reference part is read by people who look whether they want askd at all.
 #[test]
 fn the_readme_is_short_and_its_first_commands_are_real() {

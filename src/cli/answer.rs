@@ -2,10 +2,12 @@
 
 use super::asks::{One, say_settled};
 use super::layout::text;
-use super::{Exit, USAGE};
+use super::{Exit, USAGE, say};
+use anyhow::Context as _;
 use askd_core::{chosen, printable, wording};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use std::io::IsTerminal as _;
 
 /// Answer a question.
 ///
@@ -20,8 +22,8 @@ use serde_json::{Map, Value, json};
 pub(super) struct Answer {
     #[command(flatten)]
     ask: One,
-    /// The answer.
-    #[arg(value_name = "ANSWER", required_unless_present_any = ["questions", "texts"], conflicts_with = "questions")]
+    /// The answer. Without one askd shows the choices, and on a terminal asks for it.
+    #[arg(value_name = "ANSWER", conflicts_with = "questions")]
     values: Vec<String>,
     /// The answer to one of several questions, by the question's id or text. Repeatable.
     #[arg(short = 'q', value_name = "QUESTION=ANSWER")]
@@ -39,10 +41,13 @@ struct Typed {
 }
 
 impl Answer {
-    pub(super) fn run(self) -> Result<(), Exit> {
+    pub(super) fn run(mut self) -> Result<(), Exit> {
         let ask = self.ask.read()?;
         // If the ask is over, the daemon's reply says so, whatever the person typed.
         let over = ask["state"] == "settled" && ask["late_until"].is_null();
+        if !over && self.values.is_empty() && self.questions.is_empty() && self.texts.is_empty() {
+            self.values = asked_for(&ask)?;
+        }
         let answers = if over { Map::new() } else { self.answers(&ask)? };
         // By its whole id: an ask that came meanwhile may have the same beginning.
         let ask = One { id: text(&ask, "id").to_owned(), ..self.ask };
@@ -86,6 +91,27 @@ impl Typed {
         })?;
         let picked = picks.into_iter().map(|pick| labels[pick].to_owned());
         Ok(json!(picked.chain(self.own).collect::<Vec<_>>()))
+    }
+}
+
+/// What a person types at the terminal when they see the question and its choices.
+fn asked_for(ask: &Value) -> Result<Vec<String>, Exit> {
+    let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
+    let [question] = questions else { return Err(name_them(questions)) };
+    let code = text(ask, "short_id");
+    let mut lines = vec![format!("What is the answer to {:?}", printable(text(question, "question")))];
+    let options = question["options"].as_array().into_iter().flatten().zip(1..);
+    lines.extend(options.map(|(option, number)| format!("  {number}. {}", printable(text(option, "label")))));
+    if !std::io::stdin().is_terminal() {
+        let example = if lines.len() > 1 { "1" } else { "\"your answer\"" };
+        return Err(Exit::new(USAGE, format!("{}\nAnswer with: askd answer {code} {example}", lines.join("\n"))));
+    }
+    say(&lines.join("\n"))?;
+    let mut typed = String::new();
+    std::io::stdin().read_line(&mut typed).context("cannot read the answer")?;
+    match typed.trim() {
+        "" => Err(Exit::new(USAGE, "no answer; nothing was sent")),
+        typed => Ok(vec![typed.to_owned()]),
     }
 }
 

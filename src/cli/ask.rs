@@ -61,10 +61,10 @@ pub(super) struct AskCommand {
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
     /// How long people have to answer once they see it, for example 45s, 30m or 2h [default: the group's setting].
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = limited(10, 7 * 86_400))]
     timeout: Option<Duration>,
     /// How long the daemon has to take the question, 10s to 60s.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, hide = true)]
+    #[arg(long, value_name = "DURATION", value_parser = limited(10, 60), hide = true)]
     render_timeout: Option<Duration>,
     /// Print the whole result as JSON instead of the answer.
     #[arg(long)]
@@ -139,7 +139,8 @@ impl AskCommand {
             session_id: Some(std::env::var("ASKD_SESSION_ID").unwrap_or_else(|_| random::unique())),
             ..RequestFile::default()
         };
-        Request::new(random::request_id(), file.clone()).map_err(|rejection| Exit::new(USAGE, rejection))?;
+        Request::new(random::request_id(), file.clone())
+            .map_err(|rejection| Exit::new(USAGE, in_flags(&rejection.to_string())))?;
         Ok(file)
     }
 
@@ -206,6 +207,21 @@ fn say_answer(answer: &str) -> anyhow::Result<()> {
         return answer.lines().try_for_each(|line| say(&askd_core::printable(line)));
     }
     say(answer)
+}
+
+/// A duration from `least` to `most` seconds, as people write it.
+fn limited(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    move |text| {
+        let duration = humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a duration like 30m"))?;
+        let name = |seconds| humantime::format_duration(Duration::from_secs(seconds)).to_string();
+        let fits = (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&duration);
+        fits.then_some(duration).ok_or_else(|| format!("it must be between {} and {}", name(least), name(most)))
+    }
+}
+
+/// What is wrong with a request, in the words of the command line.
+fn in_flags(rejection: &str) -> String {
+    rejection.replace("questions[0].question", "the question").replace("questions[0].options", "--option")
 }
 
 /// An error and, in a sentence, why the question could not be shown.

@@ -4,9 +4,12 @@
 use super::answer::Answer;
 use super::json::escaped;
 use super::layout::{Look, text};
+use super::link::Link;
+use super::trail::Trail;
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError, healthy};
+use crate::host::settings::Settings;
 use askd_core::{printable, wording};
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -34,11 +37,26 @@ pub(super) struct Where {
 }
 
 impl Where {
+    pub(super) fn client(&self) -> Result<Client, ClientError> {
+        Client::find(&self.config, self.url.clone(), self.token.clone().map(SecretString::from))
+    }
+
+    pub(super) fn settings(&self) -> Result<Settings, ClientError> {
+        Ok(Settings::load(&self.config)?)
+    }
+
+    /// The address that people open.
+    pub(super) fn inbox_url(&self) -> Result<String, ClientError> {
+        self.url.clone().map_or_else(|| Ok(self.settings()?.inbox_url()), Ok)
+    }
+
+    pub(super) async fn healthy(&self) -> Result<(), ClientError> {
+        healthy(&self.config, self.url.clone()).await
+    }
+
     pub(super) fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
         let runtime = super::small_runtime()?;
-        let token = self.token.clone().map(SecretString::from);
-        let client = Client::find(&self.config, self.url.clone(), token)?;
-        Ok(runtime.block_on(client.call(method, path, body))?)
+        Ok(runtime.block_on(self.client()?.call(method, path, body))?)
     }
 }
 
@@ -69,7 +87,7 @@ impl From<ClientError> for Exit {
 }
 
 /// A part of a path: ids need no escaping, and what is none must not become another path.
-fn segment(id: &str) -> Result<&str, Exit> {
+pub(super) fn segment(id: &str) -> Result<&str, Exit> {
     if !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Ok(id);
     }
@@ -158,6 +176,8 @@ pub(super) enum Asks {
     List(List),
     Show(Show),
     Answer(Answer),
+    Log(Trail),
+    Link(Link),
     /// Dismiss a question: the agent is told that the user does not want to answer.
     #[command(after_help = "Example:\n  askd dismiss 3f2a")]
     Dismiss(One),
@@ -182,13 +202,15 @@ impl Asks {
             Self::List(list) => list.run(),
             Self::Show(show) => show.run(),
             Self::Answer(answer) => answer.run(),
+            Self::Log(trail) => trail.run(),
+            Self::Link(link) => link.run(),
             Self::Dismiss(ask) => say_settled(&ask.post("dismiss", json!({}))?),
             Self::Cancel(ask) => say_settled(&ask.post("cancel", json!({}))?),
             Self::Reset(ask) => {
                 ask.post("reset", json!({}))?;
                 Ok(say(wording::RESET)?)
             }
-            Self::Healthz(at) => Ok(super::small_runtime()?.block_on(healthy(&at.config, at.url))?),
+            Self::Healthz(at) => Ok(super::small_runtime()?.block_on(at.healthy())?),
         }
     }
 }

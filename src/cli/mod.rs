@@ -7,16 +7,24 @@ mod ask;
 #[cfg(feature = "host")]
 mod asks;
 mod briefing;
+#[cfg(feature = "host")]
+mod check;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "host")]
+mod group;
 mod json;
 #[cfg(feature = "host")]
 mod layout;
+#[cfg(feature = "host")]
+mod link;
 mod mcp;
 #[cfg(feature = "host")]
 mod serve;
 #[cfg(feature = "host")]
 mod status;
+#[cfg(feature = "host")]
+mod trail;
 
 use crate::agent::AgentError;
 use anyhow::Context as _;
@@ -46,6 +54,8 @@ struct Cli {
 enum Command {
     #[cfg(feature = "host")]
     Serve(serve::Serve),
+    #[cfg(feature = "host")]
+    Check(check::Check),
     #[cfg(feature = "demo")]
     #[command(flatten)]
     Demos(demo::Demos),
@@ -57,6 +67,11 @@ enum Command {
     #[cfg(feature = "host")]
     #[command(flatten)]
     Asks(asks::Asks),
+    #[cfg(feature = "host")]
+    #[command(subcommand)]
+    Group(group::Groups),
+    #[cfg(feature = "host")]
+    Completions(link::Completions),
 }
 
 /// Anything that went wrong and has no exit code of its own.
@@ -70,6 +85,8 @@ pub fn main() -> ExitCode {
     let done = match command {
         #[cfg(feature = "host")]
         Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "host")]
+        Command::Check(check) => check.run(),
         #[cfg(feature = "demo")]
         Command::Demos(demos) => demos.run(),
         Command::Ask(ask) => ask.run(),
@@ -79,6 +96,10 @@ pub fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
+        #[cfg(feature = "host")]
+        Command::Group(groups) => groups.run(),
+        #[cfg(feature = "host")]
+        Command::Completions(completions) => completions.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

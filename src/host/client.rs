@@ -7,13 +7,17 @@ use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Storing an answer on a slow disk takes less.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Shorter than the time limit of a container's health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Where `deploy/askd.service` keeps its records.
+const SYSTEM_STATE: &str = "/var/lib/askd/state";
 
 /// Why a call failed, in words for people.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +26,7 @@ pub enum ClientError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The token cannot be read.
-    #[error(
-        "cannot read the inbox token in {file}: {source}. Has `askd serve` run here? Or give --token, or the same --config"
-    )]
+    #[error("cannot read the inbox token in {file}: {source}. {}", to_read_it(source))]
     NoToken {
         /// Where it should be.
         file: PathBuf,
@@ -84,9 +86,14 @@ impl Client {
 
     /// Calls this address with this token.
     pub fn new(url: &str, token: SecretString) -> Result<Self, ClientError> {
-        let url = url.trim_end_matches('/').to_owned();
+        let url = address(url);
         let http = caller(&url, TIMEOUT)?;
         Ok(Self { url, token, http })
+    }
+
+    /// The link with which people open the inbox at this address.
+    pub fn link(&self, inbox: &str) -> String {
+        format!("{}/#token={}", address(inbox), self.token.expose_secret())
     }
 
     /// Makes one call below `/api/v1`. An empty answer is `Null`.
@@ -107,6 +114,13 @@ impl Client {
             return serde_json::from_str(&text)
                 .map_err(|error| ClientError::Away { url: self.url.clone(), why: format!("it is not askd: {error}") });
         }
+        if status == StatusCode::UNAUTHORIZED {
+            let mend = "`askd link` prints the current one, run as askd's own user or in its container";
+            return Err(ClientError::Problem {
+                status: status.as_u16(),
+                detail: format!("the daemon at {} refuses this token; {mend}", self.url),
+            });
+        }
         let detail = match serde_json::from_str::<ProblemBody>(&text) {
             Ok(problem) if problem.candidates.is_empty() => problem.detail,
             Ok(problem) => format!("{}\n  {}", problem.detail, problem.candidates.join("\n  ")),
@@ -114,6 +128,12 @@ impl Client {
         };
         Err(ClientError::Problem { status: status.as_u16(), detail })
     }
+}
+
+/// An address as people type it.
+fn address(url: &str) -> String {
+    let url = url.trim_end_matches('/');
+    if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
 
 fn caller(url: &str, timeout: Duration) -> Result<reqwest::Client, ClientError> {
@@ -126,7 +146,7 @@ fn caller(url: &str, timeout: Duration) -> Result<reqwest::Client, ClientError> 
 /// Checks that the daemon of these settings, or at this address, answers `/healthz`. Needs no token.
 pub async fn healthy(files: &[PathBuf], url: Option<String>) -> Result<(), ClientError> {
     let url = match url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
+        Some(url) => address(&url),
         None => format!("http://{}", crate::host::settings::reachable(Settings::load(files)?.http.listen)),
     };
     let away = |why: String| ClientError::Away { url: url.clone(), why };
@@ -135,10 +155,21 @@ pub async fn healthy(files: &[PathBuf], url: Option<String>) -> Result<(), Clien
     if status.is_success() { Ok(()) } else { Err(away(format!("/healthz answers {status}"))) }
 }
 
-fn kept_token(file: PathBuf) -> Result<SecretString, ClientError> {
+/// The token that the daemon keeps. One that systemd runs keeps it where only its unit says.
+fn kept_token(own: PathBuf) -> Result<SecretString, ClientError> {
+    let of_system = Path::new(SYSTEM_STATE).join(TOKEN_FILE);
+    let missing = |file: &Path| matches!(file.try_exists(), Ok(false));
+    let file = if missing(&own) && !missing(&of_system) { of_system } else { own };
     match std::fs::read_to_string(&file) {
         Ok(text) => Ok(text.trim().to_owned().into()),
         Err(source) => Err(ClientError::NoToken { file, source }),
+    }
+}
+
+fn to_read_it(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => "Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN".to_owned(),
+        _ => "Has `askd serve` run here? Or give --token, or the same --config".to_owned(),
     }
 }
 

@@ -237,12 +237,11 @@ fn each_way_to_end_has_its_exit_code_and_its_sentence() {
     assert!(err(&timeout).contains("ask_user timeout"));
     for (args, words) in [
         (&["ask"][..], "<QUESTION>"),
-        (&["ask", " "], "questions[0].question is empty"),
-        (&["ask", "q", "--option", "a", "--option", "A"], "questions[0].options[1].label is the same"),
+        (&["ask", " "], "askd: the question is empty."),
+        (&["ask", "q", "--option", "a", "--option", "A"], "--option[1].label is the same"),
         (&["ask", "q", "--timeout", "soon"], "--timeout"),
-        (&["ask", "q", "--timeout", "1s"], "timeoutMs is 1000; it must be between 10000"),
+        (&["ask", "q", "--timeout", "1s"], "it must be between 10s and 7days"),
         (&["ask", "q", "--multi"], "--option"),
-        (&["answer", "abc"], "ANSWER"),
         (&["show", "../x"], "not a code or the beginning of an id"),
         (&["serve", "--config", "/does/not/exist"], "/does/not/exist"),
         (&["nonsense"], "nonsense"),
@@ -413,17 +412,17 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
     for (settings, words) in [
         (slack, "\"@alice\" is not a member id of Slack"),
         ("[slack]\nbot_token = \"xapp-a\"\napp_token = \"xoxb-a\"\n", "this one belongs in slack.app_token"),
-        ("[groups.g]\nroute = [{ channel = \"web\" }]\n", "unknown key \"route\"; did you mean \"routes\"?"),
+        ("[groups.g]\nroute = [{ channel = \"web\" }]\n", "unknown key \"route\". Did you mean \"routes\"?"),
     ] {
         let output = World::empty().with_binary().config(settings).command().output().unwrap();
         assert_eq!((output.status.code(), err(&output).contains(words)), (Some(2), true), "{words}: {}", err(&output));
     }
 
     for (name, value, words) in [
-        ("ASKD__HTTP__LISTN", "x", "listn"),
-        ("ASKD__ASKS__TIMEOUT", "soon", "asks.timeout"),
+        ("ASKD__HTTP__LISTN", "x", "ASKD__HTTP__LISTN: unknown key. Did you mean ASKD__HTTP__LISTEN?"),
+        ("ASKD__ASKS__TIMEOUT", "soon", "ASKD__ASKS__TIMEOUT: \"soon\" is not a duration"),
         ("ASKD__HTTP__LISTEN", "0.0.0.0:0", "allowed_hosts"),
-        ("ASKD__COLOUR", "red", "colour"),
+        ("ASKD__COLOUR", "red", "ASKD__COLOUR: unknown key"),
     ] {
         let output = World::empty().env(name, value).command().env(name, value).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{name}: {}", err(&output));

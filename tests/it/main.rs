@@ -50,6 +50,7 @@ mod sessions;
 mod sessions_chat;
 mod sessions_docker;
 mod sessions_moments;
+mod setting_up;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -1,8 +1,9 @@
 //! What holds for one group: the keys of `[asks]`, the group's own keys over them, its routes and its session.
 
+use super::mistakes::{Mistakes, nearest};
 use super::session::Session;
 use super::values::{ANY, Table, number, or_off, or_zero, responders, seconds, timeout_policy};
-use super::{Settings, SettingsError, slack, whatsapp, with_defaults, wrong};
+use super::{Settings, slack, whatsapp};
 use askd_core::{ChannelName, Responders, SessionRules, TimeoutPolicy};
 use config::ValueKind;
 use serde::Deserialize;
@@ -76,7 +77,7 @@ pub struct RouteSettings {
     pub responders: Option<Responders>,
 }
 
-type CheckRoute = fn(&mut RouteSettings, &str, &Settings) -> Result<(), SettingsError>;
+type CheckRoute = fn(&mut RouteSettings, &str, &Settings, &mut Mistakes);
 
 /// How the routes of each channel are checked, and brought into the spelling that its platform uses. One line each.
 const ROUTES: [(ChannelName, CheckRoute); 3] = [
@@ -89,11 +90,12 @@ pub(super) fn inbox_alone() -> Vec<RouteSettings> {
     vec![RouteSettings { channel: ChannelName::WEB, chat: String::new(), responders: None }]
 }
 
-fn check_inbox(route: &mut RouteSettings, at: &str, _settings: &Settings) -> Result<(), SettingsError> {
-    if route.chat.is_empty() && route.responders.is_none() {
-        return Ok(());
+fn check_inbox(route: &mut RouteSettings, at: &str, _settings: &Settings, mistakes: &mut Mistakes) {
+    if !route.chat.is_empty() || route.responders.is_some() {
+        let why = "the inbox has no chat and no responders (the holder of its token is the operator); write \
+                   { channel = \"web\" }";
+        mistakes.add(at, why);
     }
-    Err(wrong(at, "the inbox has no chat and no responders: the holder of its token is the operator"))
 }
 
 impl GroupSettings {
@@ -110,54 +112,49 @@ impl GroupSettings {
     }
 
     /// Checks what one key alone cannot show. The group stands under the key `at`.
-    pub(super) fn check(&mut self, at: &str, settings: &Settings) -> Result<(), SettingsError> {
+    pub(super) fn check(&mut self, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
         for (index, route) in self.routes.iter_mut().enumerate() {
             let at = format!("{at}.routes[{index}]");
-            let Some((_, check)) = ROUTES.iter().find(|(channel, _)| *channel == route.channel) else {
-                let known = ROUTES.map(|(channel, _)| channel.to_string()).join(", ");
-                return Err(wrong(format!("{at}.channel"), format!("{:?} is none of {known}", route.channel.as_str())));
-            };
-            check(route, &at, settings)?;
+            let channel = route.channel.as_str();
+            if let Some((_, check)) = ROUTES.iter().find(|(known, _)| known.as_str() == channel) {
+                check(route, &at, settings, mistakes);
+                continue;
+            }
+            let known = ROUTES.map(|(channel, _)| channel.to_string());
+            let meant = nearest(channel, &known).map(|meant| format!(". Did you mean {meant:?}?")).unwrap_or_default();
+            mistakes.add(format!("{at}.channel"), format!("{channel:?} is none of {}{meant}", known.join(", ")));
         }
         // A group without routes needs no session.
         if self.on_timeout == TimeoutPolicy::AbortTask && self.session.stop.is_none() && !self.routes.is_empty() {
             let why = "abort_task needs a way to stop the session; add it to the group: \
                        session = { stop = { docker = \"<container>\" } }";
-            return Err(wrong(format!("{at}.on_timeout"), why));
+            mistakes.add(format!("{at}.on_timeout"), why);
         }
-        Ok(())
     }
 }
 
-/// Gives each group what `[asks]` says and the group does not. An error about an unknown key says which may have been
-/// meant.
-pub(super) fn inherit(settings: &mut Table) -> Result<(), SettingsError> {
-    let Some(ValueKind::Table(asks)) = settings.get("asks").map(|asks| asks.kind.clone()) else { return Ok(()) };
-    let mut keys: Vec<String> = with_defaults().build()?.get_table("asks")?.into_keys().collect();
-    keys.sort();
-    check_keys("asks", "[asks]", &asks, &keys)?;
-    keys.splice(..0, ["routes".to_owned(), "session".to_owned()]);
-    let fill = |at: &str, group: &mut config::Value| {
-        let ValueKind::Table(own) = &mut group.kind else { return Ok::<(), SettingsError>(()) };
-        check_keys(at, "A group", own, &keys)?;
+/// Gives each group what `[asks]` says and the group does not.
+pub(super) fn inherit(settings: &mut Table) {
+    let Some(ValueKind::Table(asks)) = settings.get("asks").map(|asks| asks.kind.clone()) else { return };
+    let fill = |group: &mut config::Value| {
+        let ValueKind::Table(own) = &mut group.kind else { return };
         for (key, value) in &asks {
             own.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        Ok(())
     };
-    if let Some(defaults) = settings.get_mut("defaults") {
-        fill("defaults", defaults)?;
-    }
+    settings.get_mut("defaults").map(fill);
     if let Some(ValueKind::Table(groups)) = settings.get_mut("groups").map(|groups| &mut groups.kind) {
-        groups.iter_mut().try_for_each(|(name, group)| fill(&format!("groups.{name}"), group))?;
+        groups.values_mut().for_each(fill);
     }
-    Ok(())
 }
 
-fn check_keys(at: &str, holder: &str, table: &Table, keys: &[String]) -> Result<(), SettingsError> {
-    let Some(unknown) = table.keys().find(|key| !keys.contains(key)) else { return Ok(()) };
-    let distance = |known: &&String| strsim::damerau_levenshtein(known, unknown);
-    let meant = keys.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
-    let meant = meant.map(|known| format!(" did you mean {known:?}?")).unwrap_or_default();
-    Err(wrong(at, format!("unknown key {unknown:?};{meant} {holder} has: {}", keys.join(", "))))
+/// What only a group has, in `[asks]`.
+pub(super) fn refuse_in_asks(settings: &mut Table, mistakes: &mut Mistakes) {
+    let Some(ValueKind::Table(asks)) = settings.get_mut("asks").map(|asks| &mut asks.kind) else { return };
+    for key in ["routes", "session"] {
+        if asks.remove(key).is_some() {
+            let why = "belongs in [groups.<name>], or in [defaults] for all groups without a section";
+            mistakes.add(format!("asks.{key}"), why);
+        }
+    }
 }

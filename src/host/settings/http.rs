@@ -1,7 +1,7 @@
 //! `[http]`: where to listen, and under which names.
 
+use super::mistakes::Mistakes;
 use super::values::list;
-use super::{SettingsError, wrong};
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
@@ -44,16 +44,15 @@ fn public_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::E
 }
 
 impl Http {
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
+    pub(super) fn check(&self, mistakes: &mut Mistakes) {
         let Self { listen, public_url, allowed_hosts, .. } = self;
-        if listen.ip().is_loopback() || public_url.is_some() || !allowed_hosts.is_empty() {
-            return Ok(());
+        if !listen.ip().is_loopback() && public_url.is_none() && allowed_hosts.is_empty() {
+            let why = format!(
+                "{listen} can be reached from other machines; say under which names: set http.public_url \
+                 (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
+            );
+            mistakes.add("http.listen", why);
         }
-        let why = format!(
-            "{listen} can be reached from other machines; say under which names: set http.public_url \
-             (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
-        );
-        Err(wrong("http.listen", why))
     }
 }
 

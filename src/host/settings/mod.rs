@@ -5,6 +5,7 @@
 
 mod group;
 mod http;
+mod mistakes;
 mod session;
 mod slack;
 mod values;
@@ -12,14 +13,15 @@ mod whatsapp;
 
 pub use group::{GroupSettings, RouteSettings};
 pub use http::{Http, is_loopback_url, reachable, url_host};
+pub use mistakes::SettingsError;
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport};
 pub use whatsapp::WhatsappSettings;
 
 use crate::ipc::files::Access;
 use askd_core::{ChannelName, Group, Responders, TimeoutPolicy};
-use config::builder::DefaultState;
-use config::{Config, ConfigBuilder, ConfigError, Environment, File, FileFormat};
+use config::{Config, Environment, File, FileFormat};
+use mistakes::{Mistakes, Source};
 use secrecy::SecretString;
 use serde::Deserialize;
 use slack::SlackShape;
@@ -31,38 +33,6 @@ use std::time::Duration;
 pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
 /// Read if it is there and no file is named.
 pub const SYSTEM_FILE: &str = "/etc/askd/askd.toml";
-
-/// What is wrong with the settings, and where.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// The file or the environment does not have the right shape.
-    #[error("settings: {0}")]
-    Shape(#[source] ConfigError),
-    /// A value does not fit.
-    #[error("settings: {key}: {why}")]
-    Value {
-        /// Which key.
-        key: String,
-        /// What is wrong and what to write instead.
-        why: String,
-    },
-}
-
-impl From<ConfigError> for SettingsError {
-    fn from(error: ConfigError) -> Self {
-        match error {
-            // `config` leaves out the dot after an index.
-            ConfigError::At { error, key: Some(key), .. } => {
-                wrong(key.replace(']', "].").trim_end_matches('.'), error.to_string())
-            }
-            other => Self::Shape(other),
-        }
-    }
-}
-
-fn wrong(key: impl Into<String>, why: impl Into<String>) -> SettingsError {
-    SettingsError::Value { key: key.into(), why: why.into() }
-}
 
 /// What the operator has decided.
 #[derive(Debug, Clone)]
@@ -96,14 +66,15 @@ pub struct Settings {
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// A filter of `tracing-subscriber`.
+    #[serde(deserialize_with = "values::log_filter")]
     pub filter: String,
     /// `text` or `json`.
+    #[serde(deserialize_with = "values::log_format")]
     pub format: LogFormat,
 }
 
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
@@ -114,29 +85,59 @@ pub enum LogFormat {
 impl Settings {
     /// Reads the named files (else the system's, if it is there) and the environment.
     pub fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
-        let mut builder = with_defaults();
-        if files.is_empty() {
-            builder = builder.add_source(File::new(SYSTEM_FILE, FileFormat::Toml).required(false));
+        let system = PathBuf::from(SYSTEM_FILE);
+        let named = if files.is_empty() && system.exists() { std::slice::from_ref(&system) } else { files };
+        let (mut sources, mut unread) = (Vec::new(), Mistakes::default());
+        for file in named {
+            match std::fs::read_to_string(file) {
+                Ok(text) => sources.push(Source { name: file.display().to_string(), text }),
+                Err(error) => unread.at_large(&format!("cannot read the settings file {}: {error}", file.display())),
+            }
         }
-        for file in files {
-            builder = builder.add_source(File::from(file.as_path()).format(FileFormat::Toml));
-        }
+        unread.none(())?;
         // Values stay texts here (no `try_parsing`): it would turn a token "0123" into "123".
         let environment = Environment::with_prefix("ASKD").prefix_separator("__").separator("__");
-        Self::read(builder.add_source(environment))
+        Self::read(sources, Some(environment))
     }
 
     /// Reads settings from a text, and nothing from elsewhere.
     pub fn from_toml(text: &str) -> Result<Self, SettingsError> {
-        Self::read(with_defaults().add_source(File::from_str(text, FileFormat::Toml)))
+        Self::read(vec![Source { name: "settings".to_owned(), text: text.to_owned() }], None)
     }
 
-    fn read(builder: ConfigBuilder<DefaultState>) -> Result<Self, SettingsError> {
-        let mut table = builder.build()?.cache.into_table()?;
-        values::read_secret_files(&mut table)?;
-        group::inherit(&mut table)?;
-        let shape = Shape::deserialize(config::Value::from(table))?;
-        shape.check()
+    fn read(sources: Vec<Source>, environment: Option<Environment>) -> Result<Self, SettingsError> {
+        let mut builder = Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        let mut syntax = Mistakes::default();
+        for source in &sources {
+            source.check(&mut syntax);
+            builder = builder.add_source(File::from_str(&source.text, FileFormat::Toml));
+        }
+        syntax.none(())?;
+        let variables = if environment.is_some() {
+            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
+        } else {
+            Vec::new()
+        };
+        let mut mistakes = Mistakes::of(sources, variables);
+        if let Some(environment) = environment {
+            builder = builder.add_source(environment);
+        }
+        let table = builder.build().and_then(|built| built.cache.into_table());
+        let mut table = match table {
+            Ok(table) => table,
+            Err(error) => {
+                mistakes.at_large(&error.to_string());
+                return Err(mistakes.into());
+            }
+        };
+        values::read_secret_files(&mut table, &mut mistakes);
+        match mistakes.read(table) {
+            Some(shape) => {
+                let settings = shape.check(&mut mistakes);
+                mistakes.none(settings)
+            }
+            None => Err(mistakes.into()),
+        }
     }
 
     /// One more group, with the rules of all.
@@ -148,6 +149,11 @@ impl Settings {
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
         let settings = self.groups.get(group.as_str()).unwrap_or(&self.defaults);
         (!settings.routes.is_empty()).then_some(settings)
+    }
+
+    /// What holds for a folder without a section; `None` if it is not served.
+    pub fn unconfigured(&self) -> Option<&GroupSettings> {
+        Some(&self.defaults).filter(|group| !group.routes.is_empty())
     }
 
     /// The groups that are named in the settings.
@@ -187,10 +193,6 @@ impl Settings {
     }
 }
 
-fn with_defaults() -> ConfigBuilder<DefaultState> {
-    Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml))
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shape {
@@ -219,12 +221,12 @@ struct WebShape {
 }
 
 impl Shape {
-    fn check(self) -> Result<Settings, SettingsError> {
-        self.http.check()?;
+    fn check(self, mistakes: &mut Mistakes) -> Settings {
+        self.http.check(mistakes);
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
             let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \
                        it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"";
-            return Err(wrong("asks.on_timeout", why));
+            mistakes.add("asks.on_timeout", why);
         }
         let keep_audit = self.asks.keep_audit;
         let (mut groups, mut defaults) = (self.groups, self.defaults.unwrap_or(self.asks));
@@ -232,8 +234,8 @@ impl Shape {
             data_dir: self.data_dir,
             access: Access { dir_mode: self.dir_mode, gid: self.gid },
             http: self.http,
-            slack: self.slack.check()?,
-            whatsapp: self.whatsapp.check()?,
+            slack: self.slack.check(mistakes),
+            whatsapp: self.whatsapp.check(mistakes),
             web_token: self.web.token,
             log: self.log,
             keep_audit,
@@ -244,12 +246,14 @@ impl Shape {
         };
         for (name, group) in &mut groups {
             let at = format!("groups.{name}");
-            name.parse::<Group>().map_err(|rule| wrong(&at, format!("a group's name is {rule}")))?;
-            group.check(&at, &settings)?;
+            if let Err(rule) = name.parse::<Group>() {
+                mistakes.add(&*at, format!("a group's name is {rule}"));
+            }
+            group.check(&at, &settings, mistakes);
         }
-        defaults.check("defaults", &settings)?;
+        defaults.check("defaults", &settings, mistakes);
         (settings.groups, settings.defaults) = (groups, defaults);
-        Ok(settings)
+        settings
     }
 }
 

@@ -1,8 +1,9 @@
 //! `[slack]`, and the routes that lead there.
 
 use super::group::RouteSettings;
+use super::mistakes::Mistakes;
 use super::values::{ANY, api_url, list, seconds, secret};
-use super::{Settings, SettingsError, is_loopback_url, wrong};
+use super::{Settings, is_loopback_url};
 use askd_core::Responders;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -51,39 +52,41 @@ pub(super) struct SlackShape {
 
 impl SlackShape {
     /// The section; `None` if it has no bot token.
-    pub(super) fn check(self) -> Result<Option<SlackSettings>, SettingsError> {
+    pub(super) fn check(self, mistakes: &mut Mistakes) -> Option<SlackSettings> {
         let Self { bot_token, signing_secret, app_token, team_ids, api_url, pace } = self;
-        token("slack.bot_token", bot_token.as_ref(), "xoxb-", "a Bot User OAuth Token")?;
-        token("slack.app_token", app_token.as_ref(), "xapp-", "an app-level token")?;
+        check_token("bot_token", bot_token.as_ref(), "xoxb-", "a Bot User OAuth Token", mistakes);
+        check_token("app_token", app_token.as_ref(), "xapp-", "an app-level token", mistakes);
         if pace.is_zero() && !is_loopback_url(&api_url) {
-            let why = "\"0s\" is for tests with a loopback api_url; Slack allows one post a second";
-            return Err(wrong("slack.pace", why));
+            let why = "\"0s\" is for tests with a loopback api_url; Slack allows one post a second: write \"1s\"";
+            mistakes.add("slack.pace", why);
         }
-        let Some(bot_token) = bot_token else { return Ok(None) };
         let transport = match (app_token, signing_secret) {
             (Some(token), _) => SlackTransport::Socket(token),
             (None, Some(secret)) => SlackTransport::Webhooks(secret),
+            (None, None) if bot_token.is_none() || mistakes.any_in("slack") => return None,
             (None, None) => {
-                let why = "without it (Basic Information of the app) no click can be verified; or set slack.app_token \
-                           for Socket Mode";
-                return Err(wrong("slack.signing_secret", why));
+                let why = "missing: without it (Basic Information of the app) no click can be verified; or set \
+                           slack.app_token for Socket Mode";
+                mistakes.add("slack.signing_secret", why);
+                return None;
             }
         };
-        Ok(Some(SlackSettings { bot_token, transport, team_ids, api_url, pace }))
+        Some(SlackSettings { bot_token: bot_token?, transport, team_ids, api_url, pace })
     }
 }
 
 /// Refuses another kind of Slack token in this place. The error never repeats the token.
-fn token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str) -> Result<(), SettingsError> {
-    let Some(token) = token.map(SecretString::expose_secret) else { return Ok(()) };
+fn check_token(key: &str, token: Option<&SecretString>, prefix: &str, name: &str, mistakes: &mut Mistakes) {
+    let Some(token) = token.map(SecretString::expose_secret) else { return };
     // Slack puts another prefix in front of a token that it rotates.
     if token.strip_prefix("xoxe.").unwrap_or(token).starts_with(prefix) {
-        return Ok(());
+        return;
     }
     let other = [("xoxb-", "slack.bot_token"), ("xapp-", "slack.app_token")];
     let swapped = other.iter().find(|(other, _)| token.starts_with(other));
     let swapped = swapped.map(|(_, place)| format!("; this one belongs in {place}")).unwrap_or_default();
-    Err(wrong(key, format!("not {name}, which begins with {prefix}{swapped} (see docs/slack.md)")))
+    let why = format!("not {name}, which begins with {prefix}{swapped} (see docs/slack.md)");
+    mistakes.add(format!("slack.{key}"), why);
 }
 
 /// A capital letter and what follows it in the ids of Slack.
@@ -91,28 +94,28 @@ fn is_id(text: &str, kinds: &[char]) -> bool {
     text.starts_with(kinds) && text.len() > 1 && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
-pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings) -> Result<(), SettingsError> {
+pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
     let chat = &route.chat;
     if !is_id(chat, &['C', 'G', 'D']) {
         let why = "is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)";
-        return Err(wrong(format!("{at}.chat"), format!("{chat:?} {why}")));
+        mistakes.add(format!("{at}.chat"), format!("{chat:?} {why}"));
     }
     let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
                   responders = \"anyone\" for everybody in the channel";
-    let not_people = |why: String| Err(wrong(format!("{at}.responders"), why));
+    let responders = format!("{at}.responders");
     match &route.responders {
-        None => return not_people(people.to_owned()),
+        None => mistakes.add(responders, people),
         Some(Responders::Anyone) => {}
         Some(Responders::Only(ids)) => {
             if let Some(id) = ids.iter().find(|id| !is_id(id, &['U', 'W'])) {
                 let why = "is not a member id of Slack, so that this person could never answer";
-                return not_people(format!("{id:?} {why}; {people}"));
+                mistakes.add(responders, format!("{id:?} {why}; {people}"));
             }
         }
     }
-    if settings.slack.is_none() {
-        let why = format!("{at} asks in Slack: set the bot token (xoxb-..., see docs/slack.md), or bot_token_file");
-        return Err(wrong("slack.bot_token", why));
+    if settings.slack.is_none() && !mistakes.any_in("slack") {
+        let why =
+            format!("missing: {at} asks in Slack; set the bot token (xoxb-..., see docs/slack.md), or bot_token_file");
+        mistakes.add("slack.bot_token", why);
     }
-    Ok(())
 }

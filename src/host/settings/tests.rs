@@ -127,18 +127,115 @@ fn what_could_never_work_in_slack_is_refused_at_the_start() {
     assert!(load("[slack]\nbot_token = \"xoxe.xoxb-1-a\"\napp_token = \"xapp-a\"").is_ok(), "one that is rotated");
 }
 
+/// Each mistake is one clear sentence with its line, which says what to do.
 #[test]
-fn an_unknown_key_of_a_group_is_told_what_there_is() {
-    let told = error("[groups.research]\nroute = [{ channel = \"web\" }]");
-    assert!(told.contains("groups.research: unknown key \"route\"; did you mean \"routes\"?"), "{told}");
-    assert!(told.contains("A group has: routes, session, answer_retention,"), "{told}");
-    let told = error("[defaults]\ncolour = 1");
-    assert!(told.contains("defaults: unknown key \"colour\"; A group has") && !told.contains("mean"), "{told}");
-    let told = error("[asks]\ntime_out = \"1m\"");
-    assert!(
-        told.contains("asks: unknown key \"time_out\"; did you mean \"timeout\"? [asks] has: answer_retention,"),
-        "{told}"
+fn every_mistake_is_one_sentence_that_says_what_to_do() {
+    let whatsapp =
+        "[whatsapp]\naccess_token = \"a\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"1\"\n";
+    let slack = "[slack]\nbot_token = \"xoxb-a\"\napp_token = \"xapp-a\"\n[groups.a]\n";
+    let group_keys = "routes, session, timeout, render_timeout, max_retries, max_attempts, on_timeout, pickup_timeout, \
+                      answer_retention, late_answers, remind_after, escalate_after, max_open_per_group, \
+                      max_per_hour_per_group, keep_settled, keep_audit";
+    let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or responders \
+                  = \"anyone\" for everybody in the channel";
+    let cases: Vec<(String, String)> = vec![
+        // Keys.
+        ("[groups.research]\nroute = []".into(), "groups.research: unknown key \"route\". Did you mean \"routes\"? (settings, line 2)".into()),
+        ("[groups.a]\ncolour = 1".into(), format!("groups.a: unknown key \"colour\". Known keys: {group_keys} (settings, line 2)")),
+        ("[asks]\ntime_out = \"1m\"".into(), "asks: unknown key \"time_out\". Did you mean \"timeout\"? (settings, line 2)".into()),
+        ("[defaults]\ntimeuot = \"1m\"".into(), "defaults: unknown key \"timeuot\". Did you mean \"timeout\"? (settings, line 2)".into()),
+        ("[http]\nlisen = \"127.0.0.1:1\"".into(), "http: unknown key \"lisen\". Did you mean \"listen\"? (settings, line 2)".into()),
+        ("[slak]\n".into(), "unknown key \"slak\". Did you mean \"slack\"? (settings, line 1)".into()),
+        ("[group.a]\n".into(), "unknown key \"group\". Did you mean \"groups\"? (settings, line 1)".into()),
+        ("listen = \"127.0.0.1:1\"".into(), "unknown key \"listen\". It belongs in [http] (settings, line 1)".into()),
+        ("bot_token = \"xoxb-a\"".into(), "unknown key \"bot_token\". It belongs in [slack] (settings, line 1)".into()),
+        ("[http]\ngid = \"1\"".into(), "http: unknown key \"gid\". It belongs at the top of the file, above the first [section] (settings, line 2)".into()),
+        ("[slack]\nbot_tokn = \"x\"".into(), "slack: unknown key \"bot_tokn\". Did you mean \"bot_token\"? (settings, line 2)".into()),
+        ("[slack]\nbot_tokn_file = \"x\"".into(), "slack: unknown key \"bot_tokn_file\". Did you mean \"bot_token_file\"? (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [{ channel = \"web\", chanel = 1 }]".into(), "groups.a.routes[0]: unknown key \"chanel\". Did you mean \"channel\"? (settings, line 2)".into()),
+        ("[groups.a]\nsession = { strat = { docker = \"a\" } }".into(), "groups.a.session: unknown key \"strat\". Did you mean \"start\"? (settings, line 2)".into()),
+        ("[asks]\nroutes = []".into(), "asks.routes: belongs in [groups.<name>], or in [defaults] for all groups without a section (settings, line 2)".into()),
+        // Types.
+        ("http = 1".into(), "http: must be a table of keys, not integer 1 (settings, line 1)".into()),
+        ("[asks]\nmax_retries = \"many\"".into(), "asks.max_retries: must be an integer, not string \"many\" (settings, line 2)".into()),
+        ("[groups.a]\nroutes = \"web\"".into(), "groups.a.routes: must be a list, not string \"web\" (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [\"web\"]".into(), "groups.a.routes[0]: must be a table of keys, not string \"web\" (settings, line 2)".into()),
+        ("[http]\nallowed_hosts = 5".into(), "http.allowed_hosts: must be a list of texts, like [\"a\", \"b\"] (settings, line 2)".into()),
+        // Values.
+        ("[asks]\ntimeout = \"soon\"".into(), "asks.timeout: \"soon\" is not a duration like \"45s\", \"30m\" or \"24h\" (settings, line 2)".into()),
+        ("[asks]\ntimeout = 30".into(), "asks.timeout: \"30\" is not a duration like \"45s\", \"30m\" or \"24h\" (settings, line 2)".into()),
+        ("[asks]\ntimeout = \"8d\"".into(), "asks.timeout: \"8d\" is too long; at most 7days (settings, line 2)".into()),
+        ("[groups.a]\nmax_retries = 9".into(), "groups.a.max_retries: 9 does not fit; it must be at least 0 and at most 5 (settings, line 2)".into()),
+        ("[asks]\non_timeout = \"cancel\"".into(), "asks.on_timeout: \"cancel\" is neither return_cancel nor abort_task (settings, line 2)".into()),
+        ("dir_mode = \"rwx\"".into(), "dir_mode: \"rwx\" is not an octal mode such as \"0770\" that the owner can use (settings, line 1)".into()),
+        ("gid = \"agents\"".into(), "gid: \"agents\" is not a numeric group id like \"1500\" (the third field of: getent group agents) (settings, line 1)".into()),
+        ("[http]\nlisten = \"8484\"".into(), "http.listen: \"8484\" is not an address like 127.0.0.1:8484 (settings, line 2)".into()),
+        ("[http]\nlisten = \"localhost:8484\"".into(), "http.listen: \"localhost:8484\" is not an address like 127.0.0.1:8484 (settings, line 2)".into()),
+        (
+            "[http]\nlisten = \"0.0.0.0:8484\"".into(),
+            "http.listen: 0.0.0.0:8484 can be reached from other machines; say under which names: set http.public_url \
+             (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"]) (settings, line 2)".into(),
+        ),
+        ("[http]\npublic_url = \"askd.example.com\"".into(), "http.public_url: \"askd.example.com\" is not a URL like https://askd.example.com (settings, line 2)".into()),
+        ("[log]\nfilter = \"askd=loud\"".into(), "log.filter: \"askd=loud\" is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\" (settings, line 2)".into()),
+        ("[log]\nformat = \"xml\"".into(), "log.format: \"xml\" is neither text nor json (settings, line 2)".into()),
+        ("[slack]\napi_url = \"http://slack.example/api\"".into(), "slack.api_url: \"http://slack.example/api\" is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests) (settings, line 2)".into()),
+        // Groups and routes.
+        ("[groups.\"a b\"]\n".into(), "groups.a b: a group's name is 1-64 of A-Z a-z 0-9 _ -, the first a letter or digit (settings, line 1)".into()),
+        ("[groups.a]\nroutes = [{ channel = \"slak\" }]".into(), "groups.a.routes[0].channel: \"slak\" is none of slack, whatsapp, web. Did you mean \"slack\"? (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [{ chat = \"C1\" }]".into(), "groups.a.routes[0].channel: missing: write channel = ... (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]".into(), "groups.a.routes[0]: the inbox has no chat and no responders (the holder of its token is the operator); write { channel = \"web\" } (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = \"anyone\" }]".into(), "slack.bot_token: missing: groups.a.routes[0] asks in Slack; set the bot token (xoxb-..., see docs/slack.md), or bot_token_file".into()),
+        (format!("{slack}routes = [{{ channel = \"slack\", chat = \"C1\" }}]"), format!("groups.a.routes[0].responders: {people} (settings, line 5)")),
+        (format!("{slack}routes = [{{ channel = \"slack\", chat = \"C1\", responders = [] }}]"), "groups.a.routes[0].responders: the list is empty, so no one could answer; name at least one person (settings, line 5)".into()),
+        (format!("{slack}routes = [{{ channel = \"slack\", chat = \"#agents\", responders = \"anyone\" }}]"), "groups.a.routes[0].chat: \"#agents\" is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details) (settings, line 5)".into()),
+        (format!("{slack}routes = [{{ channel = \"slack\", chat = \"C1\", responders = [\"@alice\"] }}]"), format!("groups.a.routes[0].responders: \"@alice\" is not a member id of Slack, so that this person could never answer; {people} (settings, line 5)")),
+        (format!("{slack}on_timeout = \"abort_task\""), "groups.a.on_timeout: abort_task needs a way to stop the session; add it to the group: session = { stop = { docker = \"<container>\" } } (settings, line 5)".into()),
+        ("[groups.a]\nsession = { start = { docker = \"a\", command = [\"/a\"] } }".into(), "groups.a.session.start: takes either docker = \"<container>\" or command = [\"/path\", ...] (settings, line 2)".into()),
+        ("[groups.a]\nsession = { start = { command = [\"start-agent\"] } }".into(), "groups.a.session.start.command: must be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \"research\"]; no shell reads it (settings, line 2)".into()),
+        // Secrets.
+        ("[slack]\nbot_token = \"xoxb-a\"".into(), "slack.signing_secret: missing: without it (Basic Information of the app) no click can be verified; or set slack.app_token for Socket Mode (settings, line 1)".into()),
+        ("[slack]\nbot_token = \"xapp-a\"\nsigning_secret = \"s\"".into(), "slack.bot_token: not a Bot User OAuth Token, which begins with xoxb-; this one belongs in slack.app_token (see docs/slack.md) (settings, line 2)".into()),
+        ("[slack]\nbot_token_file = \"/does/not/exist\"".into(), "slack.bot_token_file: cannot read /does/not/exist: No such file or directory (os error 2) (settings, line 2)".into()),
+        ("[web]\ntoken_file = \"/dev/null\"".into(), "web.token_file: /dev/null is empty (settings, line 2)".into()),
+        (whatsapp.replace("\"1\"", "\"+1 555\""), "whatsapp.phone_number_id: \"+1 555\" is not an id of digits like \"106540352242922\" (not the number itself) (settings, line 5)".into()),
+        (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"Ada\" }}]"), "groups.a.routes[0].chat: \"Ada\" is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\" (settings, line 7)".into()),
+        // TOML.
+        ("[asks]\ntimeout = 30m".into(), "this is not TOML: string values must be quoted, expected literal string (settings, line 2)".into()),
+        ("[asks]\ntimeout = \"30m".into(), "this is not TOML: invalid basic string, expected `\"` (settings, line 2)".into()),
+        ("gid\n".into(), "this is not TOML: key with no value, expected `=` (settings, line 1)".into()),
+        ("[asks]\n[asks]\n".into(), "this is not TOML: duplicate key (settings, line 2)".into()),
+    ];
+    for (text, told) in cases {
+        let found = Settings::from_toml(&text).map_err(|error| error.to_string()).unwrap_err();
+        assert_eq!(found, told, "{text}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let told = error(
+        "gid = \"agents\"\n[http]\nlisten = \"8484\"\n[groups.research]\nroute = []\ntimeout = \"soon\"\n[groups.b]\n\
+         session = { start = { command = [\"x\"] } }\nroutes = [{ channel = \"fax\" }, { channel = \"web\", colour = 1 }]\n",
     );
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "7 mistakes in the settings:", "{told}");
+    for (line, (key, place)) in lines[1..].iter().zip([
+        ("  gid: ", "line 2"),
+        ("  http.listen: ", "line 4"),
+        ("  groups.research: unknown key \"route\". Did you mean \"routes\"?", "line 6"),
+        ("  groups.research.timeout: ", "line 7"),
+        ("  groups.b.session.start.command: ", "line 9"),
+        ("  groups.b.routes[0].channel: ", "line 10"),
+        ("  groups.b.routes[1]: unknown key \"colour\"", "line 10"),
+    ]) {
+        assert!(line.starts_with(key) && line.ends_with(&format!("(settings, {place})")), "{line}");
+    }
+    let told = error("[asks]\ntimeout = \"x\"\n[groups.a]\n[groups.b]\n");
+    assert!(told.starts_with("asks.timeout: ") && told.ends_with("line 3)") && told.lines().count() == 1, "{told}");
+    let route = "routes = [{ channel = \"whatsapp\", chat = \"15551234567\" }]";
+    let told = error(&format!("[whatsapp]\naccess_token_file = \"/does/not/exist\"\n[groups.a]\n{route}\n"));
+    assert!(told.starts_with("whatsapp.access_token_file: ") && told.lines().count() == 1, "{told}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Single values of settings, each read with its limits. An error says what to write; its key is added where it is known.
 
+use super::LogFormat;
 use super::http::{is_loopback_url, url_host};
-use super::{SettingsError, wrong};
+use super::mistakes::Mistakes;
 use crate::ipc::default_data_dir;
 use askd_core::{Responders, TimeoutPolicy};
 use config::ValueKind;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing_subscriber::filter::Targets;
 
 /// Keys with values that are still to be read.
 pub(super) type Table = config::Map<String, config::Value>;
@@ -37,7 +39,8 @@ pub(super) fn dir_mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Err
 pub(super) fn gid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let text = String::deserialize(from)?;
     let id = (!text.is_empty()).then(|| text.parse());
-    id.transpose().map_err(|_| D::Error::custom(format!("{text:?} is not a numeric group id")))
+    let why = format!("{text:?} is not a numeric group id like \"1500\" (the third field of: getent group {text})");
+    id.transpose().map_err(|_| D::Error::custom(why))
 }
 
 /// A duration from `LEAST` to `MOST` seconds.
@@ -46,7 +49,7 @@ pub(super) fn seconds<'de, const LEAST: u64, const MOST: u64, D: Deserializer<'d
 ) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     let duration = humantime::parse_duration(&text)
-        .map_err(|error| D::Error::custom(format!("{text:?} is not a duration like \"30m\" ({error})")))?;
+        .map_err(|_| D::Error::custom(format!("{text:?} is not a duration like \"45s\", \"30m\" or \"24h\"")))?;
     let limit = |seconds| humantime::format_duration(Duration::from_secs(seconds));
     if duration < Duration::from_secs(LEAST) {
         Err(D::Error::custom(format!("{text:?} is too short; at least {}", limit(LEAST))))
@@ -101,7 +104,7 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D:
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a list of texts, like [\"a\", \"b\"]")]
 enum TextOrList {
     Text(String),
     List(Vec<String>),
@@ -115,6 +118,23 @@ pub(super) fn responders<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Re
             Err(D::Error::custom("the list is empty, so no one could answer; name at least one person"))
         }
         TextOrList::List(ids) => Ok(Some(Responders::Only(ids))),
+    }
+}
+
+pub(super) fn log_filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.parse::<Targets>().is_ok() {
+        return Ok(text);
+    }
+    let why = "is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\"";
+    Err(D::Error::custom(format!("{text:?} {why}")))
+}
+
+pub(super) fn log_format<'de, D: Deserializer<'de>>(from: D) -> Result<LogFormat, D::Error> {
+    match &*String::deserialize(from)? {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        other => Err(D::Error::custom(format!("{other:?} is neither text nor json"))),
     }
 }
 
@@ -133,23 +153,34 @@ pub(super) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret
     Ok(Option::<SecretString>::deserialize(from)?.filter(|secret| !secret.expose_secret().is_empty()))
 }
 
+/// Each can stand in a file of its own: `<key>_file`.
+pub(super) const SECRETS: [(&str, &str); 7] = [
+    ("slack", "bot_token"),
+    ("slack", "signing_secret"),
+    ("slack", "app_token"),
+    ("whatsapp", "access_token"),
+    ("whatsapp", "app_secret"),
+    ("whatsapp", "verify_token"),
+    ("web", "token"),
+];
+
 /// Puts what stands in the file of a secret, `<key>_file`, in the place of the secret.
-pub(super) fn read_secret_files(settings: &mut Table) -> Result<(), SettingsError> {
-    for (section, value) in settings {
-        let ValueKind::Table(keys) = &mut value.kind else { continue };
-        let named: Vec<String> = keys.keys().filter(|key| key.ends_with("_file")).cloned().collect();
-        for key in named {
-            let file = keys.remove(&key).map(config::Value::into_string).transpose()?.unwrap_or_default();
-            if file.is_empty() {
-                continue;
-            }
-            let at = format!("{section}.{key}");
-            let text = std::fs::read_to_string(&file).map_err(|error| wrong(&at, format!("{file}: {error}")))?;
-            if text.trim().is_empty() {
-                return Err(wrong(&at, format!("{file} is empty")));
-            }
-            keys.insert(key.trim_end_matches("_file").to_owned(), text.trim().into());
+pub(super) fn read_secret_files(settings: &mut Table, mistakes: &mut Mistakes) {
+    for (section, key) in SECRETS {
+        let Some(ValueKind::Table(keys)) = settings.get_mut(section).map(|section| &mut section.kind) else { continue };
+        let Some(file) = keys.remove(&format!("{key}_file")) else { continue };
+        let read = match file.into_string() {
+            Ok(file) if file.is_empty() => continue,
+            Ok(file) => std::fs::read_to_string(&file)
+                .map_err(|error| format!("cannot read {file}: {error}"))
+                .and_then(|text| {
+                    if text.trim().is_empty() { Err(format!("{file} is empty")) } else { Ok(text.trim().to_owned()) }
+                }),
+            Err(_) => Err("must be the path of a file".to_owned()),
+        };
+        match read {
+            Ok(secret) => drop(keys.insert(key.to_owned(), secret.into())),
+            Err(why) => mistakes.add(format!("{section}.{key}_file"), why),
         }
     }
-    Ok(())
 }

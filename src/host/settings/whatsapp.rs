@@ -1,8 +1,9 @@
 //! `[whatsapp]`, and the routes that lead there.
 
+use super::Settings;
 use super::group::RouteSettings;
+use super::mistakes::Mistakes;
 use super::values::api_url;
-use super::{Settings, SettingsError, wrong};
 use askd_core::Responders;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -37,7 +38,7 @@ fn not_given() -> SecretString {
 
 impl WhatsappSettings {
     /// The section; `None` if nothing in it is set.
-    pub(super) fn check(self) -> Result<Option<Self>, SettingsError> {
+    pub(super) fn check(self, mistakes: &mut Mistakes) -> Option<Self> {
         let number = &self.phone_number_id;
         let needed = [
             ("phone_number_id", number.as_str(), NUMBER),
@@ -46,16 +47,16 @@ impl WhatsappSettings {
             ("verify_token", self.verify_token.expose_secret(), VERIFY_TOKEN),
         ];
         if needed.iter().all(|(_, value, _)| value.is_empty()) {
-            return Ok(None);
+            return None;
         }
-        if let Some((key, _, what)) = needed.iter().find(|(_, value, _)| value.is_empty()) {
-            return Err(wrong(format!("whatsapp.{key}"), format!("missing: {what}")));
+        for (key, _, what) in needed.iter().filter(|(_, value, _)| value.is_empty()) {
+            mistakes.add(format!("whatsapp.{key}"), format!("missing: {what}"));
         }
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             let why = "is not an id of digits like \"106540352242922\" (not the number itself)";
-            return Err(wrong("whatsapp.phone_number_id", format!("{number:?} {why}")));
+            mistakes.add("whatsapp.phone_number_id", format!("{number:?} {why}"));
         }
-        Ok(Some(self))
+        Some(self)
     }
 }
 
@@ -66,31 +67,31 @@ const APP_SECRET: &str = "write the app secret (App settings > Basic), or app_se
 const VERIFY_TOKEN: &str = "make up a word, write it here (or verify_token_file) and where the webhook is set up";
 
 /// Checks a route and writes each person as WhatsApp does. Without responders, the person of the chat may answer.
-pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings) -> Result<(), SettingsError> {
+pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
     let key = format!("{at}.chat");
     if route.chat.is_empty() {
         let why = "missing: write the person's number with country code, digits only, for example \"15551234567\"";
-        return Err(wrong(key, why));
+        return mistakes.add(key, why);
     }
-    route.chat = person(&key, &route.chat)?;
+    let mut write = |key: &str, text: &mut String| match person(text) {
+        Ok(person) => *text = person,
+        Err(why) => mistakes.add(key, why),
+    };
+    write(&key, &mut route.chat);
     match route.responders.get_or_insert_with(|| Responders::Only(vec![route.chat.clone()])) {
         Responders::Anyone => {}
-        Responders::Only(ids) => {
-            for id in ids {
-                *id = person(&format!("{at}.responders"), id)?;
-            }
-        }
+        Responders::Only(ids) if *ids == [route.chat.clone()] => {}
+        Responders::Only(ids) => ids.iter_mut().for_each(|id| write(&format!("{at}.responders"), id)),
     }
-    if settings.whatsapp.is_none() {
+    if settings.whatsapp.is_none() && !mistakes.any_in("whatsapp") {
         let why = "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \
                    (docs/whatsapp.md says where they come from)";
-        return Err(wrong(at, why));
+        mistakes.add(at, why);
     }
-    Ok(())
 }
 
 /// A number in any spelling, as its digits; or a business-scoped id as it is.
-fn person(key: &str, text: &str) -> Result<String, SettingsError> {
+fn person(text: &str) -> Result<String, String> {
     let scoped = text.split_once('.').is_some_and(|(country, id)| {
         country.len() == 2
             && country.bytes().all(|b| b.is_ascii_uppercase())
@@ -106,5 +107,5 @@ fn person(key: &str, text: &str) -> Result<String, SettingsError> {
         return Ok(digits);
     }
     let why = "is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\"";
-    Err(wrong(key, format!("{text:?} {why}")))
+    Err(format!("{text:?} {why}"))
 }

@@ -1,0 +1,43 @@
+//! `askd link` and `askd completions`: small helps for a terminal.
+
+use super::asks::Where;
+use super::{Cli, Exit, say};
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+/// Print the link that opens the inbox.
+///
+/// It contains the operator's token: whoever has it can answer everything.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd link\n  docker exec askd /askd link\n  xdg-open \"$(askd link)\"")]
+pub(super) struct Link {
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Link {
+    pub(super) fn run(self) -> Result<(), Exit> {
+        let client = self.at.client()?;
+        say(&client.link(&self.at.inbox_url()?))?;
+        // The link is of no use while there is no daemon.
+        Ok(super::small_runtime()?.block_on(self.at.healthy())?)
+    }
+}
+
+/// Print the completion script of a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd completions bash > ~/.local/share/bash-completion/completions/askd\n  \
+                        askd completions zsh > ~/.zfunc/_askd\n  \
+                        askd completions fish > ~/.config/fish/completions/askd.fish")]
+pub(super) struct Completions {
+    /// Which shell.
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> Result<(), Exit> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "askd", &mut script);
+        Ok(say(String::from_utf8_lossy(&script).trim_end())?)
+    }
+}

@@ -73,7 +73,7 @@ impl Add {
 }
 
 /// Makes the folders, and returns the group id that the agent needs.
-fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
+pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
     let root = settings.ipc_dir();
     let folders = Folders::open(root.clone(), settings.access)
         .with_context(|| format!("cannot make {}", root.display()))
@@ -97,7 +97,7 @@ fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
     Ok(std::fs::metadata(own.join(TASKS)).context("the folder of the requests")?.gid())
 }
 
-fn for_docker(group: &Group, on_host: &Path, gid: u32) -> String {
+pub(super) fn for_docker(group: &Group, on_host: &Path, gid: u32) -> String {
     let folders =
         [TASKS, RESPONSES, BRIEFINGS].map(|name| format!("{}/{name}:/workspace/ipc/{name}", on_host.display()));
     let run = folders.each_ref().map(|folder| format!("  -v {folder} \\\n")).concat();

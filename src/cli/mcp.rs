@@ -29,7 +29,7 @@ pub(super) struct Mcp {
 
 /// Programs with an MCP client.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Program {
+pub(super) enum Program {
     /// Claude Code.
     Claude,
     /// Claude Desktop.
@@ -44,7 +44,7 @@ enum Program {
 
 impl Program {
     /// Where its settings go, and what to write there. A desktop program may not have askd on its PATH.
-    fn settings(self, ipc: Option<&Path>) -> (&'static str, String) {
+    pub(super) fn settings(self, ipc: Option<&Path>) -> (&'static str, String) {
         let args: Vec<Value> = match ipc {
             Some(ipc) => vec!["mcp".into(), "--ipc".into(), ipc.display().to_string().into()],
             None => vec!["mcp".into()],

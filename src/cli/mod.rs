@@ -13,6 +13,8 @@ mod check;
 mod demo;
 #[cfg(feature = "host")]
 mod group;
+#[cfg(feature = "host")]
+mod init;
 mod json;
 #[cfg(feature = "host")]
 mod layout;
@@ -28,6 +30,10 @@ mod trail;
 
 use crate::agent::AgentError;
 use anyhow::Context as _;
+#[cfg(feature = "host")]
+use clap::CommandFactory as _;
+#[cfg(feature = "host")]
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -55,6 +61,8 @@ enum Command {
     #[cfg(feature = "host")]
     Serve(serve::Serve),
     #[cfg(feature = "host")]
+    Init(init::Init),
+    #[cfg(feature = "host")]
     Check(check::Check),
     #[cfg(feature = "demo")]
     #[command(flatten)]
@@ -81,10 +89,12 @@ const USAGE: u8 = 2;
 
 /// Runs the command line and says how it went.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = parse().command;
     let done = match command {
         #[cfg(feature = "host")]
         Command::Serve(serve) => serve.run(),
+        #[cfg(feature = "host")]
+        Command::Init(init) => init.run(),
         #[cfg(feature = "host")]
         Command::Check(check) => check.run(),
         #[cfg(feature = "demo")]
@@ -110,6 +120,27 @@ pub fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// The command line. clap proposes no command for two letters that changed places, as in `aks`.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        #[cfg(feature = "host")]
+        let error = with_proposal(error);
+        error.exit()
+    })
+}
+
+#[cfg(feature = "host")]
+fn with_proposal(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let commands = Cli::command();
+    let near = |name: &&str| strsim::damerau_levenshtein(name, typed) == 1;
+    let meant = commands.get_subcommands().map(clap::Command::get_name).find(near);
+    if let Some(meant) = meant.filter(|_| error.get(ContextKind::SuggestedSubcommand).is_none()) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
+    }
+    error
 }
 
 /// A sentence for people, which may be missing, and a code for scripts.

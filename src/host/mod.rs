@@ -33,6 +33,7 @@ use axum::http::StatusCode;
 use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
+pub use channel::slack::Visit as SlackVisit;
 use channel::web::{Inbox, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;

@@ -432,7 +432,7 @@ fn what_keeps_the_daemon_from_starting_is_one_line_that_says_what_to_do() {
 
 /// A process of its own copies it: a child that another story forks at that moment would hold our copy open for writing,
 /// and a file that is open for writing cannot be run.
-fn copy_binary(to: &std::path::Path) {
+pub(crate) fn copy_binary(to: &std::path::Path) {
     assert!(Command::new("cp").arg(crate::harness::ASKD).arg(to).status().unwrap().success());
 }
 

@@ -1,10 +1,16 @@
 //! Setting up: what an operator types before the first question, what goes wrong, and what askd says to it.
 
-use crate::command_line::{err, out};
-use crate::harness::{World, askd, choice};
+use crate::command_line::{copy_binary, err, out};
+use crate::harness::{SOON, World, askd, choice};
+use crate::in_slack::{ALICE, CHANNEL};
+use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, Slack};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn check_prints_every_mistake_with_its_line_or_what_holds() {
@@ -65,6 +71,7 @@ fn the_mistakes_of_a_first_hour_are_told_with_what_to_do() {
     for (args, status, told) in [
         (vec!["answer", &code], 2, &*choices),
         (vec!["list", "--token", "wrong", "--url", &address], 1, &refused),
+        (vec!["aks", "hi"], 2, "tip: a similar subcommand exists: 'ask'"),
         (vec!["ask", ""], 2, "askd: the question is empty.\n"),
         (vec!["ask", "q", "--timeout", "3s"], 2, "'--timeout <DURATION>': it must be between 10s and 7days"),
         (vec!["ask", "q", "--timeout", "abc"], 2, "'--timeout <DURATION>': \"abc\" is not a duration like 30m"),
@@ -77,6 +84,16 @@ fn the_mistakes_of_a_first_hour_are_told_with_what_to_do() {
         let output = world.cli(&args).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", err(&output));
         assert!(err(&output).contains(told), "{args:?}: {}", err(&output));
+    }
+    if rustix::process::geteuid().is_root() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let binary = dir.path().join("askd");
+        copy_binary(&binary);
+        let mut other = Command::new(binary);
+        other.arg("list").uid(12345).gid(12345).env_clear().env("ASKD__DATA_DIR", world.data()).current_dir("/");
+        let told = err(&other.output().unwrap());
+        assert!(told.contains("Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN"), "{told}");
     }
     let list = world.run(&["list", "--url", &address]);
     assert!(out(&list).contains("Deploy now?"), "http:// may be left out: {}", err(&list));
@@ -191,4 +208,134 @@ fn programs_are_told_what_they_need() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(out(&printed(&["completions", shell])).contains("askd"), "{shell}");
     }
+}
+
+/// What is in a folder, by name: mode and content.
+fn files(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else {
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            files.insert(path.clone(), (mode, std::fs::read_to_string(&path).unwrap_or_default()));
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_when_it_runs_again() {
+    let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let set_up = dir.path().join("set-up");
+    std::fs::create_dir(&set_up).unwrap();
+    let init = |args: &[&str]| {
+        let mut command = tokio::process::Command::from(askd());
+        command.args(["init", "--config"]).arg(set_up.join("askd.toml")).arg("--data-dir").arg(dir.path().join("data"));
+        command.args(args).env("ASKD__SLACK__API_URL", slack.api_url()).env("ASKD__SLACK__PACE", "0s");
+        command.env("ASKD__HTTP__LISTEN", "127.0.0.1:0").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap().wait_with_output()
+    };
+    let link = format!("https://acme.slack.com/archives/{CHANNEL}/p1700000000000000");
+    let research = ["--group", "research", "--in", "slack", "--slack-channel", &link, "--slack-bot-token", BOT_TOKEN];
+
+    // What is wrong is told before anything is written.
+    let wrong = init(&[&research[..], &["--slack-app-token", "xapp-wrong"]].concat()).await.unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        err(&wrong).contains("--slack-app-token: slack: invalid_auth: the app-level token (xapp-...) is wrong"),
+        "{}",
+        err(&wrong)
+    );
+    slack.invite_bot(CHANNEL, false);
+    let research =
+        [&research[..], &["--slack-app-token", APP_TOKEN, "--agent", "docker", "--program", "claude"]].concat();
+    let outside = init(&research).await.unwrap();
+    assert!(
+        err(&outside).contains("--slack-channel: slack: not_in_channel: invite the bot with /invite @askd"),
+        "{}",
+        err(&outside)
+    );
+    assert!(!set_up.join("askd.toml").exists(), "it begins anew");
+    slack.invite_bot(CHANNEL, true);
+
+    let running = init(&research);
+    let person = async {
+        for text in ["Press me if you may answer.", "Can you read this?"] {
+            let shown = |message: &Message| message.visible_text().contains(text) && message.has_action("pick:0:0");
+            let card = slack.wait_for_message(shown, SOON).await.expect(text);
+            slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        }
+    };
+    let (done, ()) = tokio::join!(running, person);
+    let done = done.unwrap();
+    let told = out(&done);
+    assert_eq!(done.status.code(), Some(0), "{told}{}", err(&done));
+    let data = dir.path().join("data/ipc/research");
+    for line in [
+        "Slack knows it: @askd in the workspace",
+        "Socket Mode connects.",
+        &format!("{ALICE} can answer."),
+        &format!("  -v {}/tasks:/workspace/ipc/tasks \\", data.display()),
+        "claude mcp add askd -- askd mcp",
+        &format!("Answered by {ALICE}."),
+        "Done. Start the daemon:  askd serve --config",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+    assert!(!told.contains(BOT_TOKEN) && !told.contains(APP_TOKEN), "no secret is printed: {told}");
+    let written = files(&set_up);
+    let secrets = set_up.join("secrets");
+    assert_eq!(written[&secrets.join("slack_bot_token")], (0o600, format!("{BOT_TOKEN}\n")));
+    assert_eq!(written[&secrets.join("slack_app_token")], (0o600, format!("{APP_TOKEN}\n")));
+    assert!(written[&set_up.join("slack-manifest.yaml")].1.contains("socket_mode_enabled: true"));
+    let settings = &written[&set_up.join("askd.toml")].1;
+    assert!(
+        settings.contains(&format!("{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }},")),
+        "{settings}"
+    );
+    let check = askd().args(["check", "--config"]).arg(set_up.join("askd.toml")).output().unwrap();
+    assert_eq!(check.status.code(), Some(0), "{}", err(&check));
+    assert!(out(&check).contains("Group research: Slack"), "{}", out(&check));
+
+    let again = init(&[&research[..], &["--no-question"]].concat()).await.unwrap();
+    assert!(out(&again).contains("research is in"), "{}{}", out(&again), err(&again));
+    assert_eq!(files(&set_up), written, "what is there stays as it is");
+    let second = ["--group", "second", "--in", "inbox", "--agent", "here", "--program", "codex", "--no-question"];
+    let second = init(&second).await.unwrap();
+    assert_eq!(second.status.code(), Some(0), "{}", err(&second));
+    let more = files(&set_up);
+    let added = more[&set_up.join("askd.toml")].1.strip_prefix(&**settings).expect("nothing is changed");
+    assert!(added.contains("[groups.second]") && more.len() == written.len(), "{added}");
+}
+
+#[test]
+fn init_asks_on_a_terminal_until_the_answer_fits() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = format!("{} init --no-question --config askd.toml", crate::harness::ASKD);
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(dir.path()).env("HOME", dir.path());
+    let mut child = command.env_remove("XDG_STATE_HOME").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let typed = b"not a name\nresearch\n\n9\n1\n\n3\n";
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), typed).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for words in [
+        "What is the agent called? [default]:",
+        "a group's name is",
+        "\"9\" is none of inbox, slack, whatsapp",
+        "Wrote ",
+    ] {
+        assert!(told.contains(words), "{words}\n{told}");
+    }
+    assert!(told.contains("[mcp_servers.askd]"), "{told}");
+    assert!(dir.path().join(".local/state/askd/ipc/research/tasks").is_dir());
+    let mut nobody = askd();
+    nobody.args(["init", "--config", "x.toml", "--data-dir", "data", "--in", "slack"]).current_dir(dir.path());
+    let nobody = nobody.stdin(Stdio::null()).output().unwrap();
+    let told = "askd: --slack-bot-token is missing: Bot User OAuth Token (xoxb-...; not shown)\n";
+    assert_eq!((err(&nobody).as_str(), nobody.status.code()), (told, Some(2)));
 }

@@ -176,7 +176,9 @@ impl Mistakes {
             return self.note((usize::MAX, 0), &format!("{variable}: {why}"));
         }
         let all = self.sources.iter().enumerate().map(|(index, source)| (source.find(path), index));
-        let place = all.max_by_key(|((depth, _), index)| (*depth, *index)).filter(|((depth, _), _)| *depth > 0);
+        let place = all
+            .max_by_key(|((depth, _), index)| (*depth, *index))
+            .filter(|((depth, _), index)| *depth > 0 && !self.sources[*index].name.is_empty());
         let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
         match place {
             Some(((_, line), index)) => {

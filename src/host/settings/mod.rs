@@ -15,7 +15,7 @@ pub use group::{GroupSettings, RouteSettings};
 pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use mistakes::SettingsError;
 pub use session::Means;
-pub use slack::{SlackSettings, SlackTransport};
+pub use slack::{SlackSettings, SlackTransport, slack_id};
 pub use whatsapp::WhatsappSettings;
 
 use crate::ipc::files::Access;
@@ -26,7 +26,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use slack::SlackShape;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Every key with its default.
@@ -95,9 +95,13 @@ impl Settings {
             }
         }
         unread.none(())?;
-        // Values stay texts here (no `try_parsing`): it would turn a token "0123" into "123".
-        let environment = Environment::with_prefix("ASKD").prefix_separator("__").separator("__");
-        Self::read(sources, Some(environment))
+        Self::read(sources, Some(environment()))
+    }
+
+    /// Reads the environment and a text that is to become a file. Without the file's name no place in it is told.
+    pub fn draft(file: Option<&Path>, text: String) -> Result<Self, SettingsError> {
+        let name = file.map(|file| file.display().to_string()).unwrap_or_default();
+        Self::read(vec![Source { name, text }], Some(environment()))
     }
 
     /// Reads settings from a text, and nothing from elsewhere.
@@ -191,6 +195,11 @@ impl Settings {
     pub fn ipc_dir(&self) -> PathBuf {
         self.data_dir.join("ipc")
     }
+}
+
+/// Values stay texts here (no `try_parsing`): it would turn a token "0123" into "123".
+fn environment() -> Environment {
+    Environment::with_prefix("ASKD").prefix_separator("__").separator("__")
 }
 
 #[derive(Deserialize)]

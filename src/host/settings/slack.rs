@@ -94,6 +94,11 @@ fn is_id(text: &str, kinds: &[char]) -> bool {
     text.starts_with(kinds) && text.len() > 1 && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
+/// The first id of one of these kinds in a text: a link, or the id itself.
+pub fn slack_id<'a>(text: &'a str, kinds: &[char]) -> Option<&'a str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).find(|part| is_id(part, kinds))
+}
+
 pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
     let chat = &route.chat;
     if !is_id(chat, &['C', 'G', 'D']) {

@@ -11,6 +11,7 @@ mod port;
 mod render;
 mod socket;
 mod text;
+mod visit;
 mod webhooks;
 
 use crate::clock::Clock;
@@ -35,6 +36,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
+pub use visit::Visit;
 
 /// How long a start waits for the answer to `auth.test`.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);

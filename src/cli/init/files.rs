@@ -1,0 +1,45 @@
+//! What `askd init` writes. Nothing is overwritten: a file that is there stays, or keeps its content under another name.
+
+use anyhow::Context as _;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Writes a secret that only this user can read. Another secret of that name is kept beside it.
+pub(super) fn secret(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let path = folder.join(name);
+    put(&path, &format!("{text}\n"), 0o600)?;
+    Ok(std::path::absolute(&path)?)
+}
+
+/// Writes a file. One with another content is kept as `<name>.old1`, `<name>.old2`, ...
+pub(super) fn put(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+    let at = || format!("cannot write {}", path.display());
+    if path.try_exists().with_context(at)? {
+        if std::fs::read_to_string(path).with_context(at)? == text {
+            return Ok(());
+        }
+        let free =
+            (1..100).map(|number| PathBuf::from(format!("{}.old{number}", path.display()))).find(|old| !old.exists());
+        let free = free.with_context(|| format!("too many {}.old files", path.display()))?;
+        std::fs::rename(path, free).with_context(at)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).with_context(at)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+}
+
+/// Adds to the end of a file, or makes it.
+pub(super) fn append(path: &Path, text: &str) -> anyhow::Result<()> {
+    let at = || format!("cannot write {}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(at)?;
+    }
+    let mut file = OpenOptions::new().append(true).create(true).open(path).with_context(at)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+}

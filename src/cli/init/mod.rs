@@ -1,0 +1,199 @@
+//! `askd init`: from nothing to the first answered question.
+//!
+//! It asks what only a person knows, tries each answer at once, and writes settings, secrets and the Slack manifest. Run
+//! again, it adds what is missing and changes nothing that is there.
+
+mod asking;
+mod files;
+mod form;
+mod plan;
+mod slack;
+mod whatsapp;
+
+use super::group;
+use super::mcp::Program;
+use super::{Exit, say, stop_on_signals};
+use crate::host::settings::Settings;
+use crate::ipc::default_data_dir;
+use anyhow::Context as _;
+use askd_core::Group;
+use asking::{Asked, Question};
+use clap::{Args, ValueEnum};
+use form::{Field, Form};
+use plan::Plan;
+use std::path::{Path, PathBuf};
+
+/// Set askd up: ask what it needs, try it, write the settings, and end with one answered question.
+///
+/// On a terminal it asks; a flag answers a question beforehand, and without a terminal flags answer all. Secrets go into
+/// files that only you can read. Run it again for the next agent: what is there stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd init\n  askd init --group research --in slack\n  \
+                        askd init --in inbox --group research --agent docker --no-question")]
+pub(super) struct Init {
+    /// The settings file [default: askd.toml; as root /etc/askd/askd.toml].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where askd keeps its data.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// The agent's name.
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Where its questions appear first; the inbox always shows them.
+    #[arg(long = "in", value_name = "CHANNEL", value_parser = ["inbox", "slack", "whatsapp"])]
+    place: Option<String>,
+    /// Where it runs.
+    #[arg(long, value_name = "PLACE", value_parser = ["here", "docker"])]
+    agent: Option<String>,
+    /// The program that it is, to print what it needs.
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<Program>,
+    #[command(flatten)]
+    slack: slack::SlackFlags,
+    #[command(flatten)]
+    whatsapp: whatsapp::WhatsappFlags,
+    /// Do not end with a question.
+    #[arg(long)]
+    no_question: bool,
+}
+
+impl Init {
+    pub(super) fn run(self) -> Result<(), Exit> {
+        super::log("error", false)?;
+        let form = Form::new();
+        let mut plan = Plan::open(self.config.clone().unwrap_or_else(usual_file))?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let stop = runtime.block_on(async { stop_on_signals() })?;
+        let asked = Asked { runtime: &runtime, stop: &stop };
+        let name = Field {
+            flag: "--group",
+            question: "What is the agent called?",
+            usual: Some("default"),
+            ..Field::default()
+        };
+        let group: Group = form.ask(name, self.group.as_deref(), |text| {
+            text.parse().map_err(|rule| format!("a group's name is {rule}"))
+        })?;
+        if plan.is_new() {
+            plan.add(&self.data_dir(&form)?);
+        }
+        if plan.names(&group)? {
+            say(&format!("{group} is in {} already; its settings stay as they are.", plan.file().display()))?;
+        } else {
+            self.add_group(&form, &mut plan, &group, &asked)?;
+        }
+        let settings = plan.write()?;
+        self.connect(&form, &settings, &group)?;
+        if !self.no_question {
+            let whatsapp = settings.group(&group).is_some_and(whatsapp::comes_first);
+            first_question(&form, &settings, &group, &asked, whatsapp)?;
+        }
+        say(&format!("\nDone. Start the daemon:  askd serve --config {}", plan.file().display()))?;
+        Ok(())
+    }
+
+    fn data_dir(&self, form: &Form) -> Result<String, Exit> {
+        let usual = default_data_dir(|name| std::env::var(name).ok()).ok().map(|dir| dir.display().to_string());
+        let field = Field {
+            flag: "--data-dir",
+            question: "Where should askd keep its data?",
+            usual: usual.as_deref(),
+            ..Field::default()
+        };
+        form.ask(field, self.data_dir.as_deref(), |text| {
+            let dir = std::path::absolute(text).map_err(|error| error.to_string())?;
+            std::fs::create_dir_all(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
+            Ok(format!("# Its records and the folders that it shares with agents.\ndata_dir = {}\n", quoted(&dir)))
+        })
+    }
+
+    fn add_group(&self, form: &Form, plan: &mut Plan, group: &Group, asked: &Asked<'_>) -> Result<(), Exit> {
+        let places = [("inbox", "in the browser only"), ("slack", "in Slack"), ("whatsapp", "on WhatsApp")];
+        let question = format!("Where should the questions of {group} appear?");
+        let place = Field { flag: "--in", question: &question, usual: Some("inbox"), ..Field::default() };
+        let route = match &*form.choose(place, self.place.as_deref(), &places)? {
+            "slack" => Some(self.slack.route(form, plan, group, asked)?),
+            "whatsapp" => Some(self.whatsapp.route(form, plan)?),
+            _ => None,
+        };
+        let first = route.map(|route| format!("    {route},\n")).unwrap_or_default();
+        plan.add(&format!(
+            "\n[groups.{group}]\n# Where its questions appear: the first route, and the next one if that cannot be reached.\n\
+             routes = [\n{first}    {{ channel = \"web\" }},\n]\n"
+        ));
+        Ok(())
+    }
+
+    /// Makes the agent's folders, and prints what connects it.
+    fn connect(&self, form: &Form, settings: &Settings, group: &Group) -> Result<(), Exit> {
+        let gid = group::make(settings, group)?;
+        let folder = settings.ipc_dir().join(group.as_str());
+        let places = [("here", "on this computer"), ("docker", "in a container")];
+        let question = format!("Where does {group} run?");
+        let place = Field { flag: "--agent", question: &question, usual: Some("here"), ..Field::default() };
+        let in_container = form.choose(place, self.agent.as_deref(), &places)? == "docker";
+        if in_container {
+            say(&group::for_docker(group, &folder, gid))?;
+        }
+        let programs = Program::value_variants();
+        let names: Vec<String> =
+            programs.iter().filter_map(ValueEnum::to_possible_value).map(|value| value.get_name().to_owned()).collect();
+        let mut list: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &**name)).collect();
+        list.push(("other", "another program, or a script"));
+        let which =
+            Field { flag: "--program", question: "Which program is it?", usual: Some("other"), ..Field::default() };
+        let mut program = self.program;
+        if program.is_none() && form.is_terminal() {
+            let name = form.choose(which, None, &list)?;
+            program = programs.iter().zip(&names).find(|(_, known)| **known == name).map(|(program, _)| *program);
+        }
+        // In a container its folder is where `askd mcp` looks.
+        let ipc = (!in_container).then_some(&*folder);
+        if let Some(program) = program {
+            let (place, text) = program.settings(ipc);
+            say(&format!("\nTo connect {group}, {place}:\n\n{text}\n"))?;
+        } else {
+            let ipc = ipc.map(|ipc| format!(" --ipc {}", ipc.display())).unwrap_or_default();
+            say(&format!("\nA script asks with:  askd ask{ipc} \"Deploy now?\" --confirm\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks one real question through a daemon with the new settings, and waits for its answer.
+fn first_question(
+    form: &Form,
+    settings: &Settings,
+    group: &Group,
+    asked: &Asked<'_>,
+    whatsapp: bool,
+) -> Result<(), Exit> {
+    let question = Question {
+        text: "askd is set up. Can you read this?",
+        option: "Yes, I can",
+        context: "This is the first question, asked by askd init.",
+    };
+    let before = |link: &str| {
+        say(&format!("A question is on its way to you. It is in the inbox, too:\n  {link}"))?;
+        if whatsapp { whatsapp::wait_until_published(form, settings) } else { Ok(()) }
+    };
+    match asked.ask(settings.clone(), group, &question, before)? {
+        Some(by) => say(&format!("Answered by {by}."))?,
+        None => say(&format!(
+            "A daemon is running on this data folder. Restart it, and ask: askd ask --ipc {} \"Can you read this?\" --confirm",
+            settings.ipc_dir().join(group.as_str()).display()
+        ))?,
+    }
+    Ok(())
+}
+
+fn usual_file() -> PathBuf {
+    let root = rustix::process::geteuid().is_root();
+    PathBuf::from(if root { crate::host::settings::SYSTEM_FILE } else { "askd.toml" })
+}
+
+/// A path as TOML has it.
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.display().to_string())
+}

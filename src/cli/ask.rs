@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
 use anyhow::Context as _;
-use askd_core::{TimeoutPolicy, wording};
+use askd_core::{Style, TimeoutPolicy, wording};
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -42,6 +42,12 @@ pub(super) struct AskCommand {
     /// An option to choose from, with an optional description after "=". Repeatable.
     #[arg(long = "option", value_name = "LABEL[=DESCRIPTION]")]
     options: Vec<String>,
+    /// The option whose button stands out, where there are buttons.
+    #[arg(long, value_name = "LABEL", requires = "options")]
+    primary: Option<String>,
+    /// The option whose button warns.
+    #[arg(long, value_name = "LABEL", requires = "options")]
+    danger: Option<String>,
     /// Allow more than one option.
     #[arg(long, requires = "options")]
     multi: bool,
@@ -104,6 +110,28 @@ impl AskCommand {
         })
     }
 
+    fn choices(&self) -> Result<Vec<DraftChoice>, Exit> {
+        let mut styles = vec![(&self.primary, Style::Primary), (&self.danger, Style::Danger)];
+        let mut options = Vec::with_capacity(self.options.len());
+        for option in &self.options {
+            let (label, description) = match option.split_once('=') {
+                Some((label, description)) => (label, Some(description.to_owned())),
+                None => (option.as_str(), None),
+            };
+            let at = styles.iter().position(|(of, _)| of.as_deref() == Some(label));
+            let style = at.map(|at| styles.remove(at).1);
+            let label = label.to_owned();
+            options.push(match (&description, style) {
+                (None, None) => DraftChoice::Label(label),
+                _ => DraftChoice::Described { label, description, style },
+            });
+        }
+        match styles.iter().find_map(|(of, style)| Some((of.as_ref()?, style.name()))) {
+            Some((label, flag)) => Err(Exit::new(USAGE, format!("--{flag} {label:?} is no other --option"))),
+            None => Ok(options),
+        }
+    }
+
     /// The request, checked here as the daemon would, so that a mistake is told at once.
     fn request(&self) -> Result<RequestFile, Exit> {
         let kind = if self.confirm {
@@ -113,7 +141,7 @@ impl AskCommand {
         } else {
             self.multi.then_some(askd_core::Kind::MultiSelect)
         };
-        let options: Vec<DraftChoice> = self.options.iter().map(|option| choice(option)).collect();
+        let options = self.choices()?;
         let draft = Draft {
             kind: kind.map(|kind| kind.name().to_owned()),
             options: (!options.is_empty()).then_some(options),
@@ -228,15 +256,6 @@ fn in_flags(rejection: &str) -> String {
 fn with_cause(error: &str, response: &ResponseFile) -> String {
     let reason = response.result.cause.as_deref().and_then(|cause| cause.parse().ok());
     reason.map_or(error.to_owned(), |reason| format!("{}. {}", error.trim_end_matches('.'), wording::trouble(reason)))
-}
-
-fn choice(option: &str) -> DraftChoice {
-    match option.split_once('=') {
-        Some((label, description)) => {
-            DraftChoice::Described { label: label.to_owned(), description: Some(description.to_owned()) }
-        }
-        None => DraftChoice::Label(option.to_owned()),
-    }
 }
 
 fn exit_code(response: &ResponseFile) -> u8 {

@@ -126,6 +126,35 @@ async fn a_modal_that_comes_too_late_keeps_what_was_typed_and_changes_nothing() 
     }
 }
 
+#[tokio::test]
+async fn an_agent_marks_at_most_one_option_as_primary_and_one_as_danger() {
+    let world = in_slack(Mode::Http).start().await;
+    let styled = |styles: [&str; 3]| {
+        let options = ["a", "b", "c"].iter().zip(styles).map(|(label, style)| json!({"label": label, "style": style}));
+        json!({"questions": [{"question": "Which?", "options": options.collect::<Vec<_>>()}]})
+    };
+    for (n, (wrong, why)) in [
+        (["primary", "primary", ""], "questions[0].options: only one option can have the style primary."),
+        (["danger", "", "danger"], "questions[0].options: only one option can have the style danger."),
+        (["green", "", ""], "unknown variant `green`, expected `primary` or `danger`"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        world.ask(&format!("wrong{n}"), styled(wrong));
+        let response = world.response(&format!("wrong{n}")).await;
+        let error = response["error"].as_str().unwrap_or_default();
+        assert!(response["result"]["status"] == "rejected" && error.contains(why), "{error}");
+    }
+    world.ask("r1", styled(["primary", "", "danger"]));
+    let card = world.card(CHANNEL).await;
+    let row = card.blocks.iter().find(|block| block["type"] == "actions").unwrap();
+    let styles: Vec<&Value> = row["elements"].as_array().unwrap().iter().map(|button| &button["style"]).collect();
+    assert_eq!(styles[..3], [&json!("primary"), &Value::Null, &json!("danger")]);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:2", ALICE).await.expect("sent");
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "c"}));
+}
+
 /// Cards that an earlier askd posted: a field and Submit stood in the card itself.
 #[tokio::test]
 async fn a_card_from_before_the_modal_is_answered_as_it_was_drawn() {

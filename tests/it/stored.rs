@@ -112,7 +112,7 @@ fn record(kind: &Kind) -> (String, String) {
 }
 
 fn content(large: bool) -> Content {
-    let choice = |label: String, description| Choice { label, description };
+    let choice = |label: String, description| Choice { label, description, style: None };
     let small = || Draft {
         text: format!("Which framework for {NAME}?"),
         choices: ["React", "Vue", "Svelte"].map(|label| choice(label.to_owned(), None)).into(),

@@ -62,12 +62,35 @@ impl Kind {
 }
 
 /// One of a question's options.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// What it is called, and what the agent gets back.
     pub label: String,
     /// A line of explanation.
     pub description: Option<String>,
+    /// How its button looks, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub style: Option<Style>,
+}
+
+/// How the button of an option looks. At most one option of a question has each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// The one that the agent expects.
+    Primary,
+    /// One that cannot be taken back.
+    Danger,
+}
+
+impl Style {
+    /// The name used in files, and by Slack.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Danger => "danger",
+        }
+    }
 }
 
 /// A question before anything is checked: as the agent wrote it, or as a record holds it.
@@ -262,10 +285,15 @@ fn choices(field: &str, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>,
         optional(&format!("{field}.description"), choice.description.as_deref(), MAX_DESCRIPTION)?;
         distinct(&mut labels, fold(&choice.label), format!("{field}.label"))?;
     }
+    for style in [Style::Primary, Style::Danger] {
+        if choices.iter().filter(|choice| choice.style == Some(style)).count() > 1 {
+            return wrong(format!("only one option can have the style {}", style.name()));
+        }
+    }
     match (kind, choices.len()) {
         (Kind::Text, 0) | (Kind::Confirm, 2) | (Kind::Select | Kind::MultiSelect, 1..) => Ok(choices),
         (Kind::Confirm, 0) => {
-            Ok(["Yes", "No"].map(|label| Choice { label: label.to_owned(), description: None }).into())
+            Ok(["Yes", "No"].map(|label| Choice { label: label.to_owned(), description: None, style: None }).into())
         }
         (Kind::Text, _) => wrong("a text question has no options; leave them out, or use type select".to_owned()),
         (Kind::Confirm, count) => {
@@ -354,7 +382,8 @@ mod tests {
     use super::*;
 
     fn draft(text: &str, labels: &[&str]) -> Draft {
-        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None }).collect();
+        let choices =
+            labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None, style: None }).collect();
         Draft { text: text.to_owned(), choices, ..Draft::default() }
     }
 

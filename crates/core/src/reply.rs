@@ -315,7 +315,7 @@ mod tests {
             required: Some(*required),
             choices: match *kind {
                 "text" | "confirm" => vec![],
-                _ => ["React", "Vue"].map(|l| Choice { label: l.to_owned(), description: None }).into(),
+                _ => ["React", "Vue"].map(|l| Choice { label: l.to_owned(), description: None, style: None }).into(),
             },
             ..Draft::default()
         });

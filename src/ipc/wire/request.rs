@@ -4,7 +4,7 @@ use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
     self, Choice, Content, Digest, MAX_CHOICES, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
-    MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, TimeoutPolicy, without_nul,
+    MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, Style, TimeoutPolicy, without_nul,
 };
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -123,6 +123,10 @@ pub enum DraftChoice {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(length(max = MAX_DESCRIPTION))]
         description: Option<String>,
+        /// How its button looks; at most one option with each.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<String>", extend("enum" = ["primary", "danger"]))]
+        style: Option<Style>,
     },
 }
 
@@ -147,6 +151,8 @@ impl<'de> Deserialize<'de> for DraftChoice {
             label: String,
             #[serde(default)]
             description: Option<String>,
+            #[serde(default, deserialize_with = "style")]
+            style: Option<Style>,
         }
         struct Either;
         impl<'de> Visitor<'de> for Either {
@@ -158,13 +164,19 @@ impl<'de> Deserialize<'de> for DraftChoice {
                 Ok(DraftChoice::Label(label.to_owned()))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DraftChoice, A::Error> {
-                let Described { label, description } =
+                let Described { label, description, style } =
                     Described::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(DraftChoice::Described { label, description })
+                Ok(DraftChoice::Described { label, description, style })
             }
         }
         deserializer.deserialize_any(Either)
     }
+}
+
+/// A style; an empty one is none.
+fn style<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Style>, D::Error> {
+    let name = given(Option::<String>::deserialize(deserializer)?);
+    name.map(|name| Style::deserialize(de::value::StringDeserializer::<D::Error>::new(name))).transpose()
 }
 
 impl Draft {
@@ -184,7 +196,9 @@ impl Draft {
 impl DraftChoice {
     fn without_empty(self) -> Self {
         match self {
-            Self::Described { label, description } => Self::Described { label, description: given(description) },
+            Self::Described { label, description, style } => {
+                Self::Described { label, description: given(description), style }
+            }
             Self::Label(_) => self,
         }
     }
@@ -193,8 +207,8 @@ impl DraftChoice {
 impl From<DraftChoice> for Choice {
     fn from(choice: DraftChoice) -> Self {
         match choice {
-            DraftChoice::Label(label) => Self { label, description: None },
-            DraftChoice::Described { label, description } => Self { label, description },
+            DraftChoice::Label(label) => Self { label, ..Self::default() },
+            DraftChoice::Described { label, description, style } => Self { label, description, style },
         }
     }
 }

@@ -10,7 +10,7 @@ mod whatsapp;
 
 fn questions() -> Questions {
     let draft = |text: &str, kind: &str, labels: &[&str]| {
-        let choice = |label: &&str| askd_core::Choice { label: (*label).to_owned(), description: None };
+        let choice = |label: &&str| askd_core::Choice { label: (*label).to_owned(), description: None, style: None };
         let choices: Vec<_> = labels.iter().map(choice).collect();
         let kind = Some(kind.to_owned());
         Draft { text: text.to_owned(), kind, choices, ..Draft::default() }

@@ -33,7 +33,7 @@ fn questions(count: usize) -> Questions {
     let drafts = (0..count).map(|n| Draft {
         text: format!("q{n}"),
         required: Some(n % 2 == 0),
-        choices: (0..3).map(|c| Choice { label: format!("c{c}"), description: None }).collect(),
+        choices: (0..3).map(|c| Choice { label: format!("c{c}"), description: None, style: None }).collect(),
         kind: Some(if n == 2 { Kind::MultiSelect } else { Kind::Select }.name().to_owned()),
         ..Draft::default()
     });

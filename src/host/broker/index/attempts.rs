@@ -249,7 +249,7 @@ mod tests {
     use askd_core::{Choice, Draft, Questions};
 
     fn question(change: impl FnOnce(&mut Draft)) -> Question {
-        let choice = |label: &str| Choice { label: label.to_owned(), description: None };
+        let choice = |label: &str| Choice { label: label.to_owned(), description: None, style: None };
         let mut draft = Draft { text: "q".to_owned(), choices: vec![choice("a"), choice("b")], ..Draft::default() };
         change(&mut draft);
         Questions::new("r", vec![draft]).unwrap()[0].clone()

@@ -9,7 +9,7 @@ use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPo
 use std::time::Duration;
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
-    let choice = |label: &&str| Choice { label: (*label).to_owned(), description: None };
+    let choice = |label: &&str| Choice { label: (*label).to_owned(), description: None, style: None };
     Draft { text: text.to_owned(), choices: labels.iter().map(choice).collect(), ..Draft::default() }
 }
 

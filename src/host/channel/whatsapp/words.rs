@@ -200,7 +200,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn question(kind: &str, labels: &[&str], custom: Option<bool>, required: bool) -> Question {
-        let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None }).collect();
+        let choices =
+            labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None, style: None }).collect();
         let draft = Draft {
             text: "q".to_owned(),
             kind: Some(kind.to_owned()),

@@ -9,7 +9,7 @@ use super::{
     COMFORTABLE, CardView, MAX_BLOCKS, MAX_HEADER, MAX_INPUT_LABEL, MAX_OPTION, MAX_RADIOS, MAX_TOTAL, Message,
     SHORT_LABEL, total,
 };
-use askd_core::{Choice, Content, Group, Kind, Question, Rejection, Time, wording};
+use askd_core::{Choice, Content, Group, Kind, Question, Rejection, Style, Time, wording};
 use serde_json::Value;
 
 /// Characters of a notice.
@@ -197,7 +197,7 @@ fn option_label(content: &Content, question: &Question, index: usize, choice: &C
 fn buttons(view: &CardView<'_>, question: &Question) -> Vec<Value> {
     let options = question.choices.iter().enumerate().map(|(at, choice)| {
         let label = option_label(view.content, question, at, choice);
-        button(&format!("pick:0:{at}"), &label, &at.to_string(), None)
+        button(&format!("pick:0:{at}"), &label, &at.to_string(), choice.style.map(Style::name))
     });
     let mut row: Vec<Value> = options.collect();
     row.extend(question.takes_text().then(|| button("other:0", wording::SLACK_OTHER_ANSWER, OTHER, None)));

@@ -13,7 +13,7 @@ use std::time::Duration;
 const NOW: Time = Time::from_millis(1_763_632_800_000);
 
 fn draft(text: &str, kind: &str, labels: &[&str]) -> Draft {
-    let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None });
+    let choices = labels.iter().map(|label| Choice { label: (*label).to_owned(), description: None, style: None });
     Draft { text: text.to_owned(), kind: Some(kind.to_owned()), choices: choices.collect(), ..Draft::default() }
 }
 
@@ -163,7 +163,7 @@ fn several_questions_are_one_form() {
         ..draft("Anything to add?", "text", &[])
     };
     let described = Draft {
-        choices: vec![Choice { label: "Canary".to_owned(), description: Some("5 % first".to_owned()) }],
+        choices: vec![Choice { label: "Canary".to_owned(), description: Some("5 % first".to_owned()), style: None }],
         header: Some("How".to_owned()),
         ..draft("How to roll out?", "select", &[])
     };
@@ -202,8 +202,11 @@ fn at_the_limits(filler: &str, questions: usize) -> Content {
             let left = most - start.chars().count();
             start + &filler.chars().cycle().take(left).collect::<String>()
         };
-        let choices =
-            (0..10).map(|c| Choice { label: fill(75, format!("{c} ")), description: Some(fill(300, String::new())) });
+        let choices = (0..10).map(|c| Choice {
+            label: fill(75, format!("{c} ")),
+            description: Some(fill(300, String::new())),
+            style: None,
+        });
         Draft {
             text: fill(3000, format!("{n} ")),
             header: Some(fill(30, String::new())),
@@ -396,7 +399,11 @@ fn nothing_in_an_agent_s_text_can_mention_link_or_pose() {
             choices: if kind == "text" {
                 vec![]
             } else {
-                vec![Choice { label: injection.chars().take(75).collect(), description: Some((*injection).to_owned()) }]
+                vec![Choice {
+                    label: injection.chars().take(75).collect(),
+                    description: Some((*injection).to_owned()),
+                    style: None,
+                }]
             },
             ..draft(text, kind, &[])
         };

@@ -133,7 +133,7 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     assert_eq!(result(&world.response("r2").await), ("blocked", "system"));
     let message = world.shown(ADA, "The agent \"research\" has asked this question 2 times").await;
     assert!(message.text.contains("Deploy now?") && message.text.contains("told to wait"), "{}", message.text);
-    let code = message.text.split("reply allow ").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    let code = message.text.split("reply \"allow ").nth(1).unwrap().split('"').next().unwrap().to_owned();
     // Strangers get nothing and change nothing.
     world.writes(MALLORY, &format!("allow {code}")).await;
     world.writes(BEN, &format!("allow {code}")).await;
@@ -143,7 +143,7 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     // Something else in reply to it is told what can be done.
     let other = world.phone.person_quotes(ADA, &message.id, "ok then");
     world.taken(&other).await;
-    world.shown(ADA, &format!("To allow it again, reply allow {code}")).await;
+    world.shown(ADA, &format!("To allow it again, reply \"allow {code}\"")).await;
     world.writes(ADA, &format!("Allow {code}")).await;
     world.shown(ADA, "Allowed again by Ada").await;
 

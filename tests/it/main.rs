@@ -78,6 +78,7 @@ mod whatsapp_meant;
 mod whatsapp_nudges;
 mod whatsapp_refusals;
 mod whatsapp_restarts;
+mod whatsapp_taps;
 mod whatsapp_time;
 mod whatsapp_together;
 mod whatsapp_trips;

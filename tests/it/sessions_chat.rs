@@ -300,7 +300,7 @@ async fn what_is_not_collected_for_ten_minutes_is_said_until_it_is() {
 // WhatsApp.
 
 const CLOSED_LATE: &str =
-    "You can still answer: the agent will be started with it. Quote the question, or begin your reply with ";
+    "You can still answer: the agent will be started with it. Swipe the question to reply, or start with ";
 
 /// `session` of the group whose only route is Ada.
 fn section(session: &str) -> String {
@@ -345,7 +345,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     let mut world = binary_on_whatsapp(sim(), TO_ADA, &section(&start.means("start"))).await;
     world.writes(ADA, "hello").await;
     let (_, closing) = late_question(&world, "r1", "Which framework?").await;
-    assert!(closing.text.starts_with("Timed out at ") && closing.text.contains(" UTC. "), "{}", closing.text);
+    assert!(closing.text.starts_with("Timed out at ") && closing.text.contains(". You can "), "{}", closing.text);
     let code = code(&closing);
     let before = world.records();
     world.writes(ADA, "2").await;
@@ -356,7 +356,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     assert!(before == world.records(), "a bare number is none, and a stranger's is none");
     // No answer; and how it is given is said as it is for one that comes late.
     world.writes(ADA, &format!("{code} 7")).await;
-    let back = world.shown(ADA, "There are the numbers 1 to 2.").await;
+    let back = world.shown(ADA, "Please pick 1-2").await;
     assert!(back.text.contains(&format!("begin your reply with {code}")), "{}", back.text);
     assert!(!back.text.contains("cancel"), "there is nothing to dismiss: {}", back.text);
     world.writes(ADA, &code).await;

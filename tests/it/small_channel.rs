@@ -60,7 +60,8 @@ async fn a_channel_of_its_own_asks_takes_an_answer_and_closes_its_card() {
     let settings = format!("data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n", dir.path().display());
     let mut settings = Settings::from_toml(&settings).unwrap();
     let responders = Some(Responders::Only(vec!["ada".to_owned()]));
-    settings.add_group("g", vec![RouteSettings { channel: name(), chat: "hall".to_owned(), responders }]);
+    settings
+        .add_group("g", vec![RouteSettings { channel: name(), chat: "hall".to_owned(), responders, time_zone: None }]);
 
     let channels = [CHANNELS, &[(name(), |_, _| Ok(Some(Arc::new(NoticeBoard))))]].concat();
     let daemon = Daemon::open_with(&channels, settings, Clock::system()).await.unwrap();

@@ -37,9 +37,9 @@ async fn a_number_out_of_range_is_asked_back() {
     let world = asked(choice("Which?", &["a", "b", "c"]), "Which?").await;
     let before = world.records();
     world.writes(ADA, "7").await;
-    world.shown(ADA, "There are the numbers 1 to 3.").await;
+    world.shown(ADA, "Please pick 1-3, or answer in words").await;
     world.writes(ADA, "1,2").await;
-    world.shown(ADA, "This question takes one answer.").await;
+    world.shown(ADA, "Please pick one of 1-3.").await;
     assert!(before == world.records());
     world.writes(ADA, "3").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "c");
@@ -49,7 +49,7 @@ async fn a_number_out_of_range_is_asked_back() {
 async fn a_label_that_is_another_ones_number_is_asked_back() {
     let world = asked(choice("How many?", &["2", "1"]), "How many?").await;
     world.writes(ADA, "2").await;
-    world.shown(ADA, "That could be the name of one option or the number of another").await;
+    world.shown(ADA, "One option has that name, another that number:\n1. 2\n2. 1\n").await;
     world.writes(ADA, "2.").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["How many?"], "1");
 }
@@ -58,7 +58,15 @@ async fn a_label_that_is_another_ones_number_is_asked_back() {
 async fn confirm_takes_no_free_text() {
     let world = asked(json!({"questions": [{"question": "Deploy?", "type": "confirm"}]}), "Deploy?").await;
     world.writes(ADA, "if the tests pass").await;
-    world.shown(ADA, "That is not one of the options: Yes, No.").await;
+    world.shown(ADA, "Please reply 1 for Yes or 2 for No. (\"cancel\" to dismiss)").await;
+    let before = world.records();
+    for (said, proposal) in
+        [("sure", "Shall I take that as Yes? Reply 1."), ("nope", "Shall I take that as No? Reply 2.")]
+    {
+        world.writes(ADA, said).await;
+        assert_eq!(world.shown(ADA, proposal).await.text, proposal);
+    }
+    assert!(before == world.records(), "a proposal keeps nothing");
     world.writes(ADA, "yes").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "Yes");
 }

@@ -23,10 +23,10 @@ async fn an_option_by_number_and_the_closing_line() {
     let world = world().await;
     world.ask("r1", auth());
     let question = world.shown(ADA, QUESTION).await;
-    let block = "The agent is asking: Which auth strategy?\n1. JWT tokens\n2. Session cookies\n3. OAuth 2.0\n\n\
+    let block = "Agent: research\nThe agent is asking: Which auth strategy?\n1. JWT tokens\n2. Session cookies\n3. OAuth 2.0\n\n\
                  Reply with a number or type your own answer.\n\n";
     let until = question.text.strip_prefix(block).unwrap_or_else(|| panic!("{}", question.text));
-    assert!(until.starts_with("You can answer until ") && until.ends_with(" (about 30 minutes from now)."), "{until}");
+    assert_eq!(until, "30 minutes left.");
     world.writes(ADA, "2").await;
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({QUESTION: "Session cookies"}));
@@ -81,7 +81,11 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
         ]}),
     );
     let first = world.shown(ADA, "Question 1 of 3").await;
-    assert!(first.text.starts_with("Release\n\nQuestion 1 of 3\nThe agent is asking: How?"), "{}", first.text);
+    assert!(
+        first.text.starts_with("Agent: research\nRelease\n\nQuestion 1 of 3\nThe agent is asking: How?"),
+        "{}",
+        first.text
+    );
     let said = world.writes(ADA, "1").await;
     // `whatsapp_restarts` kills it while a question is being sent; here the next one is on its way at a plain restart.
     assert_eq!(world.stop().await, Some(0));
@@ -95,7 +99,7 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     world.later(std::time::Duration::from_secs(2));
     world.writes(ADA, "yes").await;
     let third = world.shown(ADA, "Question 3 of 3").await;
-    assert!(third.text.contains("Reply with your answer. Reply 0 to skip.\n\nYou can answer until "));
+    assert!(third.text.contains("Reply with your answer. Reply 0 to skip.\n\n"));
     assert!(world.response_now("r1").is_none());
     world.later(std::time::Duration::from_secs(2));
     world.writes(ADA, "skip").await;

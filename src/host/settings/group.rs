@@ -2,10 +2,11 @@
 
 use super::mistakes::{Mistakes, nearest};
 use super::session::Session;
-use super::values::{ANY, Table, number, or_off, or_zero, responders, seconds, timeout_policy};
+use super::values::{ANY, Table, number, or_off, or_zero, responders, seconds, time_zone, timeout_policy};
 use super::{Settings, slack, whatsapp};
 use askd_core::{ChannelName, Responders, SessionRules, TimeoutPolicy};
 use config::ValueKind;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -75,6 +76,9 @@ pub struct RouteSettings {
     /// Who may answer there; `None`: nobody but the operator.
     #[serde(default, deserialize_with = "responders")]
     pub responders: Option<Responders>,
+    /// By whose clock people there read times; `None`: the host's.
+    #[serde(default, deserialize_with = "time_zone")]
+    pub time_zone: Option<TimeZone>,
 }
 
 type CheckRoute = fn(&mut RouteSettings, &str, &Settings, &mut Mistakes);
@@ -87,7 +91,7 @@ const ROUTES: [(ChannelName, CheckRoute); 3] = [
 ];
 
 pub(super) fn inbox_alone() -> Vec<RouteSettings> {
-    vec![RouteSettings { channel: ChannelName::WEB, chat: String::new(), responders: None }]
+    vec![RouteSettings { channel: ChannelName::WEB, chat: String::new(), responders: None, time_zone: None }]
 }
 
 fn check_inbox(route: &mut RouteSettings, at: &str, _settings: &Settings, mistakes: &mut Mistakes) {
@@ -117,6 +121,10 @@ impl GroupSettings {
             let at = format!("{at}.routes[{index}]");
             let channel = route.channel.as_str();
             if let Some((_, check)) = ROUTES.iter().find(|(known, _)| known.as_str() == channel) {
+                if route.time_zone.is_some() && route.channel != ChannelName::WHATSAPP {
+                    let why = "is for routes to WhatsApp: elsewhere everyone reads times in their own time zone";
+                    mistakes.add(format!("{at}.time_zone"), why);
+                }
                 check(route, &at, settings, mistakes);
                 continue;
             }

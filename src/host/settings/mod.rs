@@ -21,6 +21,7 @@ pub use whatsapp::WhatsappSettings;
 use crate::ipc::files::Access;
 use askd_core::{ChannelName, Group, Responders, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
+use jiff::tz::TimeZone;
 use mistakes::{Mistakes, Source};
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -170,6 +171,12 @@ impl Settings {
         let there = |group: &GroupSettings| group.routes.iter().any(|r| r.channel == channel && r.chat == chat);
         // Any number of folders may use the defaults.
         there(&self.defaults) || self.groups.values().filter(|group| there(group)).count() > 1
+    }
+
+    /// The time zone of a chat in this channel, if a route sets one.
+    pub fn time_zone(&self, channel: ChannelName, chat: &str) -> Option<TimeZone> {
+        let mut routes = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
+        routes.find_map(|route| route.time_zone.clone().filter(|_| route.channel == channel && route.chat == chat))
     }
 
     /// Whether a route in this channel names a person with one of these ids, as its chat or as a responder.

@@ -6,6 +6,7 @@ use super::mistakes::Mistakes;
 use crate::ipc::default_data_dir;
 use askd_core::{Responders, TimeoutPolicy};
 use config::ValueKind;
+use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
@@ -136,6 +137,13 @@ pub(super) fn log_format<'de, D: Deserializer<'de>>(from: D) -> Result<LogFormat
         "json" => Ok(LogFormat::Json),
         other => Err(D::Error::custom(format!("{other:?} is neither text nor json"))),
     }
+}
+
+/// A time zone by its name, like `Europe/Berlin`.
+pub(super) fn time_zone<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TimeZone>, D::Error> {
+    let name = String::deserialize(from)?;
+    let unknown = |_| D::Error::custom(format!("{name:?} is no time zone like \"Europe/Berlin\""));
+    TimeZone::get(&name).map(Some).map_err(unknown)
 }
 
 /// The address of a platform's API, without a slash at the end. A token must not travel in the clear.

@@ -41,14 +41,14 @@ pub fn chat_blocked(group: &str, times: u32, several: bool) -> String {
 
 /// How a block is ended by a message.
 pub fn how_to_allow(code: &str) -> String {
-    format!("{BLOCKED} To allow it again, reply allow {code}, or quote this message and reply allow.")
+    format!("{BLOCKED} To allow it again, reply \"allow {code}\", or swipe this message and reply \"allow\".")
 }
 
 /// To a person who allowed something while several things are blocked; each with its code and a few words.
 pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
-    format!("Which one do you mean?\n{}\n\nReply like: allow {code}", list.join("\n"))
+    format!("Which one do you mean?\n{}\n\nReply \"allow {code}\", for example.", list.join("\n"))
 }
 
 /// What an agent is told that has asked too often. *Exact.*

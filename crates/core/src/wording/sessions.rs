@@ -35,7 +35,7 @@ pub fn remark(remark: Remark) -> Option<&'static str> {
 
 /// How an answer after the timeout is given where there are no buttons.
 pub fn late_by_message(code: &str) -> String {
-    format!("Quote the question, or begin your reply with {code}.")
+    format!("Swipe the question to reply, or start with {code}.")
 }
 
 /// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.

@@ -1,7 +1,7 @@
 //! The sentences that only WhatsApp shows. Texts marked *exact* are part of the contract.
 
 use super::late_by_message;
-use crate::{Kind, Question};
+use crate::{Choice, Kind, Question};
 use std::time::Duration;
 
 /// Heads a question that is sent a second time because the first may have been lost.
@@ -53,31 +53,38 @@ pub fn how_to_reply(question: &Question) -> String {
     if question.required { line.to_owned() } else { format!("{line} Reply 0 to skip.") }
 }
 
+/// Who asks, in a line above a question of a chat that one group uses.
+pub fn asked_by(group: &str) -> String {
+    format!("Agent: {group}")
+}
+
 /// How one of several open asks is meant.
 pub fn with_code(code: &str) -> String {
-    format!("More than one question is open here. Quote this message, or begin your reply with {code}, like: {code} 2")
+    format!("Several questions are open. Swipe this one to reply, or start with {code}: \"{code} 2\".")
 }
 
-/// Until when a question can be answered, and about how long that is from when this is sent.
-pub fn answer_until(time: &str, left: Duration) -> String {
-    format!("You can answer until {time} (about {} from now).", about(left))
+/// On the button that opens the list of options.
+pub const WHATSAPP_LIST: &str = "Choose";
+
+/// Until when a question can be answered, at least a day from now.
+pub fn answer_by(moment: &str) -> String {
+    format!("Answer by {moment}.")
 }
 
-/// A reminder that quotes its question; `until` is the line of [`answer_until`].
-pub fn whatsapp_reminder(until: &str) -> String {
-    format!("This question is still open. {until}")
-}
-
-/// A span of time to the nearest number that says something.
-fn about(span: Duration) -> String {
-    let seconds = span.as_secs();
+/// How long a question can be answered; never more than is left.
+pub fn time_left(left: Duration) -> String {
+    let seconds = left.as_secs();
     let (count, unit) = match seconds {
         0..90 => (seconds, "second"),
-        90..5_400 => ((seconds + 30) / 60, "minute"),
-        5_400..129_600 => ((seconds + 1_800) / 3_600, "hour"),
-        _ => ((seconds + 43_200) / 86_400, "day"),
+        90..7_200 => (seconds / 60, "minute"),
+        _ => (seconds / 3_600, "hour"),
     };
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    format!("{count} {unit}{} left.", if count == 1 { "" } else { "s" })
+}
+
+/// A reminder that quotes its question; `until` is one of the lines above.
+pub fn whatsapp_reminder(until: &str) -> String {
+    format!("Still open. {until}")
 }
 
 /// Asks which of several open asks was meant; each with its code and a few words.
@@ -85,8 +92,7 @@ pub fn which_one(open: &[(String, String)]) -> String {
     let list: Vec<String> = open.iter().map(|(code, question)| format!("{code}: {question}")).collect();
     let code = open.first().map_or("k7", |(code, _)| code.as_str());
     format!(
-        "Which question do you mean?\n{}\n\nQuote its message, or begin your reply with its \
-         code, like: {code} 2",
+        "Which question do you mean?\n{}\n\nSwipe it to reply, or start with its code: \"{code} 2\".",
         list.join("\n")
     )
 }
@@ -104,6 +110,8 @@ pub enum Unfit {
     TwoMeanings,
     /// None of the options, and nothing else is allowed.
     NotOffered,
+    /// The same, but it may stand for this option.
+    Near(usize),
     /// The question cannot be left out.
     NotOptional,
     /// Another question was answered with that message already.
@@ -112,12 +120,15 @@ pub enum Unfit {
 
 /// What is possible instead.
 pub fn unfit(unfit: &Unfit, question: &Question) -> String {
-    format!("{} {} Reply cancel to dismiss the question.", why_unfit(unfit, question), how_to_reply(question))
+    match unfit {
+        Unfit::Near(_) => why_unfit(unfit, question),
+        _ => format!("{} (\"cancel\" to dismiss)", why_unfit(unfit, question)),
+    }
 }
 
 /// The same after the timeout, when a number alone would be taken for something else.
 pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
-    format!("{} {}", why_unfit(unfit, question), how_to_reply_late(question, code))
+    format!("{} {}", why_unfit(unfit, question), late_by_message(code))
 }
 
 /// How a question is answered by a message after its timeout.
@@ -127,27 +138,34 @@ pub fn how_to_reply_late(question: &Question, code: &str) -> String {
 
 fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     let count = question.choices.len();
+    let options = |between: &str, or: &str| {
+        let each = |(n, choice): (usize, &Choice)| format!("{}{between}{}", n + 1, choice.label);
+        let mut options: Vec<String> = question.choices.iter().enumerate().map(each).collect();
+        let last = options.pop().unwrap_or_default();
+        if options.is_empty() {
+            last
+        } else {
+            format!("{}{or}{last}", options.join(if or == "\n" { or } else { ", " }))
+        }
+    };
+    let how = how_to_reply(question);
     match unfit {
-        Unfit::NoText => "I can only read text as an answer.".to_owned(),
-        Unfit::NoSuchNumber if question.takes_text() => format!(
-            "There are the numbers 1 to {count}. For a number of your own, write a word with it, like \"it is 12\"."
-        ),
-        Unfit::NoSuchNumber => format!("There are the numbers 1 to {count}."),
-        Unfit::OnlyOne => "This question takes one answer.".to_owned(),
+        Unfit::NoText => format!("I can only read text as an answer. {how}"),
+        Unfit::NoSuchNumber if question.takes_text() => {
+            format!("Please pick 1-{count}, or answer in words (\"12 servers\", not \"12\").")
+        }
+        Unfit::NoSuchNumber => format!("Please pick 1-{count}."),
+        Unfit::OnlyOne => format!("Please pick one of 1-{count}."),
         Unfit::TwoMeanings => {
-            let labels = question.choices.iter().enumerate().map(|(n, choice)| format!("{}. {}", n + 1, choice.label));
-            let labels: Vec<String> = labels.collect();
-            format!(
-                "That could be the name of one option or the number of another:\n{}\nWrite the number with a dot, \
-                 like \"2.\"",
-                labels.join("\n")
-            )
+            let options = options(". ", "\n");
+            format!("One option has that name, another that number:\n{options}\nWrite the number with a dot: \"2.\"")
         }
-        Unfit::NotOffered => {
-            let labels: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
-            format!("That is not one of the options: {}.", labels.join(", "))
+        Unfit::NotOffered => format!("Please reply {}.", options(" for ", " or ")),
+        Unfit::Near(option) => {
+            let label = question.choices.get(*option).map_or("", |choice| choice.label.as_str());
+            format!("Shall I take that as {label}? Reply {}.", option + 1)
         }
-        Unfit::NotOptional => "This question cannot be skipped.".to_owned(),
+        Unfit::NotOptional => format!("This question cannot be skipped. {how}"),
         Unfit::AnsweredAlready => "That question has already been answered.".to_owned(),
     }
 }

@@ -2,15 +2,16 @@
 
 use super::contacts::{Confirmation, Note};
 use super::inbound::Incoming;
-use super::payload::Body;
+use super::payload::{Body, Chosen};
 use super::posting::LISTEN;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
+use super::taps::Tap;
 use super::text;
 use super::words::{self, Meaning};
 use crate::host::channel::{NotStored, apply};
 use askd_core::wording::{self, Unfit};
-use askd_core::{Ask, Event, Heard, Names, Outcome, Refusal, Reply, Source, Time};
+use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source, Time};
 
 impl Incoming<'_> {
     /// Reads the message and does what it means.
@@ -21,6 +22,7 @@ impl Incoming<'_> {
                 self.refuse_edit(original.as_deref());
                 return Ok(());
             }
+            Body::Chosen(chosen) => return self.take_tap(chosen).await,
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         }
         let reader = self.reader();
@@ -62,6 +64,26 @@ impl Incoming<'_> {
         Ok(())
     }
 
+    /// Takes the option that was tapped. The tap names its question; an id that askd did not make changes nothing.
+    async fn take_tap(&self, chosen: &Chosen) -> Result<(), NotStored> {
+        let Some(tap) = Tap::read(&chosen.id, &self.channel.0.settings.app_secret) else {
+            tracing::warn!("a tap on WhatsApp has an id that askd did not make; it changes nothing");
+            return Ok(());
+        };
+        let Some(asked) = self.find(vec![tap.ask], |ask| !ask.is_blocked()).await?.pop() else { return Ok(()) };
+        let (ask, open) = (&asked.ask, asked.is_open());
+        if open && tap.question != asked.next() {
+            self.ask_back(&asked, &Unfit::AnsweredAlready);
+        } else if open || ask.is_late_open() && ask.content.questions.len() == 1 {
+            let given = Given { picks: vec![tap.option], text: None };
+            let heard = Heard { message: self.message.id.clone(), at: self.at, names: Names::Message };
+            self.reply(&asked, Reply::Told { index: tap.question, given, heard }).await?;
+        } else {
+            self.tell_too_late(ask, Some(&chosen.title));
+        }
+        Ok(())
+    }
+
     /// Whether the status of a message that it quotes may still come.
     fn is_new(&self) -> bool {
         let behind = -self.channel.0.contacts.clock_ahead();
@@ -97,7 +119,10 @@ impl Incoming<'_> {
                 }
             }
             Meaning::Show => {
-                self.tell(Some(ask), text::closing(ask, text::Audience::Others, self.channel.now()).join("\n"));
+                self.tell(
+                    Some(ask),
+                    text::closing(ask, text::Audience::Others, &self.channel.now_in(&self.reply_to)).join("\n"),
+                );
             }
         }
         Ok(())

@@ -34,6 +34,8 @@ pub(super) struct Outgoing<'a> {
 #[derive(Debug, Clone)]
 pub(super) enum Content<'a> {
     Text(&'a str),
+    /// A text with options to tap.
+    Interactive(&'a Value),
     /// The approved template in this language, with or without the name of the group as parameter.
     Template(&'a str, &'a str, Option<&'a str>),
 }
@@ -174,6 +176,10 @@ fn body(message: &Outgoing<'_>) -> Value {
         Content::Text(text) => {
             body["type"] = json!("text");
             body["text"] = json!({"preview_url": false, "body": text});
+        }
+        Content::Interactive(interactive) => {
+            body["type"] = json!("interactive");
+            body["interactive"] = interactive.clone();
         }
         Content::Template(name, language, group) => {
             body["type"] = json!("template");

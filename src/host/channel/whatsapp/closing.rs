@@ -14,7 +14,8 @@ use crate::host::backoff::Backoff;
 use crate::host::channel::{NotStored, load};
 use crate::host::port::Updated;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, ChannelName, Time, Via, WidgetState, wording};
+use askd_core::{Ask, AskId, ChannelName, Via, WidgetState, wording};
+use jiff::Zoned;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -44,14 +45,14 @@ impl Whatsapp {
         for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
             let person = &so_far.person.id;
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
-                let text = text::closing(ask, Audience::HadBegun, self.now()).join("\n");
+                let text = text::closing(ask, Audience::HadBegun, &self.now_in(chat)).join("\n");
                 let (to, ask) = (person.clone(), Some(ask.id));
                 self.0.outbox.note(Note { to, text, ask, confirms: None });
             }
         }
     }
 
-    async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, Time) -> Vec<String>) -> Updated {
+    async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, &Zoned) -> Vec<String>) -> Updated {
         let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
         let to = widget.route.chat.as_str();
         match self.0.ctx.unless_cut(self.0.contacts.window_opens(to, self.now() + ask.rules.keep)).await {
@@ -64,7 +65,7 @@ impl Whatsapp {
             return Updated::Later(None);
         }
         let mut quotes = widget.messages().next_back().filter(|_| widget.one_by_one.to.is_none());
-        for (part, text) in texts(ask, self.audience(ask, to), self.now()).iter().enumerate() {
+        for (part, text) in texts(ask, self.audience(ask, to), &self.now_in(to)).iter().enumerate() {
             let callback = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             let mut message = Outgoing { to, content: Content::Text(text), callback: Some(callback), quotes };
             loop {

@@ -5,7 +5,7 @@
 //! left alone.
 
 use super::contacts::Note;
-use super::payload::{Body, ChangedIds, Message, Notification};
+use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
 use super::reader::{Asked, Reader};
 use super::{Whatsapp, contacts, words};
 use crate::host::broker::{Broker, Named};
@@ -141,7 +141,7 @@ async fn has_counted(broker: &Broker, message: &str) -> Result<bool, NotStored> 
 
 /// Records that an unknown person tried to answer an ask. The core refuses; nothing changes, and nothing is sent.
 async fn refuse_stranger(broker: &Broker, message: &Message, ids: &[String]) -> Result<(), NotStored> {
-    let Body::Text(said) = &message.body else { return Ok(()) };
+    let (Body::Text(said) | Body::Chosen(Chosen { title: said, .. })) = &message.body else { return Ok(()) };
     let code = words::first_word(said);
     let named = || match broker.named(&code) {
         Named::One(id) if code.parse::<ShortId>().is_ok() => Some(id),

@@ -22,6 +22,7 @@ mod resolve;
 mod send_log;
 mod state_file;
 mod statuses;
+mod taps;
 mod text;
 mod webhook;
 mod words;
@@ -36,10 +37,12 @@ use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::settings as host;
 use crate::host::settings::WhatsappSettings as Settings;
-use askd_core::{AskId, Time};
+use askd_core::{AskId, ChannelName, Time};
 use axum::Router;
 use callback_data::CallbackData;
 use contacts::Contacts;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 use outbox::Outbox;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -110,6 +113,12 @@ impl Whatsapp {
 
     fn now(&self) -> Time {
         self.0.ctx.clock().now()
+    }
+
+    /// The time by the clock of that chat.
+    fn now_in(&self, chat: &str) -> Zoned {
+        let zone = self.broker().and_then(|broker| broker.settings().time_zone(ChannelName::WHATSAPP, chat));
+        deadline_text::zoned(self.now(), zone.unwrap_or_else(TimeZone::system))
     }
 
     /// Learns that these ids belong to one person.

@@ -66,6 +66,8 @@ pub(super) enum Body {
     Text(String),
     /// A button of a template: the person writes, and says nothing.
     Tap,
+    /// An option of a question was tapped.
+    Chosen(Chosen),
     /// Anything else without words.
     Wordless,
     /// An emoji put on a message or taken off again. Does not open the window.
@@ -76,6 +78,13 @@ pub(super) enum Body {
     Deleted,
     /// Not meant for any reader: a change of number, an order.
     Nothing,
+}
+
+/// The option that was tapped: its id, and what the person saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) id: String,
+    pub(super) title: String,
 }
 
 /// What became of a message of ours.
@@ -198,8 +207,9 @@ fn body(value: &Value) -> Body {
         "text" => words(text(&value["text"]["body"])),
         kind @ ("image" | "video" | "document") => words(text(&value[kind]["caption"])),
         "interactive" => {
-            let reply = &value["interactive"];
-            words(text(&reply["button_reply"]["title"]).or_else(|| text(&reply["list_reply"]["title"])))
+            let reply = ["button_reply", "list_reply"].map(|key| &value["interactive"][key]);
+            let chosen = reply.into_iter().find_map(|reply| text(&reply["id"]).zip(text(&reply["title"])));
+            chosen.map_or(Body::Wordless, |(id, title)| Body::Chosen(Chosen { id, title }))
         }
         "button" => Body::Tap,
         "reaction" => Body::Reaction,

@@ -5,7 +5,7 @@ use super::client::{Content, Outgoing};
 use super::errors::Verdict;
 use super::outbox::Sent;
 use super::text::{self, How};
-use super::{Whatsapp, deadline_text};
+use super::{Whatsapp, deadline_text, taps};
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::standing::Problem;
 use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
@@ -47,6 +47,10 @@ impl Channel for Whatsapp {
         let (part, repeated) = (widget.one_by_one.index, widget.one_by_one.repeated);
         let key = (ask.id, route, part);
         let texts = self.question_texts(ask, route, part, to, repeated);
+        let question = ask.content.questions.get(part).filter(|_| !ask.is_blocked());
+        let taps = question.zip(texts.last());
+        let taps = taps
+            .and_then(|(question, text)| taps::interactive(ask.id, part, question, text, &self.0.settings.app_secret));
         // A repetition says everything again; after a refusal only the rest is sent.
         let begun = self.0.begun.lock().remove(&key);
         let mut accepted = begun.filter(|_| !repeated).unwrap_or_default();
@@ -54,7 +58,11 @@ impl Channel for Whatsapp {
         for (at, text) in texts.iter().enumerate().skip(accepted.len()) {
             let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Part };
             let callback = Some(CallbackData { ask: ask.id, route, attempt, part, kind });
-            let message = Outgoing { to, content: Content::Text(text), callback, quotes: None };
+            let content = match &taps {
+                Some(interactive) if kind == Kind::Question => Content::Interactive(interactive),
+                _ => Content::Text(text),
+            };
+            let message = Outgoing { to, content, callback, quotes: None };
             let posted = match self.0.outbox.send(&message, attempt).await {
                 Sent::Accepted(id, when) => {
                     accepted.push(id);
@@ -118,7 +126,7 @@ impl Channel for Whatsapp {
         };
         let current = |message: &&str| widget.question_of(message) == Some(widget.one_by_one.index);
         let quotes = widget.messages().rev().find(current).or(widget.messages().next_back());
-        let text = wording::whatsapp_reminder(&deadline_text::line(&ask, self.now()));
+        let text = wording::whatsapp_reminder(&deadline_text::line(&ask, &self.now_in(to)));
         let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, Kind::Note, 0) });
         let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
         match self.0.outbox.send_in(slot, &message, 1).await {
@@ -147,9 +155,10 @@ impl Whatsapp {
         let several = broker.is_some_and(|broker| broker.asked_of(&ids).iter().any(|id| *id != ask.id));
         let how = How {
             group: shared.then_some(ask.group.as_str()),
+            agent: (!shared).then_some(ask.group.as_str()),
             code: several.then_some(ask.short_id.as_str()),
             repeat,
-            until: Some(&deadline_text::line(ask, self.now())),
+            until: Some(&deadline_text::line(ask, &self.now_in(chat))),
         };
         text::question(&ask.content, part, how)
     }

@@ -4,7 +4,8 @@
 //! words from formatting, linking, or hiding characters.
 
 use super::deadline_text;
-use askd_core::{Ask, Content, Question, Stage, Time, wording};
+use askd_core::{Ask, Content, Question, Stage, wording};
+use jiff::Zoned;
 
 /// The longest text message, in UTF-16 units (Cloud API: 4096 characters, counted the strictest way).
 const MAX_UNITS: usize = 4096;
@@ -21,6 +22,8 @@ const APART: char = '\u{200b}';
 pub(super) struct How<'a> {
     /// The group that asks, where several groups use the chat.
     pub(super) group: Option<&'a str>,
+    /// The group that asks, where it alone uses the chat.
+    pub(super) agent: Option<&'a str>,
     /// The code to answer with, where several asks are open in the chat.
     pub(super) code: Option<&'a str>,
     /// It is sent a second time, because the first may have been lost.
@@ -36,6 +39,7 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     if how.repeat {
         head.push(wording::REPEAT.to_owned());
     }
+    head.extend(how.agent.filter(|_| index == 0).map(wording::asked_by));
     if index == 0 {
         for above in [&content.title, &content.context].into_iter().flatten() {
             head.push(tame(above));
@@ -87,13 +91,13 @@ pub(super) enum Audience {
 }
 
 /// How an ask ended.
-pub(super) fn closing(ask: &Ask, audience: Audience, now: Time) -> Vec<String> {
+pub(super) fn closing(ask: &Ask, audience: Audience, now: &Zoned) -> Vec<String> {
     let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
     // What was asked one by one cannot be answered late here: the inbox takes it.
     if ask.is_late_open() && ask.content.questions.len() == 1 {
-        let late = wording::timed_out_late(&deadline_text::time_of_day(at, now));
+        let late = wording::timed_out_late(&deadline_text::moment(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
     let got_it = audience == Audience::Ender && ask.ended_by().is_some();
@@ -130,7 +134,7 @@ pub(super) fn in_short(question: &Question) -> String {
 }
 
 /// A text of the agent on one line.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     tame(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -194,7 +198,7 @@ fn links(text: &[char], dot: usize) -> bool {
     before && domain.chars().count() >= 2 && !FILES.contains(&domain.as_str())
 }
 
-fn units(text: &str) -> usize {
+pub(super) fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 

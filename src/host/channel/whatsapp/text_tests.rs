@@ -1,12 +1,18 @@
 //! What people read, letter for letter.
 
-use super::text::{Audience, How, blocked, closing, question, tame, update};
+use super::deadline_text::zoned;
+use super::text::{Audience, How, blocked, question, tame, update};
 use askd_core::{
     Accepted, Ask, AskId, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
     Names, Person, Questions, Relation, Reply, Taker, WidgetEvent,
 };
 use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Told, Tried, Via, Waiter};
+use jiff::tz::TimeZone;
 use std::time::Duration;
+
+fn closing(ask: &Ask, audience: Audience, now: Time) -> Vec<String> {
+    super::text::closing(ask, audience, &zoned(now, TimeZone::UTC))
+}
 
 fn draft(text: &str, labels: &[&str]) -> Draft {
     let choice = |label: &&str| Choice { label: (*label).to_owned(), description: None, style: None };
@@ -37,6 +43,15 @@ fn the_text_of_the_specification() {
 }
 
 #[test]
+fn the_agent_is_named_once_in_a_line_above() {
+    let content = content(vec![auth(), draft("Why?", &[])]);
+    let how = How { agent: Some("research"), ..How::default() };
+    let first = question(&content, 0, how).concat();
+    assert!(first.starts_with("Agent: research\nQuestion 1 of 2\nThe agent is asking: Which"), "{first}");
+    assert!(!question(&content, 1, how).concat().contains("research"));
+}
+
+#[test]
 fn each_kind_says_how_it_is_answered() {
     let last = |draft: Draft| one(&content(vec![draft])).lines().last().unwrap().to_owned();
     assert_eq!(last(Draft { custom: Some(false), ..auth() }), "Reply with a number.");
@@ -63,14 +78,15 @@ fn title_context_descriptions_codes_and_several_questions() {
         context: Some("All tests pass.\n\n\n\nNo migration.".to_owned()),
         ..content(vec![rollout, draft("Why?", &[])])
     };
-    let how = How { group: Some("research"), code: Some("k7"), repeat: true, until: Some("Until later.") };
+    let how =
+        How { group: Some("research"), code: Some("k7"), repeat: true, until: Some("2 hours left."), agent: None };
     assert_eq!(
         question(&content, 0, how),
         ["(repeat)\nRelease 2.4\n\nAll tests pass.\n\nNo migration.\n\nQuestion 1 of 2\nRollout\n\
           The agent \"research\" is asking: How?\n1. Canary - 5 % first\n\n\
           Reply with a number or type your own answer.\n\
-          More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2\n\n\
-          Until later."]
+          Several questions are open. Swipe this one to reply, or start with k7: \"k7 2\".\n\n\
+          2 hours left."]
     );
     assert_eq!(
         question(&content, 1, How::default()),
@@ -174,12 +190,12 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         blocked(&often(content(vec![auth()]))),
         ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
           The agent was told to wait for your guidance. It cannot ask this again until you allow it. To allow it \
-          again, reply allow k7, or quote this message and reply allow."]
+          again, reply \"allow k7\", or swipe this message and reply \"allow\"."]
     );
     let often = often(content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect()));
     let texts = blocked(&often);
     assert!(texts.len() > 1 && texts.iter().all(|text| (1..=4096).contains(&text.encode_utf16().count())));
-    assert!(texts.last().unwrap().contains("reply allow k7"));
+    assert!(texts.last().unwrap().contains("reply \"allow k7\""));
     let by = Some(Person {
         via: Via::Channel(ChannelName::WHATSAPP),
         id: "15550001111".to_owned(),
@@ -197,8 +213,8 @@ fn after_the_timeout(ask: Ask, now: Time) {
     let posted = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
     let shown = posted.step(WidgetEvent::Proof.on(0), now).unwrap().unwrap().ask;
     let late = step(shown, Event::Tick);
-    let how = "Timed out at 14:14 UTC. You can still answer: the agent will be started with it. \
-               Quote the question, or begin your reply with k7.";
+    let how = "Timed out at 14:14. You can still answer: the agent will be started with it. \
+               Swipe the question to reply, or start with k7.";
     assert_eq!(closing(&late, Audience::Others, over), [how]);
     assert_eq!(update(&late, Audience::Others), Vec::<String>::new(), "it was said when it was closed");
     let again = step(late.clone(), Event::Requested(Relation::Supersedes));

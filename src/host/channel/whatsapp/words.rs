@@ -115,7 +115,29 @@ fn by_words(text: &str, plain: &str, question: &Question) -> Meaning {
     if question.takes_text() {
         return Meaning::Given(Given { picks: Vec::new(), text: Some(text.to_owned()) });
     }
-    Meaning::Unfit(Unfit::NotOffered)
+    Meaning::Unfit(near(&word, question).map_or(Unfit::NotOffered, Unfit::Near))
+}
+
+/// Words that stand for a yes or a no.
+const YES: &[&str] = &["yes", "yeah", "yep", "yup", "sure", "ok", "okay", "of course", "go", "go ahead", "do it", "👍"];
+const NO: &[&str] = &["no", "nope", "nah", "no way", "never", "don't", "do not", "stop", "👎"];
+
+/// The one option that a word may stand for: another yes or no, or its label with a slip of the finger.
+fn near(word: &str, question: &Question) -> Option<usize> {
+    let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.trim().to_lowercase()).collect();
+    let word = word.split(',').next().unwrap_or(word).trim();
+    for (at, words) in [YES, NO].into_iter().enumerate() {
+        if words.contains(&word) {
+            let same = labels.iter().position(|label| words.contains(&label.as_str()));
+            return same.or((question.kind == Kind::Confirm).then_some(at));
+        }
+    }
+    let slips = |label: &str| if label.chars().count() > 5 { 2 } else { 1 };
+    let is_close = |(_, label): &(usize, &String)| {
+        label.chars().count() > 2 && strsim::damerau_levenshtein(label, word) <= slips(label)
+    };
+    let mut close = labels.iter().enumerate().filter(is_close).map(|(at, _)| at);
+    close.next().filter(|_| close.next().is_none())
 }
 
 /// Labels and numbers with commas or "and" between them, if there is nothing else.
@@ -293,7 +315,25 @@ mod tests {
         assert_eq!(one(&confirm, "YES"), picks(vec![0]));
         assert_eq!(one(&confirm, "n"), picks(vec![1]));
         assert_eq!(one(&confirm, "2"), picks(vec![1]));
-        assert_eq!(one(&confirm, "sure, go ahead"), Meaning::Unfit(Unfit::NotOffered));
+        let near = |question: &Question, word: &str| match one(question, word) {
+            Meaning::Unfit(Unfit::Near(at)) => Some(at),
+            Meaning::Unfit(Unfit::NotOffered) => None,
+            other => panic!("{word}: {other:?}"),
+        };
+        for (word, proposed) in [
+            ("sure, go ahead", Some(0)),
+            ("Nope.", Some(1)),
+            ("yse", Some(0)),
+            ("ok!", Some(0)),
+            ("never", Some(1)),
+            ("maybe", None),
+            ("yes if the tests pass", None),
+        ] {
+            assert_eq!(near(&confirm, word), proposed, "{word}");
+        }
+        let closed = question("select", &["Staging", "Production"], Some(false), true);
+        assert_eq!((near(&closed, "prodution"), near(&closed, "stagign")), (Some(1), Some(0)));
+        assert_eq!((near(&closed, "sure"), near(&closed, "neither")), (None, None), "no option is a yes");
     }
 
     #[test]

@@ -357,7 +357,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     // No answer; and how it is given is said as it is for one that comes late.
     world.writes(ADA, &format!("{code} 7")).await;
     let back = world.shown(ADA, "Please pick 1-2").await;
-    assert!(back.text.contains(&format!("begin your reply with {code}")), "{}", back.text);
+    assert!(back.text.contains(&format!("start with {code}")), "{}", back.text);
     assert!(!back.text.contains("cancel"), "there is nothing to dismiss: {}", back.text);
     world.writes(ADA, &code).await;
     world.until("to be told how once more", || count(&world, &closing.text) == 2).await;

@@ -66,18 +66,21 @@ pub fn with_code(code: &str) -> String {
 /// On the button that opens the list of options.
 pub const WHATSAPP_LIST: &str = "Choose";
 
+/// Over the list.
+pub const WHATSAPP_OPTIONS: &str = "Options";
+
 /// Until when a question can be answered, at least a day from now.
 pub fn answer_by(moment: &str) -> String {
     format!("Answer by {moment}.")
 }
 
-/// How long a question can be answered; never more than is left.
+/// How long a question can be answered: never more than is left, but for the moments that sending takes.
 pub fn time_left(left: Duration) -> String {
     let seconds = left.as_secs();
     let (count, unit) = match seconds {
         0..90 => (seconds, "second"),
-        90..7_200 => (seconds / 60, "minute"),
-        _ => (seconds / 3_600, "hour"),
+        90..7_190 => ((seconds + 5) / 60, "minute"),
+        _ => ((seconds + 5) / 3_600, "hour"),
     };
     format!("{count} {unit}{} left.", if count == 1 { "" } else { "s" })
 }

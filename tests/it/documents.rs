@@ -237,9 +237,9 @@ fn every_promise_of_security_names_a_gate_or_a_story_that_is_there() {
     let defines = |text: &str, name: &str| ["fn", "mod"].iter().any(|word| text.contains(&format!("{word} {name}")));
     for row in table.lines().skip(2) {
         let shown = row.trim_end_matches('|').rsplit('|').next().unwrap();
-        let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-        assert!(!named.is_empty(), "nothing shows: {row}");
-        for name in named {
+        let quoted: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(!quoted.is_empty(), "nothing shows: {row}");
+        for name in quoted {
             let (room, story) = name.split_once("::").unwrap_or(("", name));
             let is_there = match name {
                 _ if name.contains('/') => root.join(name).exists(),

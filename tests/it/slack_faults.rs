@@ -43,6 +43,25 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     world.all_closed(SOON).await;
 }
 
+/// Until the history can be read, nothing says what the thread is about: Slack has to send the reply again.
+#[tokio::test]
+async fn a_reply_in_the_thread_of_a_card_whose_reply_was_lost_is_taken() {
+    let soon = vec![Duration::from_millis(200); 50];
+    let world = in_slack(Mode::Http).sim(|sim| sim.event_retries = soon).start().await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "b").expect("sent");
+    let refused = || world.slack.deliveries().iter().any(|delivery| delivery.status == Some(503)).then_some(());
+    until("the reply to be refused for now", SOON, refused).await;
+    world.slack.faults().clear();
+    let response = world.response("r1").await;
+    assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+    world.all_closed(SOON).await;
+}
+
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {

@@ -3,7 +3,7 @@
 use super::Slack;
 use super::client::CallError;
 use super::payload::Message;
-use askd_core::Ask;
+use askd_core::{Ask, AskId};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -71,6 +71,18 @@ impl Slack {
         }
         posted.cards.sort();
         Ok(posted)
+    }
+
+    /// The ask of this card, if the bot posted it.
+    pub(super) async fn ask_of(&self, chat: &str, ts: &str) -> Result<Option<AskId>, CallError> {
+        let place = [("channel", chat), ("oldest", ts), ("latest", ts), ("inclusive", "true")];
+        let wanted = [("limit", "1"), ("include_all_metadata", "true")];
+        let arguments: Vec<_> = place.into_iter().chain(wanted).map(|(name, value)| (name, value.to_owned())).collect();
+        let page: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
+        let is_card = |message: &&Message| {
+            message.ts == ts && message.metadata.as_ref().is_none_or(|metadata| metadata.event_type != TEXT)
+        };
+        Ok(page.messages.iter().find(is_card).and_then(Message::ask))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Takes in what people do in Slack, whichever way it arrives: checks the team and the channel, lets the broker store
 //! it, and only then lets it be acknowledged. A person reads in private why something was refused.
 
+use super::client::CallError;
 use super::payload::{Action, Message, MessageEvent, Payload};
 use super::{Slack, render, text};
 use crate::host::broker::Broker;
@@ -149,6 +150,7 @@ impl Inbound {
             team,
             channel: Some(channel),
             thread_ts: Some(thread_ts),
+            parent_user_id,
             text: Some(typed),
             ..
         } = event
@@ -157,12 +159,18 @@ impl Inbound {
         };
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
-        let Some(id) = self.broker.by_message(&channel, &thread_ts) else { return Ok(()) };
+        let id = match self.broker.by_message(&channel, &thread_ts) {
+            Some(id) => Some(id),
+            None if self.slack.is_bot(parent_user_id.as_ref()).await => self.ask_of_card(&channel, &thread_ts).await?,
+            None => None,
+        };
+        let Some(id) = id else { return Ok(()) };
         if !self.is_our_team(team_id.or(team).as_ref()).await? {
             return Ok(());
         }
         let Some(ask) = load(&self.broker, id).await? else { return Ok(()) };
         let Some(route) = route(&ask, &channel) else { return Ok(()) };
+        self.adopt_card(&ask, route, &thread_ts);
         let may_answer =
             (ask.outcome().is_none() || ask.is_late_open()) && ask.widgets[route].route.responders.includes(&user);
         let heard = Heard { message: format!("{channel}:{}", ts.unwrap_or_default()), at: None, names: Names::Message };
@@ -184,6 +192,16 @@ impl Inbound {
         }
         self.remember(event_id.as_deref());
         Ok(())
+    }
+
+    /// The ask of a card that askd does not know yet, because the reply to its post was lost.
+    async fn ask_of_card(&self, channel: &str, ts: &str) -> Result<Option<AskId>, NotStored> {
+        match self.slack.ask_of(channel, ts).await {
+            Ok(id) => Ok(id),
+            Err(CallError::Refused { .. }) => Ok(None),
+            // Slack sends the reply again.
+            Err(_) => Err(NotStored),
+        }
     }
 
     /// Lets the broker settle or lift what this action is about. When this returns, the result is on stable storage.

@@ -75,6 +75,7 @@ struct AuthTest {
     team_id: String,
     team: String,
     user: String,
+    user_id: String,
     bot_id: Option<String>,
     enterprise_id: Option<String>,
     is_enterprise_install: bool,
@@ -165,6 +166,10 @@ impl Slack {
         }
         let bot = self.bot().await.ok()?;
         Some(team == bot.team_id || bot.is_enterprise_install && bot.enterprise_id.as_deref() == Some(team))
+    }
+
+    async fn is_bot(&self, user: Option<&String>) -> bool {
+        matches!(self.bot().await, Ok(bot) if user == Some(&bot.user_id))
     }
 
     /// Opens a modal for a person who has just clicked, in the background. If Slack does not, the person is told.

@@ -248,6 +248,8 @@ pub(super) struct MessageEvent {
     pub(super) channel: Option<String>,
     pub(super) ts: Option<String>,
     pub(super) thread_ts: Option<String>,
+    /// Who wrote the first message of the thread.
+    pub(super) parent_user_id: Option<String>,
     pub(super) text: Option<String>,
 }
 

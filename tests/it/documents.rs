@@ -240,11 +240,11 @@ fn every_promise_of_security_names_a_gate_or_a_story_that_is_there() {
         let quoted: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
         assert!(!quoted.is_empty(), "nothing shows: {row}");
         for name in quoted {
-            let (room, story) = name.split_once("::").unwrap_or(("", name));
+            let (area, story) = name.split_once("::").unwrap_or(("", name));
             let is_there = match name {
                 _ if name.contains('/') => root.join(name).exists(),
-                _ if !room.is_empty() => {
-                    let file = fs::read_to_string(root.join(format!("tests/it/{room}.rs"))).unwrap_or_default();
+                _ if !area.is_empty() => {
+                    let file = fs::read_to_string(root.join(format!("tests/it/{area}.rs"))).unwrap_or_default();
                     !file.is_empty() && (story == "*" || defines(&file, story))
                 }
                 _ => {

@@ -90,7 +90,7 @@ test('an answer in each place reaches its agent, and the killed agent is started
   await terminal(page, 'got "Canary" from you in the inbox').waitFor();
   await place(page, 'slack').getByRole('button', { name: 'Wait an hour' }).click();
   await terminal(page, 'got "Wait an hour" from alice in Slack').waitFor();
-  await place(page, 'slack').getByText('Answered: Wait an hour').first().waitFor();
+  await place(page, 'slack').locator('strong', { hasText: 'Wait an hour' }).waitFor();
   await place(page, 'phone').getByLabel('Message').fill('2');
   await place(page, 'phone').getByRole('button', { name: 'Send' }).click();
   await terminal(page, 'got "12:45" from Ada on WhatsApp').waitFor();

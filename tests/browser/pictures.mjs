@@ -87,7 +87,7 @@ async function animation(browser, demo) {
   await card.getByRole('button', { name: 'Yes', exact: true }).click();
   await gone;
   assert.equal(printed, 'Yes\n');
-  await card.getByText('Answered: Yes').waitFor();
+  await card.locator('strong', { hasText: 'Yes' }).waitFor();
   await terminal(`<b>$</b> ${COMMAND}\n<strong>Yes</strong>\n<b>$</b> ▌`);
   await hand(to[0] + 60, to[1] + 70);
   await shoot(4);

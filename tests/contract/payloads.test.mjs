@@ -1,5 +1,5 @@
-// Messages type-checked as KnownBlock[] of @slack/types by a strict TypeScript: payloads/*.json, *.json of the folder ASKD_PAYLOADS,
-// and what the stand-in gives back for each.
+// Messages type-checked as KnownBlock[] of @slack/types, and modals as its ModalView, by a strict TypeScript: payloads/*.json,
+// docs/cards/slack-*.json, *.json of the folder ASKD_PAYLOADS, and what the stand-in gives back for each.
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -11,8 +11,8 @@ import { CHANNEL, start } from './stand_in.mjs';
 const here = dirname(fileURLToPath(import.meta.url));
 
 function payloads() {
-  const folders = [join(here, 'payloads'), process.env.ASKD_PAYLOADS].filter(Boolean);
-  const files = folders.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.json')).map((name) => join(folder, name)));
+  const folders = [join(here, 'payloads'), join(here, '../../docs/cards'), process.env.ASKD_PAYLOADS].filter(Boolean);
+  const files = folders.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.json') && !name.startsWith('whatsapp-')).map((name) => join(folder, name)));
   return files.flatMap((file) => [JSON.parse(readFileSync(file, 'utf8'))].flat().map((payload, index) => ({ name: `${file}[${index}]`, payload })));
 }
 
@@ -23,7 +23,8 @@ function complaints(lists) {
   mkdirSync(folder, { recursive: true });
   const files = lists.map((blocks, index) => {
     const file = join(folder, `m${index}.ts`);
-    writeFileSync(file, `import type { KnownBlock } from '@slack/types';\nexport const blocks: KnownBlock[] = ${JSON.stringify(blocks, null, 1)};\n`);
+    const type = Array.isArray(blocks) ? 'KnownBlock[]' : 'ModalView';
+    writeFileSync(file, `import type { KnownBlock, ModalView } from '@slack/types';\nexport const blocks: ${type} = ${JSON.stringify(blocks, null, 1)};\n`);
     return file;
   });
   const options = { strict: true, noEmit: true, skipLibCheck: true, module: ts.ModuleKind.Node16, moduleResolution: ts.ModuleResolutionKind.Node16 };
@@ -37,6 +38,10 @@ test('messages are KnownBlock[], before and after the stand-in', async () => {
   const lists = [];
   try {
     for (const { name, payload } of all) {
+      if (payload.view) {
+        lists.push(payload.view);
+        continue;
+      }
       const response = await fetch(`${slack.api_url}/chat.postMessage`, {
         method: 'POST',
         headers: { authorization: `Bearer ${slack.bot_token}`, 'content-type': 'application/json; charset=utf-8' },

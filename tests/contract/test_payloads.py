@@ -1,6 +1,7 @@
 """Messages judged three times: by slack_sdk's own models, by the stand-in, and (payloads.test.mjs) by the types of @slack/types.
 
-Reads payloads/*.json, and *.json of the folder ASKD_PAYLOADS: `{"text", "blocks"}` each, or a list of such.
+Reads payloads/*.json, docs/cards/slack-*.json, and *.json of the folder ASKD_PAYLOADS: `{"text", "blocks"}` each, or a list of such;
+or `{"view"}` of a modal.
 """
 
 import glob
@@ -10,14 +11,16 @@ import unittest
 
 from slack_sdk import WebClient
 from slack_sdk.models.blocks import Block
+from slack_sdk.models.views import View
 
 from stand_in import CHANNEL, StandIn
 
 
 def payloads():
-    folders = [os.path.join(os.path.dirname(__file__), "payloads"), os.environ.get("ASKD_PAYLOADS")]
-    for folder in filter(None, folders):
-        for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+    here, own = os.path.dirname(__file__), os.environ.get("ASKD_PAYLOADS")
+    patterns = [os.path.join(here, "payloads", "*.json"), os.path.join(here, "../../docs/cards/slack-*.json")]
+    for pattern in patterns + ([os.path.join(own, "*.json")] if own else []):
+        for path in sorted(glob.glob(pattern)):
             with open(path, encoding="utf-8") as file:
                 loaded = json.load(file)
             for index, payload in enumerate(loaded if isinstance(loaded, list) else [loaded]):
@@ -29,6 +32,10 @@ class Payloads(StandIn):
         web = WebClient(token=self.slack["bot_token"], base_url=self.slack["api_url"] + "/")
         for name, payload in payloads():
             with self.subTest(name):
+                if "view" in payload:
+                    View(**payload["view"]).to_dict()  # validates
+                    self.models_accept(payload["view"]["blocks"])
+                    continue
                 self.models_accept(payload["blocks"])
                 posted = web.chat_postMessage(channel=CHANNEL, text=payload["text"], blocks=payload["blocks"])
                 self.models_accept(posted["message"]["blocks"])

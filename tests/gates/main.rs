@@ -127,7 +127,7 @@ const GATES: [Gate; 11] = [
         what: "table",
         counted: &["state changes", "other replies"],
         waits: true,
-        sabotages: &[("notoken", &["state changes"]), ("unsigned", &["state changes"])],
+        sabotages: &[("notoken", &["state changes"]), ("unsigned", &["state changes"]), ("anytap", &["state changes"])],
     },
     Gate {
         name: "marks",

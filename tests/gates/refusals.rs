@@ -369,6 +369,7 @@ impl World {
                 payload["actions"][0]["action_id"] = json!("dismiss");
                 self.interaction(&payload)
             }),
+            ("a modal", self.interaction(&modal(click, "mine"))),
             ("a thread", Raw::event(&self.slack, &self.events(), &event)),
         ];
         for (what, honest) in bodies {
@@ -423,7 +424,8 @@ impl World {
             ("another channel", |payload| payload["container"]["channel_id"] = json!(ELSEWHERE)),
             ("a private channel", |payload| payload["container"]["channel_id"] = json!("G0SECRET")),
         ];
-        let kinds: [(&str, Forge); 6] = [
+        let kinds: [(&str, Forge); 7] = [
+            ("opens a modal", |payload| payload["actions"][0]["action_id"] = json!("other:0")),
             ("picks", |_| ()),
             ("dismisses", |payload| payload["actions"][0]["action_id"] = json!("dismiss")),
             ("skips", |payload| payload["actions"][0]["action_id"] = json!("skip")),
@@ -441,11 +443,32 @@ impl World {
                     forge(payload);
                 });
             }
+            // A modal says by itself where its card is.
+            let mut theirs = click.clone();
+            forge(&mut theirs);
+            self.forged(format!("people in Slack: {who} sends a modal"), &theirs, |payload| {
+                *payload = modal(payload, "mine");
+            });
         }
     }
 
     /// Values that were not offered, and buttons of one card on another.
     fn slack_values(&mut self, click: &Value, of_beta: &Value) {
+        for (nth, card) in ["", "{", "{}", "[]", r#"{"channel_id":7}"#].iter().enumerate() {
+            self.forged(format!("forged values: modal of nowhere {nth}"), click, |payload| {
+                *payload = modal(payload, "mine");
+                payload["view"]["private_metadata"] = json!(card);
+            });
+        }
+        for text in ["", "   "] {
+            self.forged(format!("forged values: modal that says {text:?}"), click, |payload| {
+                *payload = modal(payload, text);
+            });
+        }
+        self.forged("forged values: modal of another card".to_owned(), click, |payload| {
+            *payload = modal(payload, "mine");
+            payload["view"]["state"] = modal(of_beta, "mine")["view"]["state"].clone();
+        });
         for value in
             ["2", "7", "998", "-1", "1e0", "0x0", " 0", "red", "", "null", "4294967296", "18446744073709551616"]
         {
@@ -535,6 +558,16 @@ impl World {
                     payload["actions"][0]["value"] = json!(action.rsplit(':').next());
                 });
             }
+        }
+        for who in [ALICE, BOB, STRANGER] {
+            self.forged(format!("late clicks: {who} opens a modal"), old, |payload| {
+                payload["user"]["id"] = json!(who);
+                payload["actions"][0]["action_id"] = json!("other:0");
+            });
+            self.forged(format!("late clicks: {who} sends a modal"), old, |payload| {
+                payload["user"]["id"] = json!(who);
+                *payload = modal(payload, "mine");
+            });
         }
         for nth in 0..10 {
             let send = Send::Slack(self.interaction(old));
@@ -706,7 +739,25 @@ impl World {
             ("another number of the business", json!({"phone": "999"})),
             ("no number of the business", json!({"phone": null})),
         ];
+        for tap in &question.taps {
+            let said = tap.id.rsplit_once(':').map_or("", |(said, _)| said);
+            for mac in ["0".repeat(32), "f".repeat(32), String::new(), "0".repeat(30)] {
+                let chosen = json!({"id": format!("{said}:{mac}"), "title": tap.title});
+                let forged = json!({"type": "interactive", "text": null, "context": {"id": question.id, "from": "1"},
+                    "interactive": {"type": "button_reply", "button_reply": chosen}});
+                self.meta(format!("taps: a forged MAC {mac:?} for {:?}", tap.title), &forged);
+            }
+        }
         for (who, sender) in senders {
+            for tap in &question.taps {
+                let mut changes = sender.clone();
+                changes["type"] = json!("interactive");
+                changes["text"] = Value::Null;
+                changes["context"] = json!({"id": question.id, "from": "1"});
+                changes["interactive"] =
+                    json!({"type": "button_reply", "button_reply": {"id": tap.id, "title": tap.title}});
+                self.meta(format!("taps: {who} taps {:?}", tap.title), &changes);
+            }
             for words in ["1", "2", "red", "mine", "cancel", "skip", "0"] {
                 for quotes in [false, true] {
                     let mut changes = sender.clone();
@@ -966,4 +1017,14 @@ impl World {
 fn seconds() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// What Slack sends when the person of this click has typed into the modal of its card.
+fn modal(click: &Value, text: &str) -> Value {
+    let row = click["actions"][0]["block_id"].as_str().unwrap_or_default();
+    let block = row.replace(":q0:", ":t0:");
+    let typed = json!({"type": "plain_text_input", "value": text});
+    json!({"type": "view_submission", "team": click["team"], "user": click["user"], "trigger_id": click["trigger_id"],
+        "view": {"type": "modal", "private_metadata": click["container"].to_string(),
+            "state": {"values": {block: {"text:0": typed}}}}})
 }

@@ -70,3 +70,16 @@ async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Arc<A
         }
     }
 }
+
+/// Compares what people see with the document of that name in `docs/cards`, which the judges in `tests/contract` read.
+/// `ASKD_CARDS=1` writes it anew.
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test's own file")]
+fn as_documented(name: &str, card: &serde_json::Value) {
+    let path = format!("{}/docs/cards/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = format!("{}\n", serde_json::to_string_pretty(card).unwrap());
+    if std::env::var_os("ASKD_CARDS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "{name}: ASKD_CARDS=1 writes it anew");
+}

@@ -2,6 +2,7 @@
 // of a message library and stand-in agree, from both sides; and the second library also verifies and reads
 // the stand-in's webhooks. The libraries know Meta and not this project.
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, beforeEach, test } from "node:test";
 
@@ -100,6 +101,12 @@ const LIMITS = [
   ["list button of 20", "interactive", list([{ title: "A", rows: [row(1)] }], { action: { button: x(20), sections: [{ title: "A", rows: [row(1)] }] } }), true],
   ["list button of 21", "interactive", list([{ title: "A", rows: [row(1)] }], { action: { button: x(21), sections: [{ title: "A", rows: [row(1)] }] } }), false],
 ];
+
+// What askd itself sends.
+const CARDS = new URL("../../../docs/cards/", import.meta.url);
+for (const name of readdirSync(CARDS).filter((name) => name.startsWith("whatsapp-"))) {
+  LIMITS.push([name, "interactive", JSON.parse(readFileSync(new URL(name, CARDS))), true]);
+}
 
 for (const [what, type, message, within] of LIMITS) {
   test(`limit: ${what} is ${within ? "taken" : "refused"}`, async () => {

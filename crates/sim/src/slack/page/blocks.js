@@ -12,7 +12,7 @@ export function make(tag, props = {}, ...children) {
 }
 
 const EMOJI = {
-  tada: '🎉', warning: '⚠️', white_check_mark: '✅', x: '❌', eyes: '👀', thumbsup: '👍', '+1': '👍', question: '❓', hourglass: '⌛', no_entry_sign: '🚫', bell: '🔔', rocket: '🚀', smile: '😄',
+  tada: '🎉', warning: '⚠️', white_check_mark: '✔', x: '❌', eyes: '👀', thumbsup: '👍', '+1': '👍', question: '❓', hourglass: '⌛', no_entry_sign: '⊘', bell: '🔔', rocket: '🚀', smile: '😄',
 };
 const emoji = (text) => text.replace(/:([a-z0-9_+-]+):/g, (whole, name) => EMOJI[name] ?? whole);
 const unescaped = (text) => emoji(text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'));

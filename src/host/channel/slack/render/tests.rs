@@ -464,6 +464,60 @@ fn own_forms_removed(text: &str) -> String {
     rest
 }
 
+/// The cards in `docs/cards`, which Slack's own libraries judge. `ASKD_CARDS=1` writes them anew.
+#[test]
+fn the_cards_in_the_documents_are_those_that_askd_posts() {
+    let choice = || {
+        let mut asked = draft("Shall I go on with the roll-out?", "select", &["Go on", "Wait an hour", "Roll back"]);
+        asked.choices[0].style = Some(askd_core::Style::Primary);
+        asked.choices[2].style = Some(askd_core::Style::Danger);
+        asked.placeholder = Some("another time".to_owned());
+        content(
+            Some("Release 2.4"),
+            Some("`canary` has served **5%** for an hour:\n- no errors\n- no alerts"),
+            vec![asked],
+        )
+    };
+    let form = || {
+        let optional = Draft { required: Some(false), ..draft("Anything for the notes?", "text", &[]) };
+        let drafts = vec![
+            draft("Which targets?", "multi-select", &["staging", "production"]),
+            draft("How fast?", "select", &["at once", "5% first"]),
+            optional,
+        ];
+        content(Some("Release 2.4"), None, drafts)
+    };
+    let given = |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
+    let answers = vec![(0, given(&[0, 1], None)), (1, given(&[], Some("in an hour")))];
+    let dismissed = {
+        let via = Via::Channel(ChannelName::SLACK);
+        let person = Person { via, id: "U0ALICE".to_owned(), name: Some("alice".to_owned()) };
+        let event = Event::Replied { source: Source::Route(0), person, reply: Reply::Dismiss };
+        closed(&ask(choice()).step(event, NOW).unwrap().unwrap().ask, 0).unwrap()
+    };
+    let over = ask(choice()).step(Event::Tick, NOW + Duration::from_secs(1800)).unwrap().unwrap().ask;
+    let messages = [
+        ("choice", drawn(&choice(), 1).remove(0)),
+        ("choice-again", drawn(&choice(), 2).remove(0)),
+        ("form", drawn(&form(), 1).remove(0)),
+        ("text", drawn(&content(None, None, vec![draft("What is it called?", "text", &[])]), 1).remove(0)),
+        ("answered", answered(choice(), vec![(0, given(&[1], None))], "alice")),
+        ("answered-form", answered(form(), answers, "alice")),
+        ("dismissed", dismissed),
+        ("timed-out", closed(&over, 0).unwrap()),
+        ("late", late(choice())),
+        ("blocked", blocked(&often(choice()), 1).unwrap()),
+        ("reminder", reminder(NOW)),
+    ];
+    for (name, Message { text, blocks }) in messages {
+        crate::host::channel::as_documented(&format!("slack-{name}"), &json!({"text": text, "blocks": blocks}));
+    }
+    let (group, asked) = ("research".parse().unwrap(), choice());
+    let modal = modal(&view(&group, &asked, 1), &json!({"channel_id": "C1", "message_ts": "1.1"})).unwrap();
+    assert_eq!(askd_sim::slack::blocks::check_view(&modal), Vec::<String>::new());
+    crate::host::channel::as_documented("slack-modal", &json!({"view": modal}));
+}
+
 #[test]
 fn a_closed_card_says_answer_and_person_at_a_glance() {
     let choice = || content(None, Some("long"), vec![draft("Which?", "select", &["a*b", "c"])]);

@@ -7,6 +7,7 @@ use crate::ipc::wire::status;
 use askd_core::{Ask, AskId, Fact, Outcome, Person, Refusal, Stage, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,6 +15,11 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// For how long after an outcome a trail is followed, and how far back from there.
+const TRAIL_AFTER: Duration = Duration::from_secs(8 * 24 * 3600);
+const TRAIL_BEFORE: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// The audit log.
 #[derive(Debug)]
@@ -91,6 +97,24 @@ impl Audit {
             if let Ok(Noted { ask, what }) = serde_json::from_slice(&line) {
                 lines.noted.insert(lines.hash.hash_one((ask, what)));
             }
+        }
+    }
+
+    /// The lines about an ask, in order: those of the day it was asked and of the days that follow, as far as it is likely to
+    /// be in them.
+    pub fn trail(&self, ask: &Ask, now: Time) -> Vec<Box<RawValue>> {
+        let id = ask.id.to_string();
+        let end = ask.settled_at().map_or(now, |at| now.min(at + TRAIL_AFTER));
+        let (mut lines, mut day) = (Vec::new(), ask.created_at.max(end - TRAIL_BEFORE));
+        loop {
+            if let Ok(file) = File::open(self.folder.join(format!("{}.jsonl", date(day)))) {
+                let about = BufReader::new(file).lines().map_while(Result::ok).filter(|line| line.contains(&id));
+                lines.extend(about.filter_map(|line| RawValue::from_string(line).ok()));
+            }
+            if date(day) == date(end) || day > end {
+                return lines;
+            }
+            day = day + DAY;
         }
     }
 

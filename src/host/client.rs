@@ -74,7 +74,7 @@ impl Client {
             (url, token) => {
                 let settings = Settings::load(files)?;
                 let local = format!("http://{}", crate::host::settings::reachable(settings.http.listen));
-                let token = match token.or_else(|| settings.web_token.clone()) {
+                let token = match token.or_else(|| settings.web.token.clone()) {
                     Some(token) => Ok(token),
                     None => kept_token(settings.state_dir().join(TOKEN_FILE)),
                 }?;

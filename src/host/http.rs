@@ -2,7 +2,7 @@
 //! connections it serves. The routes belong to the channels.
 
 use super::places::{Place, Places};
-use crate::host::channel::web::Problem;
+use crate::host::channel::web::{Peer, Problem};
 use crate::host::ctx::{Ctx, IN_HAND, at_most};
 use crate::host::settings::{Http, url_host};
 use axum::Router;
@@ -96,7 +96,11 @@ pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Rou
         let place = Arc::new(places.take(ctx.clock().monotonic()));
         let dropped = place.dropped();
         let app = TowerToHyperService::new(app.clone());
-        let service = service_fn(move |request: Request<Incoming>| answer(app.clone(), request, Arc::clone(&place)));
+        let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            peer.map(|peer| request.extensions_mut().insert(peer));
+            answer(app.clone(), request, Arc::clone(&place))
+        });
         let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
         ctx.serve(async move {
             // A broken connection concerns only its client.

@@ -34,7 +34,7 @@ use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 pub use channel::slack::Visit as SlackVisit;
-use channel::web::{Inbox, Web, token};
+use channel::web::{Inbox, People, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use folders::Folders;
@@ -126,7 +126,7 @@ impl Daemon {
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
         let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
-        let token = match settings.web_token.clone() {
+        let token = match settings.web.token.clone() {
             Some(token) => token,
             None => token(&state).map_err(DaemonError::io("the inbox token"))?,
         };
@@ -145,6 +145,7 @@ impl Daemon {
         let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
         let channels: Channels = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Channel>).collect();
         let (loading, http) = (Arc::default(), settings.http.clone());
+        let people = People::new(token.clone(), settings.web.clone());
         let broker = {
             let (folders, channels, loading) = (folders.clone(), channels.clone(), Arc::clone(&loading));
             Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
@@ -159,7 +160,7 @@ impl Daemon {
         });
         let started = ctx.clock().now();
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
-        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone()).routes();
+        let inbox = Inbox::new(broker.clone(), people, ctx.clone(), status.clone()).routes();
         let serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }

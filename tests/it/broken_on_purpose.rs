@@ -161,6 +161,19 @@ fn a_door_without_a_lock_is_noticed() {
     });
 }
 
+/// P7: a person who is limited to some groups sees nothing of another.
+#[test]
+fn a_person_who_sees_every_group_is_noticed() {
+    noticed("allgroups", |world| {
+        let people = "[web]\npeople = [{ name = \"ann\", token = \"ann-0123456789abcdef\", groups = [\"writer\"] }]\n";
+        let world = world.config(people).started();
+        world.group("g").ask_framework("r1");
+        let id = world.one_open()["id"].as_str().unwrap().to_owned();
+        let headers = "authorization: Bearer ann-0123456789abcdef\r\n";
+        assert_eq!(world.raw("GET", &format!("/api/v1/asks/{id}"), headers, "").0, 404);
+    });
+}
+
 /// P1: what is accepted survives a power cut, which is to say: every file is synced before it gets
 /// its name, the folder after, and the request is deleted last. Read off the system calls.
 #[test]

@@ -27,7 +27,7 @@ fn the_example_settings_are_read() {
     fs::write(&file, text.replace("/run/secrets", dir.path().to_str().unwrap())).unwrap();
     let settings = Settings::load(&[file]).unwrap();
     assert_eq!(settings.access.gid, Some(1500));
-    assert!(settings.slack.is_some() && settings.whatsapp.is_some() && settings.web_token.is_some());
+    assert!(settings.slack.is_some() && settings.whatsapp.is_some() && settings.web.token.is_some());
     let research = settings.group(&"research".parse().unwrap()).unwrap();
     assert!(matches!(&research.session.start, Some(Means::Docker(name)) if name == "agent-research"));
     let channels: Vec<ChannelName> = research.routes.iter().map(|route| route.channel).collect();

@@ -5,7 +5,12 @@ use super::Broker;
 use super::index::{Began, Cursor, Position};
 use crate::ipc::wire;
 use askd_core::{Ask, Group, Outcome, Person, Time};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a page that reads records looks for asks that fit.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which asks to list. A field that is not given fits every ask.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +19,8 @@ pub struct Filter {
     pub settled: Option<bool>,
     /// Only asks of this group.
     pub group: Option<Group>,
+    /// Only asks of these groups: all that the reader may see.
+    pub only: Option<Arc<BTreeSet<Group>>>,
     /// Only asks with this `status`.
     pub outcome: Option<&'static str>,
     /// Only asks settled (for open ones: asked) at this time or later.
@@ -124,6 +131,7 @@ impl Broker {
     }
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
+    /// When time is up, the page ends where the search has come to, and counts what it has found.
     fn search<T>(
         &self,
         filter: &Filter,
@@ -133,14 +141,31 @@ impl Broker {
         counting: bool,
         of: fn(&Ask) -> T,
     ) -> Page<T> {
-        let mut found = ahead.iter().filter_map(|(group, place)| Some((self.read(group, *place, filter)?, *place)));
-        let (asks, places): (Vec<T>, Vec<Position>) =
-            found.by_ref().take(limit).map(|(ask, at)| (of(&ask), at)).unzip();
-        let more = if counting { found.count() } else { found.take(1).count() };
+        let (clock, mut asks, mut more, mut last, mut end) = (self.clock(), Vec::new(), 0, None, None);
+        let until = clock.monotonic() + PATIENCE;
+        for (group, place) in ahead {
+            if clock.monotonic() >= until {
+                end = last;
+                break;
+            }
+            if let Some(ask) = self.read(group, *place, filter) {
+                if asks.len() < limit {
+                    asks.push(of(&ask));
+                } else {
+                    more += 1;
+                }
+            }
+            // Behind a full page it only counts.
+            if more == 0 {
+                last = Some(*place);
+            } else if !counting {
+                break;
+            }
+        }
         if counting {
             began.total = asks.len() + more;
         }
-        let next = places.last().filter(|_| more > 0).map(|last| Cursor { began, last: *last });
+        let next = end.or(last.filter(|_| more > 0)).map(|last| Cursor { began, last });
         Page { asks, total: began.total, next }
     }
 

@@ -44,6 +44,7 @@ use index::Index;
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use saves::{Gate, Saves};
+use serde_json::value::RawValue;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -340,10 +341,19 @@ impl Broker {
         tokio::task::spawn_blocking(move || broker.load(id)).await.unwrap_or(Ok(None))
     }
 
-    /// The ask that a short code, or the beginning of an id, means.
-    pub fn named(&self, text: &str) -> Named {
+    /// What the audit log says of an ask, line by line.
+    pub async fn trail(&self, ask: Arc<Ask>) -> Vec<Box<RawValue>> {
+        let (broker, now) = (self.clone(), self.clock().now());
+        tokio::task::spawn_blocking(move || broker.0.audit.trail(&ask, now)).await.unwrap_or_default()
+    }
+
+    /// The ask of a group that is `seen` that a short code, or the beginning of an id, means.
+    pub fn named(&self, text: &str, seen: impl Fn(&Group) -> bool) -> Named {
         let short = text.parse::<ShortId>().ok();
-        let found = self.index().named(text, short.as_ref());
+        let index = self.index();
+        let mut found = index.named(text, short.as_ref());
+        found.retain(|id| index.group(*id).is_some_and(|group| seen(&group)));
+        drop(index);
         match found.as_slice() {
             [] => Named::None,
             [one] => Named::One(*one),

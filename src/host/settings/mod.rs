@@ -6,6 +6,7 @@
 mod group;
 mod http;
 mod mistakes;
+mod people;
 mod session;
 mod slack;
 mod values;
@@ -14,6 +15,7 @@ mod whatsapp;
 pub use group::{GroupSettings, RouteSettings};
 pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use mistakes::SettingsError;
+pub use people::{PersonSettings, WebSettings};
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
 pub use whatsapp::WhatsappSettings;
@@ -23,7 +25,6 @@ use askd_core::{ChannelName, Group, Responders, TimeoutPolicy};
 use config::{Config, Environment, File, FileFormat};
 use jiff::tz::TimeZone;
 use mistakes::{Mistakes, Source};
-use secrecy::SecretString;
 use serde::Deserialize;
 use slack::SlackShape;
 use std::collections::BTreeMap;
@@ -46,8 +47,8 @@ pub struct Settings {
     pub http: Http,
     /// How Slack is reached; `None`: askd asks no one there.
     pub slack: Option<SlackSettings>,
-    /// The token of the inbox; `None`: made at the first start.
-    pub web_token: Option<SecretString>,
+    /// Who opens the inbox.
+    pub web: WebSettings,
     /// What is needed to ask on WhatsApp; `None`: it is not set up.
     pub whatsapp: Option<WhatsappSettings>,
     /// What is logged, and how.
@@ -222,23 +223,17 @@ struct Shape {
     asks: GroupSettings,
     slack: SlackShape,
     whatsapp: WhatsappSettings,
-    web: WebShape,
+    web: WebSettings,
     log: Log,
     defaults: Option<GroupSettings>,
     #[serde(default)]
     groups: BTreeMap<String, GroupSettings>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WebShape {
-    #[serde(default, deserialize_with = "values::secret")]
-    token: Option<SecretString>,
-}
-
 impl Shape {
     fn check(self, mistakes: &mut Mistakes) -> Settings {
         self.http.check(mistakes);
+        self.web.check(mistakes);
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
             let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \
                        it in a group with a session, or add [defaults] with on_timeout = \"return_cancel\"";
@@ -252,7 +247,7 @@ impl Shape {
             http: self.http,
             slack: self.slack.check(mistakes),
             whatsapp: self.whatsapp.check(mistakes),
-            web_token: self.web.token,
+            web: self.web,
             log: self.log,
             keep_audit,
             docker_host: std::env::var("DOCKER_HOST").ok(),

@@ -303,7 +303,7 @@ fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
 fn secrets_do_not_show() {
     let settings = load("[web]\ntoken = \"hush\"").unwrap();
     assert!(!format!("{settings:?}").contains("hush"));
-    assert_eq!(settings.web_token.unwrap().expose_secret(), "hush");
+    assert_eq!(settings.web.token.unwrap().expose_secret(), "hush");
 }
 
 const FULL: &str = r#"data_dir = "/tmp/askd"

@@ -176,19 +176,29 @@ pub(super) const SECRETS: [(&str, &str); 7] = [
 pub(super) fn read_secret_files(settings: &mut Table, mistakes: &mut Mistakes) {
     for (section, key) in SECRETS {
         let Some(ValueKind::Table(keys)) = settings.get_mut(section).map(|section| &mut section.kind) else { continue };
-        let Some(file) = keys.remove(&format!("{key}_file")) else { continue };
-        let read = match file.into_string() {
-            Ok(file) if file.is_empty() => continue,
-            Ok(file) => std::fs::read_to_string(&file)
-                .map_err(|error| format!("cannot read {file}: {error}"))
-                .and_then(|text| {
-                    if text.trim().is_empty() { Err(format!("{file} is empty")) } else { Ok(text.trim().to_owned()) }
-                }),
-            Err(_) => Err("must be the path of a file".to_owned()),
-        };
-        match read {
-            Ok(secret) => drop(keys.insert(key.to_owned(), secret.into())),
-            Err(why) => mistakes.add(format!("{section}.{key}_file"), why),
+        read_secret_file(keys, section, key, mistakes);
+        let Some(ValueKind::Array(people)) = keys.get_mut("people").map(|people| &mut people.kind) else { continue };
+        for (place, person) in people.iter_mut().enumerate() {
+            if let ValueKind::Table(keys) = &mut person.kind {
+                read_secret_file(keys, &format!("{section}.people[{place}]"), key, mistakes);
+            }
         }
+    }
+}
+
+fn read_secret_file(keys: &mut Table, section: &str, key: &str, mistakes: &mut Mistakes) {
+    let Some(file) = keys.remove(&format!("{key}_file")) else { return };
+    let read = match file.into_string() {
+        Ok(file) if file.is_empty() => return,
+        Ok(file) => {
+            std::fs::read_to_string(&file).map_err(|error| format!("cannot read {file}: {error}")).and_then(|text| {
+                if text.trim().is_empty() { Err(format!("{file} is empty")) } else { Ok(text.trim().to_owned()) }
+            })
+        }
+        Err(_) => Err("must be the path of a file".to_owned()),
+    };
+    match read {
+        Ok(secret) => drop(keys.insert(key.to_owned(), secret.into())),
+        Err(why) => mistakes.add(format!("{section}.{key}_file"), why),
     }
 }

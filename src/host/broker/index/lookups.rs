@@ -8,10 +8,10 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 impl Entry {
-    /// Whether the ask may fit, as far as the index can tell. `group` is the number of the filter's group.
-    fn fits(&self, filter: &Filter, group: Option<u32>) -> bool {
+    /// Whether the ask may fit, as far as the index can tell. `groups` are the numbers of the filter's groups.
+    fn fits(&self, filter: &Filter, groups: Option<&[u32]>) -> bool {
         filter.settled.is_none_or(|settled| settled == self.is_settled())
-            && filter.group.as_ref().is_none_or(|_| group == Some(self.group))
+            && groups.is_none_or(|groups| groups.contains(&self.group))
             && filter.outcome.is_none_or(|outcome| self.status() == Some(outcome))
             && filter.since.is_none_or(|since| self.at >= since)
             && filter.until.is_none_or(|until| self.at < until)
@@ -94,14 +94,23 @@ impl Index {
     }
 
     /// The number of the group of a filter.
-    fn number_of(&self, filter: &Filter) -> Option<u32> {
-        self.groups.known(filter.group.as_ref()?)
+    /// The groups of a filter that are known; `None`: all groups fit.
+    fn numbers_of(&self, filter: &Filter) -> Option<Vec<u32>> {
+        let Filter { group, only, .. } = filter;
+        let seen = |group: &&Group| only.as_ref().is_none_or(|only| only.contains(*group));
+        match (group, only) {
+            (None, None) => None,
+            (Some(group), _) => {
+                Some(Some(group).filter(seen).and_then(|group| self.groups.known(group)).into_iter().collect())
+            }
+            (None, Some(only)) => Some(only.iter().filter_map(|group| self.groups.known(group)).collect()),
+        }
     }
 
     /// What is true for a reader of the list who begins now.
     pub(in crate::host::broker) fn begin(&self, filter: &Filter) -> Began {
-        let group = self.number_of(filter);
-        self.pages.begin(self.entries.iter().filter(|entry| entry.fits(filter, group)).count())
+        let groups = self.numbers_of(filter);
+        self.pages.begin(self.entries.iter().filter(|entry| entry.fits(filter, groups.as_deref())).count())
     }
 
     /// The asks after `last` that may fit, in the order of the list.
@@ -112,8 +121,9 @@ impl Index {
         last: Option<Position>,
         most: usize,
     ) -> Vec<(Arc<Group>, Position)> {
-        let group = self.number_of(filter);
-        let ahead = self.pages.after(&self.entries, began, last).filter(|(entry, _)| entry.fits(filter, group));
+        let groups = self.numbers_of(filter);
+        let ahead = self.pages.after(&self.entries, began, last);
+        let ahead = ahead.filter(|(entry, _)| entry.fits(filter, groups.as_deref()));
         ahead.map(|(entry, position)| (self.group_of(entry), position)).take(most).collect()
     }
 

@@ -1,30 +1,29 @@
 //! The HTTP API of `docs/api.md`. It turns calls into events of asks and says what became of them;
 //! an answer is acknowledged once it is on disk.
 
+use super::people::{self, Caller};
 use super::view::View;
-use super::{Inbox, Problem, listing, problem};
+use super::{Inbox, Problem, export, listing, problem};
 use crate::host::broker::{Failure, Named};
 use crate::host::status::Report;
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
-use askd_core::{Ask, AskId, ChannelName, Event, Given, Person, Refusal, Reply, Source, Via, WidgetEvent};
+use askd_core::{Ask, AskId, ChannelName, Event, Given, Refusal, Reply, Source, Via, WidgetEvent};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::middleware;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _, stream};
-use secrecy::ExposeSecret as _;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use subtle::ConstantTimeEq as _;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
@@ -37,6 +36,8 @@ pub(super) fn routes(inbox: Inbox) -> Router {
     let api = Router::new()
         .route("/asks", get(listing::list))
         .route("/asks/{id}", get(show))
+        .route("/asks/{id}/trail", get(trail))
+        .route("/export", get(export::export))
         .route("/asks/{id}/answer", post(answer))
         .route("/asks/{id}/dismiss", post(dismiss))
         .route("/asks/{id}/cancel", post(cancel))
@@ -52,9 +53,9 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         })
         .layer(middleware::map_response(problems_only))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn_with_state(inbox.clone(), token_only))
-        .with_state(inbox);
-    Router::new().nest("/api/v1", api)
+        .layer(middleware::from_fn_with_state(inbox.clone(), people::known_only))
+        .with_state(inbox.clone());
+    Router::new().nest("/api/v1", api).route("/api/v1/me", get(people::me).with_state(inbox))
 }
 
 /// What was refused before a handler of ours saw it (a path or query that is no text) is told like the rest.
@@ -67,22 +68,8 @@ async fn problems_only(response: Response) -> Response {
     Problem::new(status, "Not understood", "The path or the query is malformed; see docs/api.md.").into_response()
 }
 
-/// No call gets further without the token.
-async fn token_only(State(inbox): State<Inbox>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.split_once(' ')).map(|(scheme, token)| (scheme, token.trim()));
-    let known = inbox.token.expose_secret().as_bytes();
-    match given {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && bool::from(token.as_bytes().ct_eq(known)) => {
-            next.run(request).await
-        }
-        _ if crate::sabotage::on("notoken") => next.run(request).await,
-        _ => Problem::no_token().into_response(),
-    }
-}
-
 impl Inbox {
-    fn resolve(&self, name: &str) -> Result<AskId, Problem> {
+    fn resolve(&self, name: &str, caller: &Caller) -> Result<AskId, Problem> {
         // A whole id needs no other asks.
         if let Ok(id) = name.parse() {
             return Ok(id);
@@ -90,20 +77,22 @@ impl Inbox {
         if !self.broker.is_loaded() {
             return Err(Problem::loading());
         }
-        match self.broker.named(name) {
+        match self.broker.named(name, |group| caller.sees(group)) {
             Named::One(id) => Ok(id),
             Named::None => Err(Problem::unknown_ask(name)),
             Named::Several(ids) => Err(Problem::ambiguous(name, &ids)),
         }
     }
 
-    async fn ask(&self, name: &str) -> Result<Arc<Ask>, Problem> {
-        let id = self.resolve(name)?;
-        self.broker.get(id).await.map_err(unreadable)?.ok_or_else(|| Problem::unknown_ask(name))
+    /// An ask that the caller may see: what others ask is not there for them.
+    async fn ask(&self, name: &str, caller: &Caller) -> Result<Arc<Ask>, Problem> {
+        let id = self.resolve(name, caller)?;
+        let ask = self.broker.get(id).await.map_err(unreadable)?;
+        ask.filter(|ask| caller.sees(&ask.group)).ok_or_else(|| Problem::unknown_ask(name))
     }
 
-    async fn apply(&self, name: &str, event: Event) -> Result<Json<View>, Problem> {
-        let id = self.resolve(name)?;
+    async fn apply(&self, name: &str, caller: &Caller, event: Event) -> Result<Json<View>, Problem> {
+        let id = if caller.only().is_some() { self.ask(name, caller).await?.id } else { self.resolve(name, caller)? };
         match self.broker.apply(id, event).await {
             Ok(ask) => Ok(Json(View::of(&ask))),
             Err(Failure::Unknown) => Err(Problem::unknown_ask(name)),
@@ -128,13 +117,31 @@ fn unreadable(error: StoreError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", "The stored asks cannot be read; the log says why.")
 }
 
-async fn show(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<View>, Problem> {
-    Ok(Json(View::of(&*inbox.ask(&name).await?)))
+async fn show(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Result<Json<View>, Problem> {
+    Ok(Json(View::of(&*inbox.ask(&name, &caller).await?)))
+}
+
+/// What happened to an ask, from the audit log.
+async fn trail(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let ask = inbox.ask(&name, &caller).await?;
+    Ok(Json(json!({"trail": inbox.broker.trail(ask).await})))
 }
 
 /// How the daemon is, and what an operator has to do.
-async fn status(State(inbox): State<Inbox>) -> Json<Report> {
-    Json(inbox.status.report().await)
+async fn status(State(inbox): State<Inbox>, Extension(caller): Extension<Caller>) -> Result<Json<Report>, Problem> {
+    if caller.only().is_some() {
+        let detail = "This is about all groups, and you see only some of them.";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "Not for you", detail));
+    }
+    Ok(Json(inbox.status.report().await))
 }
 
 /// Which door the person used.
@@ -148,12 +155,12 @@ enum Door {
 }
 
 impl Door {
-    fn operator(self) -> Person {
-        Person::operator(match self {
+    fn via(self) -> Via {
+        match self {
             Self::Web => Via::Web,
             Self::Cli => Via::Cli,
             Self::Api => Via::Api,
-        })
+        }
     }
 }
 
@@ -168,17 +175,19 @@ struct AnswerBody {
 
 async fn answer(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     body: Result<Json<Object<AnswerBody>>, JsonRejection>,
 ) -> Result<Json<View>, Problem> {
     let Json(Object(body)) = body?;
-    let ask = inbox.ask(&name).await?;
+    let ask = inbox.ask(&name, &caller).await?;
     let given = understand(&ask, body.answers.0).map_err(|refusal| does_not_fit(&refusal));
     // What does not fit an ask that is settled anyway is told the more important thing.
     let over = ask.outcome().is_some() && !ask.is_late_open();
     let given = if over { given.unwrap_or_default() } else { given? };
-    let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Whole(given) };
-    inbox.apply(&ask.id.to_string(), event).await
+    let event =
+        Event::Replied { source: Source::Token, person: caller.person(body.by.via()), reply: Reply::Whole(given) };
+    inbox.apply(&ask.id.to_string(), &caller, event).await
 }
 
 fn understand(ask: &Ask, answers: Vec<(String, Value)>) -> Result<Vec<(usize, Given)>, Refusal> {
@@ -233,43 +242,47 @@ impl<S: Send + Sync> FromRequest<S> for Optional {
 
 async fn dismiss(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Optional(body): Optional,
 ) -> Result<Json<View>, Problem> {
-    let event = Event::Replied { source: Source::Token, person: body.by.operator(), reply: Reply::Dismiss };
-    inbox.apply(&name, event).await
+    let event = Event::Replied { source: Source::Token, person: caller.person(body.by.via()), reply: Reply::Dismiss };
+    inbox.apply(&name, &caller, event).await
 }
 
 async fn cancel(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Optional(_body): Optional,
 ) -> Result<Json<View>, Problem> {
-    inbox.apply(&name, Event::Cancel).await
+    inbox.apply(&name, &caller, Event::Cancel).await
 }
 
 /// Lets the questions of an ask be asked again, whatever became of it.
 async fn reset(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Optional(body): Optional,
 ) -> Result<Json<View>, Problem> {
-    let event = Event::Allow { source: Source::Token, person: body.by.operator() };
-    inbox.apply(&name, event).await
+    let event = Event::Allow { source: Source::Token, person: caller.person(body.by.via()) };
+    inbox.apply(&name, &caller, event).await
 }
 
 /// The beacon of a page in view that displays an ask. It is proof for the inbox; an ask of other routes counts as
 /// viewed.
 async fn shown(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Optional(_body): Optional,
 ) -> Result<StatusCode, Problem> {
-    let ask = inbox.ask(&name).await?;
+    let ask = inbox.ask(&name, &caller).await?;
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
         let event = ask.shown_on(ChannelName::WEB).map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
-        let Json(_view) = inbox.apply(&ask.id.to_string(), event).await?;
+        let Json(_view) = inbox.apply(&ask.id.to_string(), &caller, event).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -277,13 +290,17 @@ async fn shown(
 /// A page holds words of a person that were not sent yet: its clock moves once.
 async fn typing(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Optional(_body): Optional,
 ) -> Result<Json<View>, Problem> {
-    inbox.apply(&name, Event::Typing).await
+    inbox.apply(&name, &caller, Event::Typing).await
 }
 
-async fn events(State(inbox): State<Inbox>) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
+async fn events(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
     let Ok(place) = Arc::clone(&inbox.streams).try_acquire_owned() else {
         let detail = "Too many pages and readers follow what happens. Close some of them; this one tries again.";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many readers", detail));
@@ -292,11 +309,13 @@ async fn events(State(inbox): State<Inbox>) -> Result<Sse<impl Stream<Item = Res
     let changes = BroadcastStream::new(inbox.broker.changes());
     let resync = || SseEvent::default().event("resync").data("{}");
     let stream = changes.filter_map(move |change| {
-        let inbox = inbox.clone();
+        let (inbox, caller) = (inbox.clone(), caller.clone());
         async move {
             let event = match change {
                 Ok(id) => match inbox.broker.get(id).await {
-                    Ok(Some(ask)) => SseEvent::default().event("ask").json_data(View::of(&ask)).ok()?,
+                    Ok(Some(ask)) if caller.sees(&ask.group) => {
+                        SseEvent::default().event("ask").json_data(View::of(&ask)).ok()?
+                    }
                     _ => return None,
                 },
                 Err(BroadcastStreamRecvError::Lagged(_)) => resync(),

@@ -1,11 +1,12 @@
 //! `GET /api/v1/asks`: reads its parameters strictly and returns its pages. The broker decides which asks fit.
 
+use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
 use askd_core::{ChannelName, Time};
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -19,16 +20,17 @@ const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, unti
 
 /// The parameters of a call.
 #[derive(Debug)]
-struct Listing {
-    filter: Filter,
+pub(super) struct Listing {
+    pub(super) filter: Filter,
     limit: usize,
     after: Option<Cursor>,
 }
 
 impl Listing {
     /// Reads these parameters; the error is a sentence that names the wrong one.
-    fn of(parameters: &[(String, String)]) -> Result<Self, String> {
-        let mut listing = Self { filter: Filter::default(), limit: LIMIT, after: None };
+    pub(super) fn of(parameters: &[(String, String)], caller: &Caller) -> Result<Self, String> {
+        let filter = Filter { only: caller.only(), ..Filter::default() };
+        let mut listing = Self { filter, limit: LIMIT, after: None };
         for (position, (name, value)) in parameters.iter().enumerate() {
             if parameters[..position].iter().any(|(before, _)| before == name) {
                 return Err(format!("{name} is given twice."));
@@ -89,10 +91,11 @@ fn time(value: &str) -> Option<Time> {
 
 pub(super) async fn list(
     State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List>, Problem> {
-    let Listing { filter, limit, after } =
-        Listing::of(&parameters).map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
+    let Listing { filter, limit, after } = Listing::of(&parameters, &caller)
+        .map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }

@@ -1,15 +1,18 @@
 //! The web inbox: one page, and the HTTP API that it and the command line use.
 //!
-//! The token is the whole of the access control: its holder is the operator. There are no
+//! `people` is the whole of the access control: it says who calls and which groups they see. There are no
 //! cookies, so there is nothing that another page could make a browser send along.
 
 mod api;
+mod export;
 mod listing;
 mod page;
+mod people;
 mod problem;
 mod token;
 mod view;
 
+pub use people::{Peer, People};
 pub use problem::Problem;
 pub use token::{TOKEN_FILE, token};
 
@@ -21,7 +24,6 @@ use crate::host::status::Status;
 use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
 use axum::Router;
-use secrecy::SecretString;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -29,7 +31,7 @@ use tokio::sync::Semaphore;
 #[derive(Debug, Clone)]
 pub struct Inbox {
     broker: Broker,
-    token: Arc<SecretString>,
+    people: Arc<People>,
     ctx: Ctx,
     status: Status,
     /// Places for streams of events.
@@ -41,8 +43,8 @@ const STREAMS: usize = 32;
 
 impl Inbox {
     /// An inbox that ends its streams when the daemon stops.
-    pub fn new(broker: Broker, token: SecretString, ctx: Ctx, status: Status) -> Self {
-        Self { broker, token: Arc::new(token), ctx, status, streams: Arc::new(Semaphore::new(STREAMS)) }
+    pub fn new(broker: Broker, people: People, ctx: Ctx, status: Status) -> Self {
+        Self { broker, people: Arc::new(people), ctx, status, streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
     /// The page and the API.

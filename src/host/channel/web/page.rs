@@ -37,6 +37,8 @@ const FILES: &[(&str, &str, &str)] = files! {
     "/notify.js" => "notify.js", SCRIPT;
     "/settled.js" => "settled.js", SCRIPT;
     "/words.js" => "words.js", SCRIPT;
+    "/health.js" => "health.js", SCRIPT;
+    "/history.js" => "history.js", SCRIPT;
     "/icon.svg" => "icon.svg", SVG;
 };
 

@@ -143,7 +143,7 @@ async fn has_counted(broker: &Broker, message: &str) -> Result<bool, NotStored> 
 async fn refuse_stranger(broker: &Broker, message: &Message, ids: &[String]) -> Result<(), NotStored> {
     let (Body::Text(said) | Body::Chosen(Chosen { title: said, .. })) = &message.body else { return Ok(()) };
     let code = words::first_word(said);
-    let named = || match broker.named(&code) {
+    let named = || match broker.named(&code, |_| true) {
         Named::One(id) if code.parse::<ShortId>().is_ok() => Some(id),
         _ => None,
     };

@@ -76,11 +76,12 @@ export function onForgottenElsewhere(react) {
 // The raw reply; rejects only if there is none. A token is kept once it has proved good.
 export async function request(path, options = {}) {
   const used = token;
-  const headers = { ...options.headers, authorization: `Bearer ${used}` };
+  // Without a token a proxy may say who calls.
+  const headers = { ...options.headers, ...(used === null ? {} : { authorization: `Bearer ${used}` }) };
   // Under a policy that sends no referrer some browsers state `Origin: null`, which the daemon refuses as another site's.
   const always = { cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'same-origin' };
   const reply = await fetch(path, { ...options, ...always, headers });
-  if (reply.ok && used === token && !verified) {
+  if (reply.ok && used !== null && used === token && !verified) {
     verified = true;
     remember(used);
   }
@@ -111,15 +112,39 @@ const askPath = (id, verb) => `api/v1/asks/${encodeURIComponent(id)}/${verb}`;
 // Asks that are read at a time: the most that a page may hold.
 const PAGE = 1000;
 
-// The list page by page, each `{ asks, date }`: `date` is the daemon's clock as its reply states it. What moves meanwhile
-// may come twice.
+// One page of a list: `{ asks, total, next, date }`; `date` is the daemon's clock as its reply states it.
+export async function listPage(query, after) {
+  const { reply, body } = await call(`api/v1/asks?${query}${after === undefined ? '' : `&after=${encodeURIComponent(after)}`}`);
+  return { ...body, date: reply.headers.get('date') };
+}
+
+// All open asks, and of the settled ones the first page: those that need attention, and the newest. What moves meanwhile may
+// come twice.
 export async function* listAsks() {
-  const path = `api/v1/asks?limit=${PAGE}`;
-  for (let next = ''; next !== undefined;) {
-    const { reply, body } = await call(next ? `${path}&after=${encodeURIComponent(next)}` : path);
-    next = body.next;
-    yield { asks: body.asks, date: reply.headers.get('date') };
+  for (let next = null; next !== undefined;) {
+    const page = await listPage(`state=open&limit=${PAGE}`, next ?? undefined);
+    next = page.next;
+    yield page;
   }
+  yield listPage(`state=settled&limit=${PAGE}`);
+}
+
+// Who this page speaks for: `null` if nobody is let in without a token.
+export const whoAmI = async () => (await call('api/v1/me')).body.name;
+
+export const status = async () => (await call('api/v1/status')).body;
+
+export const trailOf = async (id) => (await call(`api/v1/asks/${encodeURIComponent(id)}/trail`)).body.trail;
+
+// The token rides in a header, so a plain link could not fetch it.
+export async function download(path, name) {
+  const reply = await request(path);
+  if (!reply.ok) throw await problemOf(reply);
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(await reply.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
 export const oneAsk = async (name) => (await call(`api/v1/asks/${encodeURIComponent(name)}`)).body;

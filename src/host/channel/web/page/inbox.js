@@ -1,11 +1,13 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, oneAsk, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, oneAsk, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
-import { byId } from './dom.js';
+import { byId, el } from './dom.js';
 import { forgetDrafts } from './drafts.js';
+import { setUpHealth } from './health.js';
+import { setUpHistory } from './history.js';
 import { setUpKeys } from './keys.js';
 import { openList } from './list.js';
 import { connection } from './live.js';
@@ -15,6 +17,8 @@ import { clockTime, endedHow, isLate, noteOf, outcomeOf, setClock } from './word
 
 const SETTLED_AT_ONCE = 30;
 const LATE_AT_ONCE = 5;
+// The history has the others: a page that is open for days does not grow.
+const MOST_SETTLED = 1000;
 const BACK_NOTICE_MS = 4000;
 
 // A first connection that takes longer than this is worth a line; a shorter one would only flicker.
@@ -227,6 +231,7 @@ const openCount = () => [...asks.values()].filter(isOpen).length;
 
 function showSettled() {
   const over = [...asks.values()].filter((ask) => !isOpen(ask) && !isLate(ask) && !isBlocked(ask) && !cards.has(ask.id)).sort((a, b) => (outcomeOf(a).at < outcomeOf(b).at ? 1 : -1));
+  for (const { id } of over.slice(MOST_SETTLED)) asks.delete(id);
   const wanted = over.filter(({ id }, index) => index < settledLimit || id === linked);
   const keep = new Set(wanted.map(({ id }) => id));
   for (const [id, item] of items) {
@@ -297,6 +302,29 @@ function bringForward(news) {
   tell(news, { goTo, inView: isItemInView });
 }
 
+// ---- The other pages: `/#history`, `/#health`
+
+const health = setUpHealth();
+const history = setUpHistory({ failed: (failure) => failure.status === 401 && denied() });
+
+const PLACES = ['inbox', 'history', 'health'];
+
+function showPlace() {
+  const open = byId('sign-in').hidden;
+  const here = PLACES.find((place) => window.location.hash === `#${place}`) ?? 'inbox';
+  byId('places').hidden = !open;
+  for (const place of PLACES) {
+    byId(place).hidden = !open || place !== here;
+    if (place === here) byId(`to-${place}`).setAttribute('aria-current', 'page');
+    else byId(`to-${place}`).removeAttribute('aria-current');
+  }
+  if (open) health.look();
+  if (open && here === 'history') {
+    byId('groups').replaceChildren(...[...new Set([...asks.values()].map(({ group }) => group))].sort().map((group) => el('option', { value: group })));
+    history.open();
+  } else history.close();
+}
+
 // ---- A link to one question: `/#ask-m5`, by its short id or its whole one
 
 async function followLink() {
@@ -327,7 +355,7 @@ let lineTimer = null;
 function line(text, kind = '') {
   clearTimeout(lineTimer);
   const node = byId('connection');
-  if ((node.textContent === '') !== (text === '') && !byId('inbox').hidden) shifted();
+  if ((node.textContent === '') !== (text === '') && !byId('places').hidden) shifted();
   if (node.textContent !== text) node.textContent = text;
   node.className = `connection ${kind}`.trim();
 }
@@ -343,7 +371,7 @@ async function readList() {
       setClock(date);
       for (const { id } of page) present.add(id);
       news.push(...takePage(page, mine.newer));
-      if (byId('inbox').hidden) line('');
+      if (byId('places').hidden) line('');
       openInbox();
       show();
     }
@@ -384,16 +412,22 @@ const link = connection({
 // ---- Signing in and out
 
 function openInbox() {
+  if (byId('sign-in').hidden && !byId('places').hidden) return;
   byId('sign-in').hidden = true;
-  byId('inbox').hidden = false;
   byId('settings').hidden = false;
+  showPlace();
+  whoAmI().then((name) => {
+    byId('who').textContent = `Signed in as ${name === 'operator' ? 'the operator' : name}.`;
+  }, () => {});
   byId('token').value = '';
   byId('sign-in-problem').textContent = '';
 }
 
 function openSignIn(problem) {
   line('');
-  byId('inbox').hidden = true;
+  for (const place of [...PLACES, 'places']) byId(place).hidden = true;
+  history.close();
+  health.forget();
   byId('settings').hidden = true;
   byId('settings').open = false;
   byId('sign-in').hidden = false;
@@ -475,7 +509,10 @@ settings.addEventListener('keydown', ({ key }) => {
 
 window.addEventListener('hashchange', () => {
   if (window.location.hash.includes('token=') && findToken()) connect();
-  else followLink();
+  else if (byId('sign-in').hidden) {
+    showPlace();
+    followLink();
+  }
 });
 
 setInterval(() => {
@@ -485,7 +522,12 @@ setInterval(() => {
   for (const item of items.values()) item.tick();
 }, 1000);
 
+// Without a token a proxy in front of askd may say who this is.
+async function begin() {
+  if (findToken() || (await whoAmI().catch(() => null)) !== null) connect();
+  else openSignIn('');
+}
+
 setUpSwitches();
 setUpKeys(list);
-if (findToken()) connect();
-else openSignIn('');
+begin();

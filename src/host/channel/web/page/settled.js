@@ -1,16 +1,20 @@
 // One ask that is over, as an entry to look up: who asked what, how it ended, by whom and when, and what became of that. It
 // deliberately offers nothing to press but its details: an outcome is for ever, only the note below it changes.
 
+import { trailOf } from './api.js';
 import { el, said } from './dom.js';
-import { ago, answersOf, byWhom, ending, exact, noteOf, outcomeOf } from './words.js';
+import { background } from './markdown.js';
+import { ago, answersOf, byWhom, clockTime, ending, exact, happened, noteOf, outcomeOf } from './words.js';
 
-export function settledItem(ask) {
+// `trail`: its details say what happened to it, too.
+export function settledItem(ask, { trail = false } = {}) {
   const outcome = outcomeOf(ask);
   const { word, mark, kind } = ending(outcome);
   const when = el('time', { datetime: outcome.at, title: exact(outcome.at) }, ago(outcome.at));
   const [first] = ask.questions;
   const note = el('p', { class: 'own after' });
-  const more = ask.questions.length > 1 || ask.context || ask.title;
+  const more = trail || ask.questions.length > 1 || ask.context || ask.title;
+  const single = ask.questions.length === 1;
   const element = el(
     'li',
     { class: `done ${kind}`, id: `ask-${ask.id}`, tabindex: -1 },
@@ -20,11 +24,12 @@ export function settledItem(ask) {
       el('span', {}, el('span', { class: 'group' }, ask.group), ' asked', el('code', {}, ask.short_id ?? ask.id.slice(0, 8))),
       when,
     ),
-    said('p', ask.title || first?.question || '', 'what'),
+    ask.title ? said('p', ask.title, 'title') : null,
+    single || !ask.title ? said('p', first?.question ?? '', 'what') : null,
     el('p', { class: 'own ending' }, el('span', { 'aria-hidden': 'true' }, `${mark} `), ended(ask, word)),
     result(ask, outcome, word),
     note,
-    more ? details(ask) : null,
+    more ? details(ask, trail) : null,
   );
   showNote(note, ask);
   return {
@@ -62,7 +67,8 @@ function result(ask, outcome, word) {
   if (outcome.status === 'answered') {
     const answers = answersOf(outcome);
     if (answers.length === 0) return el('p', { class: 'own line' }, 'Skipped');
-    return el('ul', { class: 'line' }, ...answers.map(({ answer }) => said('li', answer)));
+    if (ask.questions.length === 1) return el('ul', { class: 'line' }, ...answers.map(({ answer }) => said('li', answer)));
+    return el('ul', { class: 'line pairs' }, ...answers.map(({ question, answer }) => el('li', { class: 'pair' }, said('span', question, 'asked'), said('span', answer))));
   }
   // Beside the words above, only what they do not say: a reason, or what became of it later.
   const reason = outcome.status === 'undeliverable' ? undelivered(ask) : outcome.line;
@@ -76,13 +82,19 @@ function undelivered({ outcome, cause, cause_line: why }) {
   return outcome.error.endsWith(cause) ? why : `${outcome.error.replace(/\.?$/, '.')} ${why}`;
 }
 
-function details(ask) {
+function details(ask, trail) {
   const given = new Map(answersOf(outcomeOf(ask)).map(({ question, answer }) => [question, answer]));
+  const happenings = el('ul', { class: 'trail own' });
+  const read = async () => {
+    if (!trail || happenings.childElementCount > 0) return;
+    const lines = await trailOf(ask.id).catch(({ message }) => [{ what: message }]);
+    happenings.replaceChildren(...lines.map((line) => el('li', {}, line.at ? el('time', { datetime: line.at, title: exact(line.at) }, clockTime(line.at)) : null, ' ', happened(line))));
+  };
   return el(
     'details',
-    {},
+    { ontoggle: read },
     el('summary', {}, 'Details'),
-    ask.context ? said('p', ask.context, 'context') : null,
+    ask.context ? background(ask.context) : null,
     el(
       'dl',
       {},
@@ -91,5 +103,6 @@ function details(ask) {
         given.has(question) ? said('dd', given.get(question)) : el('dd', { class: 'own' }, 'no answer'),
       ]),
     ),
+    trail ? happenings : null,
   );
 }

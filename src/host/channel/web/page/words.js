@@ -57,6 +57,14 @@ function moment(instant) {
   return { day: today ? null : date.toLocaleDateString(undefined, { month: 'short', day: 'numeric' }), time: clockTime(date) };
 }
 
+// The day of an instant, as a heading.
+export function day(instant) {
+  const date = new Date(instant);
+  const back = Math.round((new Date(now()).setHours(0, 0, 0, 0) - new Date(instant).setHours(0, 0, 0, 0)) / DAY);
+  if (back < 2) return back < 1 ? 'Today' : 'Yesterday';
+  return date.toLocaleDateString(undefined, { weekday: 'long', month: 'long', day: 'numeric', year: 'numeric' });
+}
+
 export function at(instant) {
   const { day, time } = moment(instant);
   return day === null ? `at ${time}` : `on ${day} at ${time}`;
@@ -114,6 +122,44 @@ export function ending(outcome) {
     case 'rejected/system': return { word: 'Refused', mark: '!', kind: 'bad' };
     default: return { word: 'Closed', mark: '–', kind: 'calm' };
   }
+}
+
+const HAPPENED = {
+  asked: 'asked',
+  joined: 'another call waits for it',
+  call_withdrawn: 'one call was withdrawn',
+  posted: 'posted',
+  shown: 'shown',
+  not_shown: 'could not be shown',
+  reminded: 'people were reminded',
+  escalated: 'nobody answered: on to the next route',
+  answered: 'answered',
+  dismissed: 'dismissed',
+  withdrawn: 'withdrawn',
+  expired: 'timed out',
+  undeliverable: 'given up: it could not be shown',
+  blocked: 'blocked: asked too often',
+  refused: 'a reply was refused',
+  delivered: 'the answer lies there for the agent',
+  not_collected: 'the agent did not collect it',
+  briefed: 'kept for the next start of the agent',
+  briefing_read: 'the agent read it',
+  started: 'the agent was started with it',
+  start_failed: 'the agent could not be started; trying again',
+  start_given_up: 'the agent could not be started',
+  answered_late: 'answered after the timeout',
+  stopped: 'the session was stopped',
+  allowed_again: 'allowed again',
+  unblocked: 'the block has ended',
+  closed: 'the card was closed',
+};
+
+// A line of the trail, in words: `answered by ann in the web inbox`.
+export function happened({ what, channel, attempt, by, reason }) {
+  const where = channel ? ` ${PLACES[channel] ?? `on ${channel}`}` : '';
+  const who = by ? ` by ${by === 'operator' ? 'the operator' : by}` : '';
+  const more = [attempt > 1 ? `attempt ${attempt}` : null, what === 'refused' ? reason?.replaceAll('_', ' ') : null].filter(Boolean).join(', ');
+  return `${HAPPENED[what] ?? what}${who}${where}${more ? ` (${more})` : ''}`;
 }
 
 // `Answered by alice on Slack.`

@@ -1,0 +1,133 @@
+//! `GET /api/v1/export`: what the lists name, as JSON Lines or CSV, in a stream that holds one page at a time.
+
+use super::listing::Listing;
+use super::people::Caller;
+use super::view::View;
+use super::{Inbox, Problem};
+use crate::host::broker::{Cursor, Filter};
+use crate::ipc::wire;
+use askd_core::{Ask, Outcome, Stage};
+use axum::body::Body;
+use axum::extract::{Extension, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt as _, stream};
+use std::convert::Infallible;
+
+/// Asks that are read at a time.
+const AT_ONCE: usize = 200;
+
+/// How an ask is written, with the head and the type of such a file.
+struct Format {
+    head: &'static str,
+    kind: &'static str,
+    file: &'static str,
+    write: fn(&Ask) -> String,
+}
+
+const JSON_LINES: Format =
+    Format { head: "", kind: "application/jsonl; charset=utf-8", file: "askd.jsonl", write: json_line };
+const CSV: Format = Format {
+    head: "id,group,asked_at,settled_at,status,title,question,answer,channel,by\r\n",
+    kind: "text/csv; charset=utf-8",
+    file: "askd.csv",
+    write: csv_lines,
+};
+
+pub(super) async fn export(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+    Query(mut parameters): Query<Vec<(String, String)>>,
+) -> Result<Response, Problem> {
+    let wrong = |detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail);
+    let format = parameters.iter().position(|(name, _)| name == "format").map(|place| parameters.remove(place).1);
+    let Format { head, kind, file, write } = match format.as_deref() {
+        Some("jsonl") => JSON_LINES,
+        Some("csv") => CSV,
+        _ => return Err(wrong("format has to be jsonl or csv.".to_owned())),
+    };
+    let Listing { filter, .. } = Listing::of(&parameters, &caller).map_err(wrong)?;
+    if !inbox.broker.is_loaded() {
+        return Err(Problem::loading());
+    }
+    let pages = stream::unfold(Some(None), move |after| next_page(inbox.clone(), filter.clone(), after, write));
+    let text = stream::once(std::future::ready(head.to_owned())).chain(pages).map(Ok::<_, Infallible>);
+    let named = format!("attachment; filename=\"{file}\"");
+    let head = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, named.as_str())];
+    Ok((head, Body::from_stream(text)).into_response())
+}
+
+async fn next_page(
+    inbox: Inbox,
+    filter: Filter,
+    after: Option<Option<Cursor>>,
+    write: fn(&Ask) -> String,
+) -> Option<(String, Option<Option<Cursor>>)> {
+    let page = inbox.broker.page(filter, AT_ONCE, after?, write).await;
+    Some((page.asks.concat(), page.next.map(Some)))
+}
+
+fn json_line(ask: &Ask) -> String {
+    serde_json::to_string(&View::of(ask)).map_or_else(|_| String::new(), |json| json + "\n")
+}
+
+/// A line for each question.
+fn csv_lines(ask: &Ask) -> String {
+    let outcome = ask.late_outcome().map(|(late, _)| late).or_else(|| ask.outcome().cloned());
+    let details = outcome.as_ref().map(|outcome| wire::details(&ask.content.questions, outcome)).unwrap_or_default();
+    let by = match &outcome {
+        Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) => Some(by),
+        _ => None,
+    };
+    let settled_at = if let Stage::Settled { at, .. } = ask.stage { at.to_string() } else { String::new() };
+    let status = outcome.as_ref().map_or("open", |outcome| wire::status(outcome).0);
+    let line = |question: &str| {
+        let given = details.iter().find(|detail| detail.question == question);
+        let answer: Vec<&str> = given
+            .map(|detail| detail.selected.iter().map(String::as_str).chain(detail.text.as_deref()).collect())
+            .unwrap_or_default();
+        let cells: [&str; 10] = [
+            &ask.id.to_string(),
+            ask.group.as_str(),
+            &ask.created_at.to_string(),
+            &settled_at,
+            status,
+            ask.content.title.as_deref().unwrap_or_default(),
+            question,
+            &answer.join("; "),
+            by.map_or("", |by| by.via.as_str()),
+            by.map_or("", |by| by.called()),
+        ];
+        cells.map(cell).join(",") + "\r\n"
+    };
+    ask.content.questions.iter().map(|question| line(&question.text)).collect()
+}
+
+/// A cell of CSV. What a spreadsheet would take for a formula begins with an apostrophe, which makes it text.
+fn cell(text: &str) -> String {
+    let mark = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    if mark.is_empty() && !text.contains([',', '"', '\n', '\r']) {
+        return text.to_owned();
+    }
+    format!("\"{mark}{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cell;
+
+    #[test]
+    fn formulas_are_text_and_quotes_are_doubled() {
+        let told = [
+            ("Deploy now?", "Deploy now?"),
+            ("=1+1", "\"'=1+1\""),
+            ("+49 151", "\"'+49 151\""),
+            ("-2", "\"'-2\""),
+            ("@SUM(A1)", "\"'@SUM(A1)\""),
+            ("a, \"b\"\nc", "\"a, \"\"b\"\"\nc\""),
+        ];
+        for (text, expected) in told {
+            assert_eq!(cell(text), expected);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// The history, and people with tokens of their own, in a real browser against the real daemon.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { card, DESKTOP, done, PHONE, shoot, until } from './harness.mjs';
+import { accessible, button, daemon, FRAMEWORK, noSidewaysScroll, open, page, settings, visible } from './inbox.mjs';
+
+const ANN = 'ann-0123456789abcdef';
+
+settings(() => `[web]\npeople = [{ name = "ann", token = "${ANN}", groups = ["writer"] }]\n`);
+
+const entries = () => page.locator('#history-list li.done');
+
+async function answered() {
+  const release = await daemon.asked({
+    title: 'Release 2.4', context: 'All **green**.',
+    questions: [{ question: 'Which targets?', type: 'multi-select', options: ['staging', 'prod'] }, { question: 'Tell the customers?', type: 'confirm' }],
+  }, 'deploy-bot');
+  await daemon.answerElsewhere(release, { 'Which targets?': ['staging', 'prod'], 'Tell the customers?': 'Yes' });
+  const title = await daemon.asked({ questions: [{ question: 'Which title?', options: ['=1+1', 'Two'] }] }, 'writer');
+  await daemon.answerElsewhere(title, { 'Which title?': '=1+1' });
+  const dismissed = await daemon.asked({ questions: [{ question: 'Rename the branch?', type: 'confirm' }] }, 'writer');
+  await daemon.api(`/api/v1/asks/${dismissed.id}/dismiss`, { by: 'cli' });
+  return { release, title, dismissed };
+}
+
+test('the history says what was asked and answered, by day, with filters, a trail and exports', async () => {
+  const { release, title } = await answered();
+  await open();
+  await page.getByRole('link', { name: 'History' }).click();
+  await until('three entries', async () => (await entries().count()) === 3);
+  await visible(page.getByRole('heading', { name: 'Today' }));
+  const first = page.locator(`#history-list li#ask-${release.id}`);
+  assert.match(await first.innerText(), /Release 2\.4[\s\S]*Which targets\?\s+staging, prod\s+Tell the customers\?\s+Yes/);
+  await first.getByText('Details').click();
+  await visible(first.locator('.trail').getByText(/answered by the operator on the command line/));
+  await accessible('the history');
+  await noSidewaysScroll();
+  await shoot(page, 'history');
+
+  await page.getByLabel('Agent').fill('writer');
+  await button(page, 'Search').click();
+  await until('two entries', async () => (await entries().count()) === 2);
+  await page.getByLabel('Words').fill('TITLE');
+  await page.getByLabel('Outcome').selectOption('answered');
+  await until('one entry', async () => (await entries().count()) === 1);
+  const downloading = page.waitForEvent('download');
+  await button(page, 'CSV').click();
+  const csv = await readFile(await (await downloading).path(), 'utf8');
+  assert.match(csv, new RegExp(`^id,group,[\\s\\S]*\\n${title.id},writer,[^\\n]*,Which title\\?,"'=1\\+1",cli,operator\\r\\n$`));
+  await page.getByLabel('Words').fill('nothing like it');
+  await button(page, 'Search').click();
+  await visible(page.getByText('Nothing fits.'));
+  await page.getByRole('link', { name: 'Inbox' }).click();
+  await visible(page.getByText('No open questions.'));
+});
+
+test('a person sees and answers the questions of their groups, and is named', async () => {
+  await daemon.asked({ questions: [{ question: 'Sell the company?', type: 'confirm' }] }, 'board');
+  const ask = await daemon.asked({ questions: [FRAMEWORK] }, 'writer');
+  await open({ url: `${daemon.url}/#token=${ANN}` });
+  await visible(card(page, ask));
+  assert.equal(await page.getByText('Sell the company?').count(), 0);
+  const later = await daemon.asked({ questions: [{ question: 'Buy it back?', type: 'confirm' }] }, 'board');
+  await page.getByText('Settings', { exact: true }).click();
+  await visible(page.getByText('Signed in as ann.'));
+  await shoot(page, 'signed-in', { fullPage: false });
+  await page.keyboard.press('Escape');
+  await button(card(page, ask), 'Vue').click();
+  await visible(done(page, ask).getByText('Answered by ann in the web inbox'));
+  assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answered_by, { channel: 'web', id: 'ann', name: null });
+  assert.equal(await page.getByText(later.questions[0].question).count(), 0, 'not even as it happens');
+});
+
+for (const dark of [false, true]) {
+  for (const [device, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
+    test(`the history has no accessibility faults: ${device}, ${dark ? 'dark' : 'light'}`, async () => {
+      await answered();
+      await open({ viewport, dark, url: `${daemon.link}` });
+      await page.getByRole('link', { name: 'History' }).click();
+      await until('three entries', async () => (await entries().count()) === 3);
+      await entries().nth(1).getByText('Details').click();
+      await accessible('the history');
+      await noSidewaysScroll();
+      await shoot(page, `history-${device}-${dark ? 'dark' : 'light'}`);
+    });
+  }
+}

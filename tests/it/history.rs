@@ -1,0 +1,58 @@
+//! What was asked and answered, to be looked up: exports, and the trail of each ask.
+
+use crate::harness::{World, choice};
+use serde_json::{Value, json};
+
+#[test]
+fn what_was_answered_is_exported_and_formulas_are_text() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"title": "Sums", "questions": [{"question": "=1+1?"}, {"question": "Where, \"exactly\"?", "options": ["Here", "There"]}]}));
+    let ask = world.open_of("r1");
+    let (first, second) = (ask["questions"][0]["id"].as_str().unwrap(), ask["questions"][1]["id"].as_str().unwrap());
+    assert_eq!(world.answer(&ask, &json!({first: "@two", second: "Here"})).0, 200);
+    agent.ask("r2", &choice("Next?", &["a"]));
+    world.open_of("r2");
+
+    let export = |query: &str| {
+        let token = format!("authorization: Bearer {}\r\n", world.token());
+        world.raw("GET", &format!("/api/v1/export?{query}"), &token, "")
+    };
+    let (status, csv) = export("format=csv&state=settled");
+    let (id, asked, settled) = (
+        ask["id"].as_str().unwrap(),
+        ask["created_at"].as_str().unwrap(),
+        world.details(ask["id"].as_str().unwrap())["outcome"]["at"].clone(),
+    );
+    let settled = settled.as_str().unwrap();
+    let row = |rest: &str| format!("{id},g,{asked},{settled},answered,Sums,{rest},api,operator\r\n");
+    let expected = row("\"'=1+1?\",\"'@two\"") + &row("\"Where, \"\"exactly\"\"?\",Here");
+    assert_eq!(
+        (status, csv),
+        (200, format!("id,group,asked_at,settled_at,status,title,question,answer,channel,by\r\n{expected}"))
+    );
+    let (_, lines) = export("format=jsonl");
+    let asks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(asks.len(), 2);
+    assert_eq!(asks[1], world.details(id));
+    for wrong in ["", "format=xml", "format=csv&state=shut"] {
+        assert_eq!(export(wrong).0, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn the_trail_of_an_ask_says_what_happened_to_it() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &choice("Which?", &["a", "b"]));
+    agent.ask("r2", &choice("And?", &["c"]));
+    let (ask, other) = (world.open_of("r1"), world.open_of("r2"));
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "b"})).0, 200);
+    agent.wait("r1");
+    let (status, body) = world.call("GET", &format!("/asks/{}/trail", ask["id"].as_str().unwrap()), None);
+    assert_eq!(status, 200, "{body}");
+    let trail = body["trail"].as_array().unwrap();
+    let what: Vec<&str> = trail.iter().map(|line| line["what"].as_str().unwrap()).collect();
+    assert!(what.starts_with(&["asked"]) && what.contains(&"answered"), "{what:?}");
+    assert!(!body.to_string().contains(other["id"].as_str().unwrap()), "of this ask alone");
+}

@@ -39,7 +39,7 @@ test('the history says what was asked and answered, by day, with filters, a trai
   await noSidewaysScroll();
   await shoot(page, 'history');
 
-  await page.getByLabel('Agent').fill('writer');
+  await page.locator('[name=group]').fill('writer');
   await button(page, 'Search').click();
   await until('two entries', async () => (await entries().count()) === 2);
   await page.getByLabel('Words').fill('TITLE');
@@ -87,3 +87,30 @@ for (const dark of [false, true]) {
     });
   }
 }
+
+test('the health page and the strip say what is wrong and how to fix it', async () => {
+  const ask = await daemon.asked({ questions: [FRAMEWORK] }, 'writer');
+  const report = await daemon.api('/api/v1/status');
+  const since = new Date().toISOString();
+  const wrong = { kind: 'channel', about: 'slack', since, line: 'Slack is not connected: invalid_auth', fix: 'copy the Bot User OAuth Token (xoxb-...) of the app again' };
+  const more = {
+    state: 'degraded', problems: [wrong],
+    channels: [{ name: 'slack', title: 'Slack', connected: false, since, why: 'invalid_auth', fix: wrong.fix }],
+    uncollected: [{ id: ask.id, short_id: ask.short_id, group: 'writer', since, line: 'Answered: staging by operator' }],
+    stuck_cards: [{ id: ask.id, short_id: ask.short_id, group: 'writer', channel: 'slack', chat: 'C0123', since, why: null }],
+  };
+  await open({ before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: { ...report, ...more } })) });
+  const strip = page.getByRole('region', { name: 'What is wrong' });
+  await visible(strip.getByText('Slack is not connected: invalid_auth.'));
+  await visible(strip.getByText(/^Fix: copy the Bot User OAuth Token/));
+  await shoot(page, 'strip');
+  await accessible('an inbox with a strip');
+  await page.getByRole('link', { name: 'Health' }).click();
+  for (const words of ['not connected: invalid_auth', 'no sign of life since askd started', 'Answered: staging by operator', 'askd keeps trying.']) await visible(page.locator('#health').getByText(words).first());
+  await accessible('the health page');
+  await noSidewaysScroll();
+  await shoot(page, 'health');
+  await page.setViewportSize(PHONE);
+  await noSidewaysScroll();
+  await shoot(page, 'health-phone');
+});

@@ -129,8 +129,8 @@ export async function* listAsks() {
   yield listPage(`state=settled&limit=${PAGE}`);
 }
 
-// Who this page speaks for: `null` if nobody is let in without a token.
-export const whoAmI = async () => (await call('api/v1/me')).body.name;
+// Who this page speaks for: `{ name, groups }`; no name if nobody is let in without a token.
+export const whoAmI = async () => (await call('api/v1/me')).body;
 
 export const status = async () => (await call('api/v1/status')).body;
 

@@ -11,33 +11,33 @@ const STRIP = 3;
 
 const when = (instant, words = (text) => text) => (instant ? el('time', { datetime: instant, title: exact(instant) }, words(ago(instant))) : null);
 const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function problem({ line, fix, since }) {
-  return el('li', { class: 'trouble' }, said('p', sentence(line), 'what'), el('p', { class: 'after' }, when(since, (text) => `Since ${text}. `), fix ? said('span', sentence(capital(fix))) : null));
+  return el('li', { class: 'trouble' }, said('p', sentence(line), 'wrong'), el('p', { class: 'after' }, when(since, (text) => `Noticed ${text}. `), fix ? el('span', {}, 'Fix: ', said('span', fix)) : null));
 }
 
 const listOf = (entries, make, empty) => (entries.length === 0 ? [el('p', { class: 'note' }, empty)] : [el('ul', { class: 'settled' }, ...entries.map(make))]);
 const link = ({ id, short_id: code }) => el('a', { href: `#ask-${id}` }, el('code', {}, code));
 
 const channel = ({ title, connected, since, why }) =>
-  el('li', { class: connected ? 'done good' : 'done bad' }, el('p', {}, el('strong', {}, title)), el('p', { class: 'ending' }, connected ? '✓ connected' : el('span', {}, '! not connected', why ? `: ${why}` : '', when(since, (text) => `, since ${text}`))));
+  el('li', { class: connected ? 'entry good' : 'entry bad' }, el('p', {}, el('strong', {}, title)), el('p', { class: 'ending' }, connected ? '✓ connected' : el('span', {}, '! not connected', why ? `: ${why}` : '', when(since, (text) => `, since ${text}`))));
 
 const agent = ({ name, served, open, uncollected, last_asked: asked, last_heartbeat: alive, problem: trouble }) =>
   el(
     'li',
-    { class: trouble ? 'done bad' : 'done' },
+    { class: trouble ? 'entry bad' : 'entry' },
     el('p', {}, el('span', { class: 'group' }, name), served ? '' : ' (has no routes)'),
     el('p', { class: 'after' }, `${open} open, ${uncollected} not collected`, when(asked, (text) => `, last asked ${text}`), alive ? when(alive, (text) => `, last sign of life ${text}`) : ', no sign of life since askd started'),
     trouble ? said('p', sentence(trouble.why), 'ending') : null,
   );
 
 const outcome = (ask) =>
-  el('li', { class: 'done' }, el('p', {}, el('span', { class: 'group' }, ask.group), ' ', link(ask), ' ', said('span', ask.line)), el('p', { class: 'after' }, when(ask.since)));
+  el('li', { class: 'entry' }, el('p', {}, el('span', { class: 'group' }, ask.group), ' ', link(ask), ' ', said('span', ask.line)), el('p', { class: 'after' }, when(ask.since)));
 
-const stuck = (card) => el('li', { class: 'done bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${card.channel}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
+const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${card.channel}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
 
 export function setUpHealth() {
+  let allowed = false;
   let timer = null;
   let before = '';
 
@@ -70,15 +70,12 @@ export function setUpHealth() {
 
   async function look() {
     clearTimeout(timer);
-    if (!byId('places').hidden && document.visibilityState === 'visible') {
+    if (allowed && document.visibilityState === 'visible') {
       try {
         show(await status());
       } catch (failure) {
-        // 403: this person sees only some groups. Otherwise what was said last may still be true.
-        if (failure.status === 403) {
-          show(null);
-          return;
-        }
+        // What was said last may still be true; the page says by itself that askd is away.
+        if (failure.status === 401 || failure.status === 403) return;
       }
     }
     timer = setTimeout(look, EVERY_MS);
@@ -86,7 +83,12 @@ export function setUpHealth() {
   document.addEventListener('visibilitychange', look);
   return {
     look,
+    start() {
+      allowed = true;
+      look();
+    },
     forget() {
+      allowed = false;
       clearTimeout(timer);
       show(null);
     },

@@ -416,7 +416,9 @@ function openInbox() {
   byId('sign-in').hidden = true;
   byId('settings').hidden = false;
   showPlace();
-  whoAmI().then((name) => {
+  whoAmI().then(({ name, groups }) => {
+    // How the whole daemon is concerns those who see all groups.
+    if (groups === null) health.start();
     byId('who').textContent = `Signed in as ${name === 'operator' ? 'the operator' : name}.`;
   }, () => {});
   byId('token').value = '';
@@ -524,7 +526,7 @@ setInterval(() => {
 
 // Without a token a proxy in front of askd may say who this is.
 async function begin() {
-  if (findToken() || (await whoAmI().catch(() => null)) !== null) connect();
+  if (findToken() || (await whoAmI().catch(() => ({ name: null }))).name !== null) connect();
   else openSignIn('');
 }
 

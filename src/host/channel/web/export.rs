@@ -4,7 +4,6 @@ use super::listing::Listing;
 use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
-use crate::host::broker::{Cursor, Filter};
 use crate::ipc::wire;
 use askd_core::{Ask, Outcome, Stage};
 use axum::body::Body;
@@ -50,21 +49,20 @@ pub(super) async fn export(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let pages = stream::unfold(Some(None), move |after| next_page(inbox.clone(), filter.clone(), after, write));
+    let pages = stream::unfold((None, true), move |(after, more)| {
+        let (broker, filter) = (inbox.broker.clone(), filter.clone());
+        async move {
+            if !more {
+                return None;
+            }
+            let page = broker.page(filter, AT_ONCE, after, write).await;
+            Some((page.asks.concat(), (page.next, page.next.is_some())))
+        }
+    });
     let text = stream::once(std::future::ready(head.to_owned())).chain(pages).map(Ok::<_, Infallible>);
     let named = format!("attachment; filename=\"{file}\"");
     let head = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, named.as_str())];
     Ok((head, Body::from_stream(text)).into_response())
-}
-
-async fn next_page(
-    inbox: Inbox,
-    filter: Filter,
-    after: Option<Option<Cursor>>,
-    write: fn(&Ask) -> String,
-) -> Option<(String, Option<Option<Cursor>>)> {
-    let page = inbox.broker.page(filter, AT_ONCE, after?, write).await;
-    Some((page.asks.concat(), page.next.map(Some)))
 }
 
 fn json_line(ask: &Ask) -> String {

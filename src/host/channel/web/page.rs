@@ -12,6 +12,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const MANIFEST: &str = "application/manifest+json";
 
 macro_rules! files {
     ($($path:literal => $file:literal, $kind:ident;)*) => {
@@ -39,6 +40,7 @@ const FILES: &[(&str, &str, &str)] = files! {
     "/words.js" => "words.js", SCRIPT;
     "/health.js" => "health.js", SCRIPT;
     "/history.js" => "history.js", SCRIPT;
+    "/manifest.webmanifest" => "manifest.webmanifest", MANIFEST;
     "/icon.svg" => "icon.svg", SVG;
 };
 

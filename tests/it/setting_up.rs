@@ -3,7 +3,9 @@
 use crate::command_line::{copy_binary, err, out};
 use crate::harness::{SOON, World, askd, choice};
 use crate::in_slack::{ALICE, CHANNEL};
+use crate::on_whatsapp::{ADA, sim};
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, Slack};
+use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -11,6 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[test]
 fn check_prints_every_mistake_with_its_line_or_what_holds() {
@@ -338,4 +341,45 @@ fn init_asks_on_a_terminal_until_the_answer_fits() {
     let nobody = nobody.stdin(Stdio::null()).output().unwrap();
     let told = "askd: --slack-bot-token is missing: Bot User OAuth Token (xoxb-...; not shown)\n";
     assert_eq!((err(&nobody).as_str(), nobody.status.code()), (told, Some(2)));
+}
+
+#[tokio::test]
+async fn init_listens_while_whatsapp_is_told_where_it_is() {
+    let phone = Whatsapp::start(sim()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let line = format!(
+        "{} init --config askd.toml --data-dir data --group research --in whatsapp --whatsapp-number-id {} \
+         --whatsapp-person +{ADA} --agent here --program codex",
+        crate::harness::ASKD,
+        phone.config().phone_number_id
+    );
+    let mut command = tokio::process::Command::new("script");
+    command.args(["-qefc", &line, "/dev/null"]).current_dir(dir.path()).env("ASKD__WHATSAPP__API_URL", phone.api_url());
+    command.env("ASKD_WHATSAPP_ACCESS_TOKEN", "sim-token").env("ASKD_WHATSAPP_APP_SECRET", "sim-app-secret");
+    command.env("ASKD__HTTP__LISTEN", "127.0.0.1:0").env("ASKD__HTTP__WEBHOOK_LISTEN", &free).kill_on_drop(true);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut told, mut some) = (String::new(), [0; 4096]);
+    while !told.contains("Press Enter when that is done") {
+        let read = child.stdout.as_mut().unwrap().read(&mut some).await.unwrap();
+        assert!(read > 0, "{told}");
+        told += &String::from_utf8_lossy(&some[..read]);
+    }
+    assert!(told.contains(&format!("cloudflared tunnel --url http://{free}")), "{told}");
+    let verify = std::fs::read_to_string(dir.path().join("secrets/whatsapp_verify_token")).unwrap();
+    assert!(told.contains(&format!("verify token {};", verify.trim())), "{told}");
+
+    phone.set_webhook(Some(&format!("http://{free}/whatsapp/webhook")));
+    phone.person_says(ADA, "hello");
+    let heard =
+        |phone: &Whatsapp| phone.webhooks().iter().any(|post| post.status == 200 && post.body.contains("hello"));
+    assert!(phone.wait_until(heard, SOON).await, "the daemon is there while it asks");
+    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
+    let question = phone.wait_for_message(|m| m.stage.shown() && m.text.contains("Can you read this?"), SOON).await;
+    phone.person_quotes(ADA, &question.expect("the question").id, "1");
+    let output = child.wait_with_output().await.unwrap();
+    assert!(out(&output).contains(&format!("Answered by {ADA}.")), "{told}{}", out(&output));
+    assert_eq!(output.status.code(), Some(0));
+    let settings = std::fs::read_to_string(dir.path().join("askd.toml")).unwrap();
+    assert!(settings.contains("webhook_listen = \"127.0.0.1:8485\"") && !settings.contains("sim-"), "{settings}");
 }

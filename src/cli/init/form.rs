@@ -86,7 +86,7 @@ fn unseen(line: &mut String) -> std::io::Result<usize> {
     let shown = tcgetattr(&stdin)?;
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
+    tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
     let read = stdin.read_line(line);
     tcsetattr(&stdin, OptionalActions::Now, &shown)?;
     writeln!(std::io::stdout())?;

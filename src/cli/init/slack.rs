@@ -24,10 +24,10 @@ const PRESSES: &str = "askd-init";
 #[derive(Debug, Args)]
 pub(super) struct SlackFlags {
     /// The app's Bot User OAuth Token; prefer the variable: other users can see command lines.
-    #[arg(long, value_name = "TOKEN", env = "ASKD__SLACK__BOT_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "ASKD_SLACK_BOT_TOKEN", hide_env_values = true)]
     slack_bot_token: Option<String>,
     /// Its app-level token for Socket Mode.
-    #[arg(long, value_name = "TOKEN", env = "ASKD__SLACK__APP_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "ASKD_SLACK_APP_TOKEN", hide_env_values = true)]
     slack_app_token: Option<String>,
     /// The channel: its link or id.
     #[arg(long, value_name = "LINK")]

@@ -21,10 +21,10 @@ pub(super) struct WhatsappFlags {
     #[arg(long, value_name = "ID")]
     whatsapp_number_id: Option<String>,
     /// The token of a system user; prefer the variable: other users can see command lines.
-    #[arg(long, value_name = "TOKEN", env = "ASKD__WHATSAPP__ACCESS_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "ASKD_WHATSAPP_ACCESS_TOKEN", hide_env_values = true)]
     whatsapp_access_token: Option<String>,
     /// The secret of the app at Meta.
-    #[arg(long, value_name = "SECRET", env = "ASKD__WHATSAPP__APP_SECRET", hide_env_values = true)]
+    #[arg(long, value_name = "SECRET", env = "ASKD_WHATSAPP_APP_SECRET", hide_env_values = true)]
     whatsapp_app_secret: Option<String>,
     /// The number of the person who is asked, with country code.
     #[arg(long, value_name = "NUMBER")]

@@ -224,7 +224,7 @@ async fn when_the_time_for_late_answers_is_over_the_card_closes_and_a_click_is_g
     assert!(updates.len() == 2 && updates[0].contains(STILL), "it could be answered before: {updates:?}");
     // Somebody whose screen is behind.
     stale_click(&world, &stale).await;
-    let note = world.told(ALICE, "This question has timed out. The agent was told that nobody answered.").await;
+    let note = world.told(ALICE, "This question has timed out, and the agent was told so.").await;
     assert!(note.text.ends_with("Your answer was not used: Vue"), "{}", note.text);
     assert!(start.program.runs().is_empty());
 }
@@ -416,7 +416,7 @@ async fn without_a_start_a_late_reply_is_given_back_on_whatsapp() {
     let (question, closing) = late_question(&world, "r1", "Which framework?").await;
     assert_eq!(closing.text, "Timed out");
     world.phone.person_quotes(ADA, &question.id, "Svelte, if we can");
-    let back = world.shown(ADA, "This question has timed out. The agent was told that nobody answered.").await;
+    let back = world.shown(ADA, "This question has timed out, and the agent was told so.").await;
     assert!(back.text.ends_with("Your answer was not used: Svelte, if we can"), "{}", back.text);
 }
 

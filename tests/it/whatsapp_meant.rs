@@ -143,7 +143,7 @@ async fn what_is_written_in_a_group_or_forwarded_is_nobodys_answer() {
             "context": {key: true}});
         assert_eq!(world.webhook(&forwarded).await, 200);
     }
-    let told = world.shown(ADA, "That is a forwarded message, so I did not take it as your answer.").await;
+    let told = world.shown(ADA, "I do not take forwarded messages as answers.").await;
     assert!(told.text.contains("Reply with a number"), "{}", told.text);
     assert!(before == world.records());
     assert!(!world.said_to(ADA).iter().any(|text| text == BEFORE));

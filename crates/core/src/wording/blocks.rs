@@ -62,9 +62,7 @@ pub fn too_often(limit: u8, questions: &Questions) -> String {
 
 /// To a person who may not let a question be asked again.
 pub fn may_not_allow(id: &str) -> String {
-    format!(
-        "You're not on the list of people who can allow this question again. To be added, send your admin this id: {id}."
-    )
+    format!("You're not on the list of people who can allow this. To be added, send your admin this id: {id}.")
 }
 
 /// To a person who allows what may be asked already.

@@ -134,18 +134,14 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
         Outcome::Dismissed { by } => format!("Already dismissed by {}. Your answer was not used.", who_and_where(by)),
         Outcome::Withdrawn => "This question was withdrawn.".to_owned(),
         Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
-        Outcome::Undelivered { .. } => {
-            "This question could not be shown in time, and the agent was told so.".to_owned()
-        }
+        Outcome::Undelivered { .. } => "This question could not be shown in time; the agent knows.".to_owned(),
         Outcome::Blocked { .. } => {
-            "This question cannot be answered: the agent asked it too often and was told to wait. Allow it again, and \
-             the agent may ask."
-                .to_owned()
+            "This question is blocked: the agent asked it too often. Allow it again first.".to_owned()
         }
     }
 }
 
-const TIMED_OUT_ALREADY: &str = "This question has timed out. The agent was told that nobody answered.";
+const TIMED_OUT_ALREADY: &str = "This question has timed out, and the agent was told so.";
 
 /// To a person whose answer comes after the timeout, with what they said, so that it is not lost to them.
 pub fn too_late(said: &str) -> String {
@@ -174,7 +170,7 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
         Refusal::Missing { questions } => format!("Please also answer: {}", questions.join("; ")),
         Refusal::NoSuchQuestion { name } => {
-            format!("There is no question {name:?} here. Name a question by its id or its whole text.")
+            format!("No question {name:?} here. Use its id or its whole text.")
         }
         Refusal::NotOffered { question, given, labels } => {
             format!("{given:?} is not an option of {question:?}. Choose from: {}.", list(labels))
@@ -184,10 +180,10 @@ pub fn refusal(refusal: &Refusal) -> String {
         }
         Refusal::OnlyOne { question } => format!("{question:?} takes one answer only."),
         Refusal::ChoiceOrText { question } => {
-            format!("{question:?} takes a choice or an answer of your own, not both. Leave one of them out.")
+            format!("{question:?} takes a choice or your own answer, not both.")
         }
         Refusal::Unreadable { question } => {
-            format!("The answer to {question:?} contains the character U+0000, which askd cannot store. Remove it.")
+            format!("The answer to {question:?} contains U+0000. Remove it.")
         }
         Refusal::TooLong { question, limit, size } => {
             format!("The answer to {question:?} has {size} characters; the limit is {limit}.")

@@ -23,7 +23,7 @@ pub fn did_you_mean(question: &str) -> String {
 }
 
 /// To a person who forwards a message where an answer is expected.
-pub const FORWARDED: &str = "That is a forwarded message, so I did not take it as your answer.";
+pub const FORWARDED: &str = "I do not take forwarded messages as answers.";
 
 /// The receipt of an answer.
 pub const GOT_IT: &str = "Got it.";

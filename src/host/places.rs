@@ -125,7 +125,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.end();
-        if let At::Idle(number) = *self.at() {
+        let at = *self.at();
+        if let At::Idle(number) = at {
             self.places.lock().idle.remove(&number);
         }
     }

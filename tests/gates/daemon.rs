@@ -135,7 +135,8 @@ impl Daemon {
 
     /// `kill -9`.
     pub(crate) async fn kill(&self) {
-        if let Some(mut child) = self.child.lock().await.take() {
+        let mut running = self.child.lock().await;
+        if let Some(mut child) = running.take() {
             let _gone = child.kill().await;
         }
     }

@@ -94,7 +94,8 @@ impl Disk {
 
     /// Sends the cutter away: it would keep the disk in use.
     fn put_down(&self) {
-        if let Some(mut cutter) = lock(&self.cutter).take() {
+        let cutter = lock(&self.cutter).take();
+        if let Some(mut cutter) = cutter {
             drop(cutter.stdin.take());
             let _gone = cutter.wait();
         }

@@ -69,6 +69,23 @@ fn an_answer_that_was_renamed_and_not_synced_is_finished_without_a_restart() {
     assert_eq!(disk.lines("answered"), 2);
 }
 
+/// What the flush could not put on stable storage is flushed again, and nothing else waits for that.
+#[test]
+fn a_folder_that_cannot_be_synced_for_a_while_holds_nothing_up() {
+    let disk = Disk::new().and_one_done();
+    let world = &disk.world;
+    let agent = world.group("g");
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    within(SOON, "the flush to fail", || {
+        world.log().contains("what was saved lately is not on stable storage; trying again").then_some(())
+    });
+    disk.ends("fail");
+    agent.ask_framework("r1");
+    assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+    assert_eq!(agent.take("r1")["result"]["answers"]["Which framework?"], "Vue");
+    world.all_done("g");
+}
+
 #[test]
 fn an_answer_that_was_not_renamed_changed_nothing() {
     let disk = Disk::new();

@@ -149,8 +149,8 @@ async fn an_agent_marks_at_most_one_option_as_primary_and_one_as_danger() {
     world.ask("r1", styled(["primary", "", "danger"]));
     let card = world.card(CHANNEL).await;
     let row = card.blocks.iter().find(|block| block["type"] == "actions").unwrap();
-    let styles: Vec<&Value> = row["elements"].as_array().unwrap().iter().map(|button| &button["style"]).collect();
-    assert_eq!(styles[..3], [&json!("primary"), &Value::Null, &json!("danger")]);
+    let drawn: Vec<&Value> = row["elements"].as_array().unwrap().iter().map(|button| &button["style"]).collect();
+    assert_eq!(drawn[..3], [&json!("primary"), &Value::Null, &json!("danger")]);
     world.slack.click(CHANNEL, &card.ts, "pick:0:2", ALICE).await.expect("sent");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "c"}));
 }

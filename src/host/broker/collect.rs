@@ -66,7 +66,8 @@ impl Broker {
     /// What lies in the folders of each group that has anything there.
     pub(in crate::host) fn outcomes(&self) -> HashMap<Arc<Group>, Outcomes> {
         let mut groups: HashMap<Arc<Group>, Outcomes> = HashMap::new();
-        for (group, id, lying) in self.index().lying() {
+        let lying = self.index().lying();
+        for (group, id, lying) in lying {
             groups.entry(group).or_default().push((id, lying));
         }
         groups

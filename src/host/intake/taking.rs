@@ -148,7 +148,8 @@ impl GroupScanner {
 
     /// A cancel may have come before its request.
     fn wake_cancels(&self, request_id: &RequestId) {
-        for cancel in self.lock().known.cancels_of(request_id) {
+        let cancels = self.lock().known.cancels_of(request_id);
+        for cancel in cancels {
             self.wanted.lock().add(Wanted::name(&cancel));
         }
     }

@@ -85,7 +85,8 @@ impl Files {
 
     /// Moves aside what was damaged.
     pub(super) fn set_groups_aside(&self) -> io::Result<()> {
-        for name in std::mem::take(&mut *self.groups.lock()) {
+        let damaged = std::mem::take(&mut *self.groups.lock());
+        for name in damaged {
             let folder = self.root.sub(GROUPS)?;
             folder.rename(&name, &format!("{name}.corrupt"))?;
             folder.sync()?;

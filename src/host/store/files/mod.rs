@@ -122,7 +122,8 @@ impl Files {
 
     /// Where the record of an ask is, if there is one.
     fn kind(&self, group: &Group, id: AskId) -> io::Result<Option<Kind>> {
-        if let Some((_, kind)) = self.cache.lock().get(id) {
+        let cached = self.cache.lock().get(id);
+        if let Some((_, kind)) = cached {
             return Ok(Some(kind));
         }
         for kind in [Kind::Pending, Kind::Settled] {

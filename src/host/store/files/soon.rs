@@ -212,7 +212,9 @@ impl Files {
         let _alone = self.unsynced.flushing.lock();
         let flush = |id| self.flush_ask(id, &format!(".tmp-flush-{id}"));
         let mut flushed = self.unsynced.all().into_iter().map(flush).fold(Ok(()), io::Result::and);
-        for (kind, group) in std::mem::take(&mut *self.unsynced.folders.lock()) {
+        // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
+        let touched = std::mem::take(&mut *self.unsynced.folders.lock());
+        for (kind, group) in touched {
             if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
                 self.unsynced.touch(kind, &group);
                 flushed = flushed.and(Err(error));

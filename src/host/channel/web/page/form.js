@@ -75,7 +75,8 @@ function buttonsField(question, { choose, submit }) {
   const buttons = question.options.map((option) => {
     // Named by all of its words: who speaks to a computer says what stands on the button.
     const { label, description } = optionWords(option);
-    return el('button', { type: 'button', class: 'choice', 'data-at-once': true, onclick: () => choose(option.label) }, label, description);
+    const kind = ['primary', 'danger'].includes(option.style) ? ` ${option.style}` : '';
+    return el('button', { type: 'button', class: `choice${kind}`, 'data-at-once': true, onclick: () => choose(option.label) }, label, description);
   });
   const area = question.custom ? textArea({ id: uniqueId('other'), placeholder: question.placeholder }) : null;
   const other = area && el(

@@ -12,6 +12,8 @@ mod check;
 #[cfg(feature = "demo")]
 mod demo;
 #[cfg(feature = "host")]
+mod doctor;
+#[cfg(feature = "host")]
 mod group;
 #[cfg(feature = "host")]
 mod init;
@@ -73,6 +75,8 @@ enum Command {
     #[cfg(feature = "host")]
     Status(status::StatusCommand),
     #[cfg(feature = "host")]
+    Doctor(doctor::Doctor),
+    #[cfg(feature = "host")]
     #[command(flatten)]
     Asks(asks::Asks),
     #[cfg(feature = "host")]
@@ -104,6 +108,8 @@ pub fn main() -> ExitCode {
         Command::Briefing(briefing) => briefing.run(),
         #[cfg(feature = "host")]
         Command::Status(status) => status.run(),
+        #[cfg(feature = "host")]
+        Command::Doctor(doctor) => doctor.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
         #[cfg(feature = "host")]

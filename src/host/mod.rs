@@ -10,10 +10,12 @@ pub mod channel;
 pub mod client;
 mod ctx;
 mod delivery;
+pub mod doctor;
 pub mod folders;
 pub mod http;
 pub mod intake;
 mod keyed_lock;
+mod metrics;
 mod outgoing;
 mod places;
 pub mod port;
@@ -161,6 +163,7 @@ impl Daemon {
         let started = ctx.clock().now();
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
         let inbox = Inbox::new(broker.clone(), people, ctx.clone(), status.clone()).routes();
+        let inbox = inbox.merge(ready::metrics(&status));
         let serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }

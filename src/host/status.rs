@@ -1,7 +1,7 @@
 //! How the daemon is, for `/readyz`, `GET /api/v1/status` and `askd status`: whether it can take asks and answers, and what
 //! an operator has to do. It only reads what the parts say of themselves. The shape of the report is `docs/api.md`.
 
-use super::broker::{Broker, Overview, StuckCard};
+use super::broker::{Broker, Overview, StuckCard, Tally};
 use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
@@ -10,6 +10,7 @@ use super::store::Loading;
 use askd_core::{Ask, ChannelName, Group, Time};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,6 +153,17 @@ impl Status {
             uncollected: overview.uncollected.iter().map(|(ask, at)| Uncollected::of(ask, *at)).collect(),
             stuck_cards: overview.stuck.into_iter().map(CardView::of).collect(),
         }
+    }
+
+    /// What Prometheus is told.
+    pub fn metrics(&self) -> Result<String, fmt::Error> {
+        let tallies = self.broker.tallies();
+        let of_groups = |count: fn(&Tally) -> usize| {
+            let count = |tally| i64::try_from(count(tally)).unwrap_or(i64::MAX);
+            tallies.iter().map(|(group, tally)| (group.to_string(), count(tally))).collect()
+        };
+        let up = self.channels.standing().map(|(name, problem)| (name.to_string(), i64::from(problem.is_none())));
+        self.broker.metrics().text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
     }
 
     fn groups(&self, overview: &Overview) -> Vec<GroupView> {

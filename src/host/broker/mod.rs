@@ -26,7 +26,7 @@ mod submit;
 pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::{Filter, Page};
-pub use overview::{Overview, StuckCard};
+pub use overview::{Overview, StuckCard, Tally};
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
@@ -34,6 +34,7 @@ use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
+use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
 use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
@@ -81,6 +82,7 @@ struct Inner {
     errands: Arc<Gate>,
     folders: Folders,
     audit: Audit,
+    metrics: Metrics,
     channels: Channels,
     ctx: Ctx,
     sessions: Sessions,

@@ -3,6 +3,7 @@
 
 use super::Broker;
 use super::index::Tallies;
+use crate::host::metrics::Metrics;
 use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +58,16 @@ impl Broker {
     pub async fn overview(&self) -> Overview {
         let broker = self.clone();
         tokio::task::spawn_blocking(move || broker.look_over()).await.unwrap_or_default()
+    }
+
+    /// What is counted of each group.
+    pub fn tallies(&self) -> BTreeMap<Arc<Group>, Tally> {
+        self.index().tallies().groups
+    }
+
+    /// What was counted since the start.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     fn look_over(&self) -> Overview {

@@ -10,6 +10,7 @@ use crate::host::ctx::Ctx;
 use crate::host::delivery;
 use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
+use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
 use crate::host::session::Sessions;
 use crate::host::settings::Settings;
@@ -71,6 +72,7 @@ impl Broker {
             errands: Gate::new(errands::AT_A_TIME),
             folders,
             audit,
+            metrics: Metrics::default(),
             channels,
             sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
             set_by: ctx.clock().reading().set_by,

@@ -3,6 +3,7 @@
 use super::lane::{Unfinished, Work};
 use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
+use crate::host::settings::Means;
 use crate::host::store::{Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
 use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Refusal, Step, Taker, Time};
@@ -133,6 +134,7 @@ impl Broker {
             Err(refusal) => {
                 if let Some(person) = replying {
                     self.0.audit.refused(&ask, &person, &refusal, now);
+                    self.0.metrics.refused(&person, &refusal);
                 }
                 Applied::Refused(Box::new(refusal), ask)
             }
@@ -205,7 +207,16 @@ impl Broker {
         for effect in &step.effects {
             if let Effect::Note(fact) = effect {
                 self.0.audit.fact(&step.ask, fact, now);
+                self.0.metrics.fact(&step.ask, fact, self.kind_of_start(&step.ask.group), now);
             }
+        }
+    }
+
+    fn kind_of_start(&self, group: &Group) -> &'static str {
+        match self.settings().group(group).and_then(|group| group.session.start.as_ref()) {
+            None => "none",
+            Some(Means::Docker(_)) => "docker",
+            Some(Means::Command(_)) => "command",
         }
     }
 

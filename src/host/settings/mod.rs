@@ -176,14 +176,19 @@ impl Settings {
 
     /// The time zone of a chat in this channel, if a route sets one.
     pub fn time_zone(&self, channel: ChannelName, chat: &str) -> Option<TimeZone> {
-        let mut routes = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
-        routes.find_map(|route| route.time_zone.clone().filter(|_| route.channel == channel && route.chat == chat))
+        let mut routes = self.routes_to(channel).into_iter();
+        routes.find_map(|route| route.time_zone.clone().filter(|_| route.chat == chat))
+    }
+
+    /// Every route in this channel.
+    pub fn routes_to(&self, channel: ChannelName) -> Vec<&RouteSettings> {
+        let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
+        all.filter(|route| route.channel == channel).collect()
     }
 
     /// Whether a route in this channel names a person with one of these ids, as its chat or as a responder.
     pub fn names(&self, channel: ChannelName, ids: &[String]) -> bool {
-        let all = self.groups.values().chain(std::iter::once(&self.defaults)).flat_map(|group| &group.routes);
-        all.filter(|route| route.channel == channel).any(|route| {
+        self.routes_to(channel).into_iter().any(|route| {
             let listed = if let Some(Responders::Only(listed)) = &route.responders { &listed[..] } else { &[] };
             ids.iter().any(|id| *id == route.chat || listed.contains(id))
         })

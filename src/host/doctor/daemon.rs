@@ -1,0 +1,90 @@
+//! Whether the daemon runs, takes this token, can be reached from elsewhere, and what it says of itself.
+
+use super::Findings;
+use super::probe::Probe;
+use crate::host::client::{Client, ClientError, healthy};
+use crate::host::settings::Settings;
+use reqwest::Method;
+use serde_json::Value;
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+const START: &str = "askd serve, or: sudo systemctl start askd";
+
+/// Whether it runs, and can be talked to.
+pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Settings) -> bool {
+    let listen = settings.http.listen;
+    if healthy(files, None).await.is_err() {
+        match TcpListener::bind(listen) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let fix = format!("stop it (ss -ltnp 'sport = :{}' names it), or set [http] listen", listen.port());
+                found.fault("daemon", format!("something that is not askd listens on {listen}"), fix);
+            }
+            _ => found.fault("daemon", format!("no askd answers on {listen}"), START),
+        }
+        found.not_checked("token", "daemon");
+        return false;
+    }
+    found.ok("daemon", format!("answers on {listen}"));
+    match status(files).await {
+        Ok(status) => {
+            found.ok("token", "the daemon takes it");
+            let (theirs, ours) = (status["version"].as_str().unwrap_or_default(), env!("CARGO_PKG_VERSION"));
+            if theirs == ours {
+                found.ok("version", ours);
+            } else {
+                let what = format!("the daemon is askd {theirs}, this is askd {ours}");
+                found.fault("version", what, "restart the daemon: sudo systemctl restart askd");
+            }
+        }
+        Err(ClientError::Problem { status: 401, .. }) => {
+            let fix = "restart the daemon, so that it reads the token again: sudo systemctl restart askd";
+            found.fault("token", "the daemon takes another token than the one that is kept", fix);
+        }
+        Err(error) => found.fault("token", error, "run askd doctor as askd's own user: sudo -u askd askd doctor"),
+    }
+    true
+}
+
+async fn status(files: &[PathBuf]) -> Result<Value, ClientError> {
+    Client::find(files, None, None)?.call(Method::GET, "/status", None).await
+}
+
+/// What it says of itself, where no other check says it already.
+pub(super) async fn problems(found: &mut Findings, files: &[PathBuf]) {
+    let Ok(status) = status(files).await else { return };
+    let mut told = 0;
+    for problem in status["problems"].as_array().into_iter().flatten() {
+        let text = |field: &str| problem[field].as_str().unwrap_or_default();
+        let known = match text("kind") {
+            "channel" => found.has_fault(text("about")),
+            "folder" => found.has_fault(&format!("group {}", text("about"))),
+            _ => false,
+        };
+        if !known {
+            told += 1;
+            found.fault("status", text("line"), text("fix"));
+        }
+    }
+    let uncollected = status["uncollected"].as_array().map_or(0, Vec::len);
+    if told == 0 {
+        found.ok("status", format!("{uncollected} answers not collected yet"));
+    }
+}
+
+/// Whether it can be reached under the address that people and platforms use.
+pub(super) async fn public(found: &mut Findings, probe: &Probe, settings: &Settings, runs: bool) {
+    let Some(url) = &settings.http.public_url else { return };
+    if !runs {
+        return found.not_checked("public_url", "daemon");
+    }
+    let said = probe.call(url, |client| client.get(format!("{url}/healthz"))).await;
+    let fix =
+        "check the reverse proxy or tunnel: it has to pass this name on to [http] listen; or correct http.public_url";
+    match said {
+        Ok(said) if said.text == "ok\n" => found.ok("public_url", format!("{url} leads to askd")),
+        Ok(said) => found.fault("public_url", format!("{url} answers {} and is not askd", said.status), fix),
+        Err(why) => found.fault("public_url", format!("{url} cannot be reached: {why}"), fix),
+    }
+}

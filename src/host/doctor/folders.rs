@@ -1,0 +1,149 @@
+//! The data folder, what only askd may read in it, and each group's folders and session.
+
+use super::Findings;
+use crate::clock::Clock;
+use crate::host::channel::web::TOKEN_FILE;
+use crate::host::folders::Folders;
+use crate::host::session::docker::Engine;
+use crate::host::settings::{Means, Settings};
+use askd_core::{Group, Time};
+use std::collections::BTreeSet;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// Less free space than this is a fault: records, audit lines and responses need room.
+const LEAST_FREE: u64 = 64 * 1024 * 1024;
+/// The same for the number of files.
+const LEAST_FILES: u64 = 1_000;
+
+/// The data folder.
+pub(super) fn data(found: &mut Findings, settings: &Settings) {
+    let (data, state, ipc) = (&settings.data_dir, settings.state_dir(), settings.ipc_dir());
+    let (me, folder) = (rustix::process::geteuid(), data.display());
+    let at = match std::fs::metadata(data) {
+        Ok(at) => at,
+        Err(error) => {
+            let fix = format!("sudo install -d -o {} '{folder}', or start askd, which makes it", me.as_raw());
+            return found.fault("data folder", format!("{folder}: {error}"), fix);
+        }
+    };
+    if !me.is_root() && at.uid() != me.as_raw() {
+        let fix = format!("sudo -u '#{}' askd doctor", at.uid());
+        return found.fault(
+            "data folder",
+            format!("{folder} belongs to user id {}, and this is {}", at.uid(), me.as_raw()),
+            fix,
+        );
+    }
+    if at.mode() & 0o002 == 0 {
+        found.ok("data folder", &folder);
+    } else {
+        found.fault("data folder", format!("anyone can change {folder}"), format!("chmod o-w '{folder}'"));
+    }
+    let inside = |(state, ipc): (std::path::PathBuf, std::path::PathBuf)| state.starts_with(ipc);
+    if state.canonicalize().ok().zip(ipc.canonicalize().ok()).is_some_and(inside) {
+        let fix = format!("stop askd, move that folder to '{}' itself, and start askd", state.display());
+        found.fault("state folder", "it lies in a folder that agents can write", fix);
+    } else {
+        private(found, "state folder", &state, 0o700);
+    }
+    private(found, "token file", &state.join(TOKEN_FILE), 0o600);
+    match rustix::fs::statvfs(data) {
+        Ok(disk)
+            if disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_FREE
+                || (disk.f_files > 0 && disk.f_favail < LEAST_FILES) =>
+        {
+            found.fault(
+                "disk",
+                format!("the disk of {folder} is full"),
+                format!("df -h '{folder}'; df -i '{folder}'; make room"),
+            );
+        }
+        Ok(disk) => found.ok("disk", format!("{} MiB free", disk.f_bavail.saturating_mul(disk.f_frsize) / 1024 / 1024)),
+        Err(error) => found.not_checked("disk", error),
+    }
+}
+
+/// What nobody but askd may read.
+fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32) {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(at) if at.permissions().mode().trailing_zeros() >= 6 => found.ok(check, "only askd's user can read it"),
+        Ok(_) => found.fault(check, format!("other users can read {shown}"), format!("chmod {wanted:o} '{shown}'")),
+        // It is made at the first start, or stands in the settings.
+        Err(error) => found.not_checked(check, format!("{shown}: {error}")),
+    }
+}
+
+/// Each group's folders and session.
+pub(super) async fn groups(found: &mut Findings, settings: &Settings, runs: bool, clock: &Clock) {
+    if found.has_fault("data folder") || !settings.ipc_dir().exists() {
+        return found.not_checked("groups", if runs { "data folder" } else { "daemon" });
+    }
+    let folders = match Folders::open(settings.ipc_dir(), settings.access) {
+        Ok(folders) => folders,
+        Err(error) => return found.fault("groups", error, "see who owns the data folder"),
+    };
+    let names = folders.names().unwrap_or_default();
+    let found_there = names.iter().filter_map(|name| name.parse().ok());
+    let groups: BTreeSet<Group> = found_there.chain(settings.configured()).collect();
+    for group in groups {
+        let Some(rules) = settings.group(&group) else {
+            found.not_checked(format!("group {group}"), "the settings give it no routes, so it is not served");
+            continue;
+        };
+        let check = format!("group {group}");
+        if !folders.exists(&group) && !runs {
+            found.not_checked(check, "daemon");
+        } else {
+            match folders.check(&group) {
+                Ok(()) => found.ok(check, "its folders can be used"),
+                Err(trouble) => {
+                    let trouble = trouble.since(Time::default());
+                    found.fault(check, trouble.why, trouble.fix);
+                }
+            }
+        }
+        session(found, &group, [&rules.session.probe, &rules.session.start, &rules.session.stop], settings, clock)
+            .await;
+    }
+}
+
+async fn session(found: &mut Findings, group: &Group, all: [&Option<Means>; 3], settings: &Settings, clock: &Clock) {
+    let mut seen: Vec<&Means> = Vec::new();
+    for means in all.into_iter().flatten() {
+        if seen.contains(&means) {
+            continue;
+        }
+        seen.push(means);
+        let check = format!("session {group}");
+        match means {
+            Means::Docker(container) => {
+                let engine = Engine::new(settings.docker_host.as_deref(), clock.clone());
+                match engine.look(container).await {
+                    Ok(_) => found.ok(check, format!("the container {container} is there")),
+                    Err(error) => {
+                        let fix =
+                            format!("correct session in [groups.{group}], or create the container; docs/sessions.md");
+                        found.fault(check, error, fix);
+                    }
+                }
+            }
+            Means::Command(argv) => {
+                let program = argv.first().map(String::as_str).unwrap_or_default();
+                match std::fs::metadata(program) {
+                    Ok(at) if at.is_file() && at.mode() & 0o111 != 0 => {
+                        found.ok(check, format!("{program} can be run"));
+                    }
+                    Ok(_) => {
+                        found.fault(check, format!("{program} is not executable"), format!("chmod +x '{program}'"));
+                    }
+                    Err(error) => {
+                        let fix = format!("install it, or correct session in [groups.{group}]");
+                        found.fault(check, format!("{program}: {error}"), fix);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `askd doctor`: looks at everything that has to be right for a question to reach a person and the answer to come back, from
+//! outside the daemon and through it. Each finding says what is wrong and how to fix it. What depends on something that is
+//! wrong is not checked, and says so. It changes nothing.
+
+mod daemon;
+mod folders;
+mod probe;
+mod slack;
+mod whatsapp;
+
+use super::settings::Settings;
+use crate::clock::Clock;
+use askd_core::Time;
+use probe::Probe;
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// By how much the clock of this host may differ from a platform's: Slack's signatures hold for five minutes.
+const CLOCK: Duration = Duration::from_secs(60);
+
+/// What came of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is as it should be.
+    Ok,
+    /// It has to be fixed.
+    Fault,
+    /// Something that it depends on is wrong, or askd may not look.
+    NotChecked,
+}
+
+/// One check.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: String,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// What was found, or why it was not checked.
+    pub what: String,
+    /// How to fix it.
+    pub fix: Option<String>,
+}
+
+/// All checks so far.
+#[derive(Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn ok(&mut self, check: impl Display, what: impl Display) {
+        self.add(check, Verdict::Ok, what, None);
+    }
+
+    fn fault(&mut self, check: impl Display, what: impl Display, fix: impl Display) {
+        self.add(check, Verdict::Fault, what, Some(fix.to_string()));
+    }
+
+    fn not_checked(&mut self, check: impl Display, cause: impl Display) {
+        self.add(check, Verdict::NotChecked, cause, None);
+    }
+
+    fn add(&mut self, check: impl Display, verdict: Verdict, what: impl Display, fix: Option<String>) {
+        self.0.push(Finding { check: check.to_string(), verdict, what: what.to_string(), fix });
+    }
+
+    /// Whether a check whose name begins so found a fault.
+    fn has_fault(&self, beginning: &str) -> bool {
+        self.0.iter().any(|finding| finding.verdict == Verdict::Fault && finding.check.starts_with(beginning))
+    }
+
+    /// Notes what a platform's clock shows, and whether it is ours.
+    fn clock(&mut self, platform: &str, theirs: Option<Time>, ours: Time) {
+        let Some(theirs) = theirs else { return self.not_checked(format!("{platform} clock"), "it does not say") };
+        let apart = ours.since(theirs).max(theirs.since(ours));
+        if apart > CLOCK {
+            let what = format!("this host's clock and {platform}'s differ by {} s", apart.as_secs());
+            self.fault(format!("{platform} clock"), what, "sudo timedatectl set-ntp true");
+        } else {
+            self.ok(format!("{platform} clock"), "the same as this host's");
+        }
+    }
+}
+
+/// Makes all checks for the daemon of these settings files.
+pub async fn examine(files: &[PathBuf], clock: &Clock) -> Vec<Finding> {
+    let mut found = Findings::default();
+    let settings = match Settings::load(files) {
+        Ok(settings) => settings,
+        Err(error) => {
+            found.fault(
+                "settings",
+                error,
+                "correct this, then run askd doctor again; config/default.toml explains each key",
+            );
+            for check in ["data folder", "daemon", "groups", "slack", "whatsapp"] {
+                found.not_checked(check, "settings");
+            }
+            return found.0;
+        }
+    };
+    found.ok("settings", "can be read");
+    folders::data(&mut found, &settings);
+    let runs = daemon::check(&mut found, files, &settings).await;
+    folders::groups(&mut found, &settings, runs, clock).await;
+    let probe = Probe::new(clock.clone());
+    if let Some(slack) = &settings.slack {
+        slack::check(&mut found, &probe, slack, &settings, runs).await;
+    }
+    if let Some(whatsapp) = &settings.whatsapp {
+        whatsapp::check(&mut found, &probe, whatsapp, &settings, runs).await;
+    }
+    daemon::public(&mut found, &probe, &settings, runs).await;
+    daemon::problems(&mut found, files).await;
+    found.0
+}

@@ -1,0 +1,140 @@
+//! What Prometheus is told: counts since the start, and what is true at the moment of the scrape. Counted from the facts
+//! that an ask's steps note; decides nothing. The names are section 11 of the specification.
+
+use crate::ipc::wire::status;
+use askd_core::{Ask, ChannelName, Fact, Outcome, Person, Refusal, RequestId, Time};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// The type of what a scrape gets.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Seconds: from a card at once to a person who has to be waited for.
+const BUCKETS: [f64; 13] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+type Label = (&'static str, String);
+type Counters<const N: usize> = Family<[Label; N], Counter>;
+/// What is true now, by the value of a label.
+type Gauges = Vec<(String, i64)>;
+
+/// All counters of one daemon.
+#[derive(Debug)]
+pub struct Metrics {
+    asks: Counters<3>,
+    post_errors: Counters<2>,
+    refusals: Counters<2>,
+    session_starts: Counters<2>,
+    request_to_post: Histogram,
+    answer_to_response: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            asks: Family::default(),
+            post_errors: Family::default(),
+            refusals: Family::default(),
+            session_starts: Family::default(),
+            request_to_post: Histogram::new(BUCKETS),
+            answer_to_response: Histogram::new(BUCKETS),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts what happened to an ask. `start`: how the group's agent is started.
+    pub fn fact(&self, ask: &Ask, fact: &Fact, start: &'static str, now: Time) {
+        match fact {
+            Fact::Settled => self.settled(ask),
+            Fact::Posted { route: 0, attempt: 1 } => self.request_to_post.observe(seconds(ask.created_at, now)),
+            Fact::NotShown { route, .. } => {
+                if let Some(widget) = ask.widgets.get(*route) {
+                    let kind = widget.trouble.map_or("no_proof".to_owned(), |trouble| trouble.name().replace(' ', "_"));
+                    let channel = widget.route.channel.to_string();
+                    self.post_errors.get_or_create(&[("channel", channel), ("kind", kind)]).inc();
+                }
+            }
+            Fact::Delivered(request_id) => self.delivered(ask, request_id, now),
+            Fact::Started => self.started(start, "started"),
+            Fact::StartFailed { last, .. } => self.started(start, if *last { "given_up" } else { "failed" }),
+            Fact::Asked
+            | Fact::Joined(_)
+            | Fact::WaiterWithdrawn(_)
+            | Fact::Posted { .. }
+            | Fact::Shown { .. }
+            | Fact::TakenBack(_)
+            | Fact::Briefed
+            | Fact::BriefingRead
+            | Fact::LateAnswer
+            | Fact::Stopped
+            | Fact::Reminded
+            | Fact::Escalated { .. }
+            | Fact::AllowedAgain { .. }
+            | Fact::Unblocked
+            | Fact::Closed { .. } => {}
+        }
+    }
+
+    /// Counts a reply that was not taken.
+    pub fn refused(&self, person: &Person, refusal: &Refusal) {
+        let labels = [("channel", person.via.as_str().to_owned()), ("reason", refusal.code().to_owned())];
+        self.refusals.get_or_create(&labels).inc();
+    }
+
+    fn settled(&self, ask: &Ask) {
+        let Some(outcome) = ask.outcome() else { return };
+        let channel = match outcome {
+            Outcome::Answered { by, .. } | Outcome::Dismissed { by } => by.via.as_str().to_owned(),
+            _ => ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
+        };
+        let group = ("group", ask.group.to_string());
+        self.asks.get_or_create(&[group, ("channel", channel), ("outcome", status(outcome).0.to_owned())]).inc();
+    }
+
+    /// A call that came after the outcome says nothing of how fast askd is.
+    fn delivered(&self, ask: &Ask, request_id: &RequestId, now: Time) {
+        let waited = |at: &Time| ask.waiter(request_id).is_some_and(|waiter| waiter.asked_at <= *at);
+        if let Some(at) = ask.settled_at().filter(waited) {
+            self.answer_to_response.observe(seconds(at, now));
+        }
+    }
+
+    fn started(&self, kind: &'static str, result: &str) {
+        self.session_starts.get_or_create(&[("kind", kind.to_owned()), ("result", result.to_owned())]).inc();
+    }
+
+    /// What a scrape gets.
+    pub fn text(&self, open: Gauges, uncollected: Gauges, channels_up: Gauges) -> Result<String, fmt::Error> {
+        let mut all = Registry::with_prefix("askd");
+        all.register("asks", "Questions that ended", self.asks.clone());
+        all.register("post_errors", "Cards that could not be shown, by try", self.post_errors.clone());
+        all.register("refusals", "Replies that were not taken", self.refusals.clone());
+        all.register("session_starts", "Agents started with an answer", self.session_starts.clone());
+        let took = "Time from a request to its first card";
+        all.register_with_unit("request_to_post", took, Unit::Seconds, self.request_to_post.clone());
+        let took = "Time from an outcome to its response file";
+        all.register_with_unit("answer_to_response", took, Unit::Seconds, self.answer_to_response.clone());
+        for (name, help, label, values) in [
+            ("asks_open", "Questions that are open", "group", open),
+            ("asks_uncollected", "Ended questions whose outcome nobody has collected", "group", uncollected),
+            ("channel_up", "1 if the channel is connected, else 0", "channel", channels_up),
+        ] {
+            let gauges = Family::<[Label; 1], Gauge>::default();
+            for (of, value) in values {
+                gauges.get_or_create(&[(label, of)]).set(value);
+            }
+            all.register(name, help, gauges);
+        }
+        let mut text = String::new();
+        encode(&mut text, &all)?;
+        Ok(text)
+    }
+}
+
+fn seconds(from: Time, to: Time) -> f64 {
+    to.since(from).as_secs_f64()
+}

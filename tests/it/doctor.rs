@@ -1,0 +1,156 @@
+//! `askd doctor`: all is green beside the stand-ins; each thing that is broken on purpose turns the check red that names its
+//! cause, and after the printed fix, or once it is undone, all is green again.
+
+use crate::daemon::free_port;
+use crate::harness::{World, askd};
+use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
+use crate::on_whatsapp::{ADA, TO_ADA, sim};
+use askd_sim::slack::Token;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// How something is broken.
+enum Broken {
+    /// By these settings, which come last.
+    Settings(String),
+    /// By the mode of a file or folder in the data folder; the printed fix is run.
+    Mode(&'static str, u32),
+    /// By another text in a file of the data folder.
+    Text(&'static str, &'static str),
+}
+
+/// What it said: the checks with a fault, each with its fix; and all of it for a failed story.
+async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
+    let file = |name: &str, text: &str| {
+        let path = world.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let listen = file("listen.toml", &format!("[http]\nlisten = \"{}\"\n", world.address()));
+    let extra = file("extra.toml", extra);
+    let mut command = askd();
+    command.args(["doctor", "--json", "--config"]).arg(world.dir.path().join("askd.toml")).arg("--config").arg(listen);
+    command.arg("--config").arg(extra).env("ASKD__DATA_DIR", world.data());
+    // The stand-ins answer meanwhile, in this very runtime.
+    let output = tokio::process::Command::from(command).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let told: Value = serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let faults = told["findings"].as_array().unwrap().iter().filter(|finding| finding["verdict"] == "fault");
+    let said = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    let faults: Vec<_> = faults.map(|finding| (said(finding, "check"), said(finding, "fix"))).collect();
+    assert_eq!(output.status.code(), Some(i32::from(!faults.is_empty())), "{text}");
+    (faults, text)
+}
+
+/// A daemon in a process of its own, on Slack and WhatsApp.
+async fn world() -> World {
+    let poor = Token { secret: "xoxb-poor".into(), scopes: vec!["chat:write".into()] };
+    let slack = in_slack(Mode::Http).sim(|sim| sim.bot_tokens.push(poor)).groups("").with_binary().prepare().await;
+    let routes = format!("{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, {TO_ADA}");
+    let world = slack.on_whatsapp(sim(), &routes, "").await;
+    world.writes(ADA, "hello").await;
+    let folder = world.data().join("ipc/research/briefings");
+    world.until("the group's folders", || folder.exists()).await;
+    world
+}
+
+fn routes(chat: &str, person: &str) -> Broken {
+    settings(&format!(
+        "[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{chat}\", responders = [\"{person}\"] }}]"
+    ))
+}
+
+fn settings(text: &str) -> Broken {
+    Broken::Settings(text.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turns_it_green() {
+    let mut world = world().await;
+    let (faults, text) = doctor(&world, "").await;
+    assert_eq!(faults, [], "{text}");
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    let plain = world.dir.path().join("plain");
+    std::fs::write(&plain, "").unwrap();
+    let command = |program: &Path| {
+        settings(&format!("[groups.research]\nsession = {{ start = {{ command = [\"{}\"] }} }}", program.display()))
+    };
+    let breakages = [
+        ("an unknown key", settings("[asks]\ntimeoutt = \"1m\""), "settings"),
+        ("another kind of token", settings("[slack]\nbot_token = \"xapp-1\""), "settings"),
+        ("a broken file", settings("[slack"), "settings"),
+        (
+            "a route without responders",
+            settings("groups.research.routes = [{ channel = \"slack\", chat = \"C1\" }]"),
+            "settings",
+        ),
+        ("a data folder for everybody", Broken::Mode("", 0o777), "data folder"),
+        ("records that others can read", Broken::Mode("state", 0o755), "state folder"),
+        ("a token that others can read", Broken::Mode("state/web_token", 0o644), "token file"),
+        ("another token", Broken::Text("state/web_token", "another"), "token"),
+        ("closed tasks", Broken::Mode("ipc/research/tasks", 0o700), "group research"),
+        ("closed responses", Broken::Mode("ipc/research/responses", 0o750), "group research"),
+        ("another group id", settings("gid = \"12345\""), "group "),
+        ("a wrong bot token", settings("[slack]\nbot_token = \"xoxb-wrong\""), "slack token"),
+        ("a bot that may only write", settings("[slack]\nbot_token = \"xoxb-poor\""), "slack scopes"),
+        ("a wrong app token", settings("[slack]\napp_token = \"xapp-wrong\""), "slack socket"),
+        ("another signing secret", settings("[slack]\nsigning_secret = \"another\""), "slack webhook"),
+        ("no such channel", routes("C0NOWHERE", ALICE), "slack chat C0NOWHERE"),
+        ("an archived channel", routes("C0ARCHIVED", ALICE), "slack chat C0ARCHIVED"),
+        ("a channel without the bot", routes("C0UNINVITED", ALICE), "slack chat C0UNINVITED"),
+        ("nobody", routes(CHANNEL, "U0NOBODY"), "slack person U0NOBODY"),
+        ("a bot as responder", routes(CHANNEL, "U0ASKDBOT"), "slack person U0ASKDBOT"),
+        ("no Slack", settings(&format!("[slack]\napi_url = \"{closed}/api\"")), "slack connection"),
+        ("a wrong access token", settings("[whatsapp]\naccess_token = \"wrong\""), "whatsapp token"),
+        ("another number", settings("[whatsapp]\nphone_number_id = \"1\""), "whatsapp number"),
+        ("another app secret", settings("[whatsapp]\napp_secret = \"another\""), "whatsapp signature"),
+        ("another verify token", settings("[whatsapp]\nverify_token = \"another\""), "whatsapp webhook"),
+        ("no WhatsApp", settings(&format!("[whatsapp]\napi_url = \"{closed}\"")), "whatsapp connection"),
+        ("a dead tunnel", settings(&format!("[http]\npublic_url = \"{closed}\"")), "public_url"),
+        (
+            "a container that is not there",
+            settings("[groups.research]\nsession = { probe = { docker = \"no-such\" } }"),
+            "session research",
+        ),
+        ("a program that is not there", command(Path::new("/nowhere/start")), "session research"),
+        ("a program that cannot be run", command(&plain), "session research"),
+    ];
+    for (name, broken, check) in breakages {
+        let (mut extra, mut before) = ("", None);
+        match &broken {
+            Broken::Settings(text) => extra = text,
+            Broken::Mode(file, mode) => {
+                std::fs::set_permissions(world.data().join(file), std::fs::Permissions::from_mode(*mode)).unwrap();
+            }
+            Broken::Text(file, text) => {
+                let file = world.data().join(file);
+                before = Some((file.clone(), std::fs::read(&file).unwrap()));
+                std::fs::write(file, text).unwrap();
+            }
+        }
+        let (faults, text) = doctor(&world, extra).await;
+        let named = !faults.is_empty() && faults.iter().all(|(fault, fix)| fault.starts_with(check) && !fix.is_empty());
+        assert!(named, "{name}: {faults:?}\n{text}");
+        if matches!(broken, Broken::Mode(..)) || faults[0].1.starts_with("chmod") {
+            let fixed = std::process::Command::new("sh").args(["-c", &faults[0].1]).status().unwrap();
+            assert!(fixed.success(), "{name}: {faults:?}");
+            assert_eq!(doctor(&world, extra).await.0, [], "{name}, after its fix");
+        }
+        if let Some((file, bytes)) = before {
+            std::fs::write(file, bytes).unwrap();
+        }
+    }
+    assert_eq!(doctor(&world, "").await.0, [], "all is undone");
+    let address = world.address();
+    assert_eq!(world.stop().await, Some(0));
+    let (faults, text) = doctor(&world, "").await;
+    assert_eq!((faults.len(), faults[0].0.as_str()), (1, "daemon"), "{text}");
+    assert!(text.contains("\"what\": \"daemon\"") && text.contains("not_checked"), "what depends on it: {text}");
+    let stranger = std::net::TcpListener::bind(address).unwrap();
+    let (faults, text) = doctor(&world, "").await;
+    assert!(text.contains("something that is not askd listens on") && faults.len() == 1, "{text}");
+    drop(stranger);
+}

@@ -1,0 +1,124 @@
+//! `/metrics`: the names of the contract, and what a real Prometheus makes of them, of the alert rules and of the dashboard.
+
+use crate::daemon::free_port;
+use crate::harness::{SOON, World, choice, within};
+use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
+use askd_sim::slack::FaultKind;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn scrape(world: &World) -> String {
+    let (status, text) = world.raw("GET", "/metrics", "", "");
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)
+}
+
+#[tokio::test]
+async fn what_happens_is_counted_under_the_names_of_the_contract() {
+    let world = in_slack(Mode::Http).start().await;
+    world.slack.faults().next("chat.postMessage", FaultKind::Error("internal_thing".into()), 1);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    let open = scrape(&world);
+    assert!(open.contains("askd_asks_open{group=\"research\"} 1\n"), "{open}");
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
+    let counted = world.passes(SOON, "the response to be counted", || {
+        Some(scrape(&world)).filter(|text| text.contains("askd_answer_to_response_seconds_count 1\n"))
+    });
+    let text = counted.await;
+    for line in [
+        "askd_asks_total{group=\"research\",channel=\"slack\",outcome=\"answered\"} 1\n",
+        "askd_asks_open{group=\"research\"} 0\n",
+        "askd_asks_uncollected{group=\"research\"} 1\n",
+        "askd_channel_up{channel=\"slack\"} 1\n",
+        "askd_request_to_post_seconds_count 1\n",
+        "askd_answer_to_response_seconds_bucket{le=\"+Inf\"} 1\n",
+        "askd_post_errors_total{channel=\"slack\",kind=\"refused\"} 1\n",
+        "askd_refusals_total{channel=\"slack\",reason=\"not_responder\"} 1\n",
+        "# TYPE askd_session_starts counter\n",
+        "# EOF\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    assert!(!text.contains("Which") && !text.contains(ALICE) && !text.contains(CHANNEL), "{text}");
+}
+
+/// It names groups: it is not published with the webhooks, and no other site's page reads it under its own name.
+#[test]
+fn metrics_are_served_beside_the_inbox_alone() {
+    let port = free_port();
+    let world = World::empty().config(&format!("[http]\nwebhook_listen = \"127.0.0.1:{port}\"\n")).started();
+    assert_eq!(world.raw("GET", "/metrics", "host: evil.example\r\n", "").0, 403);
+    scrape(&world);
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
+    let apart = crate::harness::exchange(([127, 0, 0, 1], port).into(), request.as_bytes());
+    assert_eq!(apart.0, 404);
+}
+
+/// Every query of the dashboard.
+fn queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_slice(&std::fs::read(shipped("grafana.json")).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_real_prometheus_takes_the_metrics_the_rules_and_the_queries_of_the_dashboard() {
+    let promtool = |arguments: &[&str], file: &Path| Command::new("promtool").args(arguments).arg(file).output();
+    let Ok(checked) = promtool(&["check", "rules"], &shipped("prometheus/alerts.yml")) else {
+        println!(
+            "SKIPPED a_real_prometheus_takes_the_metrics_the_rules_and_the_queries_of_the_dashboard: needs prometheus"
+        );
+        return;
+    };
+    assert!(checked.status.success(), "{checked:?}");
+    let tested = promtool(&["test", "rules"], &shipped("prometheus/alerts.test.yml")).unwrap();
+    assert!(tested.status.success(), "{tested:?}");
+    let world = World::new();
+    let agent = world.group("research");
+    agent.ask_framework("r1");
+    world.answer(&world.one_open(), &json!({"r1_0": "Vue"}));
+    agent.take("r1");
+    let (port, config) = (free_port(), world.dir.path().join("prometheus.yml"));
+    let text = format!(
+        "global: {{scrape_interval: 200ms}}\nrule_files: [{}]\nscrape_configs:\n- job_name: askd\n  static_configs: \
+         [{{targets: ['{}']}}]\n",
+        shipped("prometheus/alerts.yml").display(),
+        world.address()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", world.dir.path().join("tsdb").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ask = |query: &str| -> Option<Value> {
+        let query: String = url::form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        let request =
+            format!("GET /api/v1/query?query={query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+        let (_, body) = crate::harness::exchange(([127, 0, 0, 1], port).into(), request.as_bytes());
+        let start = body.find('{')?;
+        serde_json::from_str(&body[start..=body.rfind('}')?]).ok()
+    };
+    let answered = "askd_asks_total{group=\"research\",channel=\"web\",outcome=\"answered\"}";
+    within(SOON, "a scrape", || (ask(answered)?["data"]["result"][0]["value"][1] == "1").then_some(()));
+    assert_eq!(ask("up{job=\"askd\"}").unwrap()["data"]["result"][0]["value"][1], "1");
+    let queries = queries();
+    assert!(queries.len() >= 12, "{queries:?}");
+    for query in queries {
+        assert_eq!(ask(&query).unwrap()["status"], "success", "{query}");
+    }
+    prometheus.kill().unwrap();
+    prometheus.wait().unwrap();
+}

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Check everything that has to be right, and say how to fix what is not.
 ///
 /// Looks at the settings, the data folder, the daemon, each group's folders and session, and at Slack and WhatsApp with the
-/// tokens of the settings. It changes nothing.
+/// tokens of the settings. It changes nothing without `--send`.
 ///
 /// Exit codes: 0 no fault, 1 something has to be fixed.
 #[derive(Debug, Args)]
@@ -24,6 +24,9 @@ pub(super) struct Doctor {
     /// The daemon's settings file; repeatable.
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
+    /// Ask a test question in each configured group, and withdraw it once it is shown.
+    #[arg(long)]
+    send: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -31,7 +34,7 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let findings = super::small_runtime()?.block_on(examine(&self.config, &Clock::system()));
+        let findings = super::small_runtime()?.block_on(examine(&self.config, self.send, &Clock::system()));
         let faults = findings.iter().filter(|finding| finding.verdict == Verdict::Fault).count();
         if self.json {
             say(&pretty(&json!({ "faults": faults, "findings": findings })))?;

@@ -28,6 +28,8 @@ mod serve;
 #[cfg(feature = "host")]
 mod status;
 #[cfg(feature = "host")]
+mod systemd;
+#[cfg(feature = "host")]
 mod trail;
 
 use crate::agent::AgentError;

@@ -1,11 +1,12 @@
 //! `askd serve`: the daemon.
 
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE, say, systemd};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
 use crate::host::{Daemon, DaemonError};
 use anyhow::Context as _;
 use clap::Args;
+use sd_notify::NotifyState;
 use secrecy::ExposeSecret as _;
 use std::io::IsTerminal as _;
 use std::num::NonZeroUsize;
@@ -62,6 +63,7 @@ impl Serve {
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         self.reload_on_hangup(&daemon)?;
+        let beside = systemd::follow(Clock::system(), stop.clone());
         let (address, token) = (daemon.address(), daemon.token().clone());
         let ready = || {
             tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %address, "askd is ready");
@@ -74,8 +76,12 @@ impl Serve {
             if let Err(error) = say(&format!("Inbox: {url}/{way}")) {
                 tracing::warn!(%error, "cannot say where the inbox is");
             }
+            systemd::tell(&[NotifyState::Ready]);
         };
-        daemon.run(stop, ready).await.map_err(|error| exit(&error))?;
+        tokio::select! {
+            ended = daemon.run(stop, ready) => ended.map_err(|error| exit(&error))?,
+            () = beside => {}
+        }
         tracing::info!("askd has stopped");
         Ok(())
     }
@@ -85,14 +91,23 @@ impl Serve {
         let (files, broker) = (self.config.clone(), daemon.broker().clone());
         #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
         tokio::spawn(async move {
+            let started_with = broker.settings();
             while hangup.recv().await.is_some() {
+                systemd::reloading();
                 match Settings::load(&files) {
                     Ok(settings) => {
+                        let now = broker.settings().changes(&settings).now;
+                        let after_restart = started_with.changes(&settings).after_restart;
                         broker.reload(Arc::new(settings));
-                        tracing::info!("reloaded the group settings; a change of addresses or folders needs a restart");
+                        let what = if now.is_empty() { "nothing changed".to_owned() } else { now.join(", ") };
+                        tracing::info!("reloaded the group settings: {what}");
+                        if !after_restart.is_empty() {
+                            tracing::warn!("needs a restart before it holds: {}", after_restart.join(", "));
+                        }
                     }
                     Err(error) => tracing::error!(%error, "cannot reload the settings; they stay as they were"),
                 }
+                systemd::tell(&[NotifyState::Ready]);
             }
         });
         Ok(())

@@ -50,7 +50,9 @@ impl Metrics {
     pub fn fact(&self, ask: &Ask, fact: &Fact, start: &'static str, now: Time) {
         match fact {
             Fact::Settled => self.settled(ask),
-            Fact::Posted { route: 0, attempt: 1 } => self.request_to_post.observe(seconds(ask.created_at, now)),
+            Fact::Posted { route: 0, .. } if is_first_card(ask) => {
+                self.request_to_post.observe(seconds(ask.created_at, now));
+            }
             Fact::NotShown { route, .. } => {
                 if let Some(widget) = ask.widgets.get(*route) {
                     let kind = widget.trouble.map_or("no_proof".to_owned(), |trouble| trouble.name().replace(' ', "_"));
@@ -133,6 +135,11 @@ impl Metrics {
         encode(&mut text, &all)?;
         Ok(text)
     }
+}
+
+/// Of several questions one by one only the first counts.
+fn is_first_card(ask: &Ask) -> bool {
+    ask.widgets.first().is_some_and(|widget| widget.posts.len() <= 1)
 }
 
 fn seconds(from: Time, to: Time) -> f64 {

@@ -72,6 +72,7 @@ mod stopping;
 mod stored;
 mod strangers;
 mod sweep;
+mod systemd;
 mod timing;
 mod troubles;
 mod typing;

@@ -111,7 +111,7 @@ fn a_real_prometheus_takes_the_metrics_the_rules_and_the_queries_of_the_dashboar
         let start = body.find('{')?;
         serde_json::from_str(&body[start..=body.rfind('}')?]).ok()
     };
-    let answered = "askd_asks_total{group=\"research\",channel=\"web\",outcome=\"answered\"}";
+    let answered = "askd_asks_total{group=\"research\",channel=\"api\",outcome=\"answered\"}";
     within(SOON, "a scrape", || (ask(answered)?["data"]["result"][0]["value"][1] == "1").then_some(()));
     assert_eq!(ask("up{job=\"askd\"}").unwrap()["data"]["result"][0]["value"][1], "1");
     let queries = queries();

@@ -1,10 +1,11 @@
 //! `askd doctor`: looks at everything that has to be right for a question to reach a person and the answer to come back, from
 //! outside the daemon and through it. Each finding says what is wrong and how to fix it. What depends on something that is
-//! wrong is not checked, and says so. It changes nothing.
+//! wrong is not checked, and says so. It changes nothing, but for a test question if it is told to send one.
 
 mod daemon;
 mod folders;
 mod probe;
+mod send;
 mod slack;
 mod whatsapp;
 
@@ -85,7 +86,7 @@ impl Findings {
 }
 
 /// Makes all checks for the daemon of these settings files.
-pub async fn examine(files: &[PathBuf], clock: &Clock) -> Vec<Finding> {
+pub async fn examine(files: &[PathBuf], sends: bool, clock: &Clock) -> Vec<Finding> {
     let mut found = Findings::default();
     let settings = match Settings::load(files) {
         Ok(settings) => settings,
@@ -113,6 +114,9 @@ pub async fn examine(files: &[PathBuf], clock: &Clock) -> Vec<Finding> {
         whatsapp::check(&mut found, &probe, whatsapp, &settings, runs).await;
     }
     daemon::public(&mut found, &probe, &settings, runs).await;
+    if sends {
+        send::check(&mut found, files, &settings, &probe, runs).await;
+    }
     daemon::problems(&mut found, files).await;
     found.0
 }

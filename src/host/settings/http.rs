@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use url::{Host, Url};
 
 /// `[http]`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// Where the inbox and the API are.

@@ -3,6 +3,7 @@
 //! Strict, because it is ours: an unknown key is an error that names the key. It opens nothing but
 //! settings and secret files. Section 11 of the specification.
 
+mod changes;
 mod group;
 mod http;
 mod mistakes;
@@ -64,7 +65,7 @@ pub struct Settings {
 }
 
 /// `[log]`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// A filter of `tracing-subscriber`.

@@ -1,0 +1,86 @@
+//! `askd doctor --send`: asks a test question in each group, through real files, looks where it is shown, and withdraws it.
+
+use super::Findings;
+use super::probe::Probe;
+use crate::host::client::Client;
+use crate::host::settings::Settings;
+use crate::ipc::files::Dir;
+use crate::ipc::{RESPONSES, TASKS, response_name};
+use crate::random;
+use askd_core::Group;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often askd looks whether the question is shown, and how long a look is apart from the next.
+const LOOKS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(250);
+
+pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Settings, probe: &Probe, runs: bool) {
+    let client = match Client::find(files, None, None) {
+        Ok(client) if runs && !found.has_fault("token") => client,
+        _ => return found.not_checked("test question", if runs { "token" } else { "daemon" }),
+    };
+    for group in settings.configured() {
+        let check = format!("test question {group}");
+        if found.has_fault(&format!("group {group}")) {
+            found.not_checked(check, format!("group {group}"));
+            continue;
+        }
+        match send(&client, &group, settings, probe).await {
+            Ok(place) => found.ok(check, format!("was shown in {place}, and withdrawn")),
+            Err(why) => found.fault(check, why, "askd status says which channel is away; the log of askd says more"),
+        }
+    }
+}
+
+async fn send(client: &Client, group: &Group, settings: &Settings, probe: &Probe) -> Result<String, String> {
+    let id = format!("doctor-{}", random::unique());
+    let request = json!({"type": "ask_user:ask", "request_id": id, "title": "Test of askd doctor",
+        "questions": [{"question": "Nothing to do: this question is withdrawn at once.", "options": ["OK"]}]});
+    put(settings, group, &id, request.to_string().as_bytes()).map_err(|error| error.to_string())?;
+    let mut last = Value::Null;
+    let mut shown = Err("askd did not take the question".to_owned());
+    for _ in 0..LOOKS {
+        let asks = client.call(Method::GET, &format!("/asks?state=open&group={group}"), None).await;
+        let asks = asks.map_err(|error| error.to_string())?;
+        if let Some(ask) = asks["asks"].as_array().into_iter().flatten().find(|ask| ask["request_id"] == *id) {
+            last = ask.clone();
+            let channel = ask["channel"].as_str().unwrap_or_default();
+            if channel == "web" || ask["stage"] == "open" {
+                shown = Ok(channel.to_owned());
+                break;
+            }
+            shown = Err(ask["cause_line"].as_str().unwrap_or("it was not shown within 15 s").to_owned());
+        }
+        probe.clock.sleep(PAUSE).await;
+    }
+    if let Some(ask) = last["id"].as_str() {
+        let withdrawn = client.call(Method::POST, &format!("/asks/{ask}/cancel"), None).await;
+        withdrawn.map_err(|error| error.to_string())?;
+    }
+    take(settings, group, &id, probe).await;
+    shown
+}
+
+fn put(settings: &Settings, group: &Group, id: &str, bytes: &[u8]) -> io::Result<()> {
+    let tasks = Dir::open(&settings.ipc_dir())?.sub(&format!("{group}/{TASKS}"))?;
+    let temporary = format!(".tmp-{id}");
+    tasks.stage(&temporary, bytes, settings.access)?;
+    tasks.put_in_place(&temporary, &format!("{id}.json"))?;
+    Ok(())
+}
+
+/// Nobody else collects the response.
+async fn take(settings: &Settings, group: &Group, id: &str, probe: &Probe) {
+    let name = response_name(&id);
+    for _ in 0..LOOKS {
+        let responses = Dir::open(&settings.ipc_dir()).and_then(|root| root.sub(&format!("{group}/{RESPONSES}")));
+        if responses.and_then(|folder| folder.remove(&name)).is_ok_and(|removed| removed) {
+            return;
+        }
+        probe.clock.sleep(PAUSE).await;
+    }
+}

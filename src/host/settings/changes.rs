@@ -1,0 +1,78 @@
+//! What differs between two readings of the settings, in words for the log of a reload. Never a value: some are secret.
+
+use super::{Settings, SlackSettings, SlackTransport, WhatsappSettings};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::collections::BTreeSet;
+
+/// What a reload changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// It holds from now on.
+    pub now: Vec<String>,
+    /// It holds after a restart.
+    pub after_restart: Vec<&'static str>,
+}
+
+impl Settings {
+    /// What `new` changes.
+    pub fn changes(&self, new: &Self) -> Changes {
+        let names: BTreeSet<&String> = self.groups.keys().chain(new.groups.keys()).collect();
+        let group = |name: &String| match (self.groups.get(name), new.groups.get(name)) {
+            (None, Some(_)) => Some(format!("group {name} is new")),
+            (Some(_), None) => Some(format!("group {name} has no settings of its own any more")),
+            (before, after) => (before != after).then(|| format!("group {name} changed")),
+        };
+        let mut now: Vec<String> = names.into_iter().filter_map(group).collect();
+        if self.defaults != new.defaults {
+            now.push("the rules of all other groups changed".to_owned());
+        }
+        let sections = [
+            ("data_dir, dir_mode or gid", self.data_dir != new.data_dir || self.access != new.access),
+            ("[http]", self.http != new.http),
+            ("[slack]", self.slack.as_ref().map(slack) != new.slack.as_ref().map(slack)),
+            ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
+            ("[web]", self.web_token.as_ref().map(expose) != new.web_token.as_ref().map(expose)),
+            ("[log]", self.log != new.log),
+            ("asks.keep_audit", self.keep_audit != new.keep_audit),
+        ];
+        Changes {
+            now,
+            after_restart: sections.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect(),
+        }
+    }
+}
+
+fn expose(secret: &SecretString) -> &str {
+    secret.expose_secret()
+}
+
+/// All that can be compared: `Debug` leaves the secrets out.
+fn slack(slack: &SlackSettings) -> (String, [&str; 2]) {
+    let (SlackTransport::Webhooks(secret) | SlackTransport::Socket(secret)) = &slack.transport;
+    (format!("{slack:?}"), [expose(&slack.bot_token), expose(secret)])
+}
+
+fn whatsapp(whatsapp: &WhatsappSettings) -> (String, [&str; 3]) {
+    let secrets = [&whatsapp.access_token, &whatsapp.app_secret, &whatsapp.verify_token];
+    (format!("{whatsapp:?}"), secrets.map(expose))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_names_what_changed_and_no_secret() {
+        let of = |text: &str| Settings::from_toml(&format!("data_dir = \"/tmp/askd\"\n{text}")).unwrap();
+        let slack = |token: &str| format!("[slack]\nbot_token = \"xoxb-{token}\"\nsigning_secret = \"s\"\n");
+        let before = of(&format!("{}[groups.a]\n[groups.b]\n[groups.c]\ntimeout = \"5m\"\n", slack("old")));
+        let after = of(&format!(
+            "{}[log]\nformat = \"json\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
+            slack("new")
+        ));
+        let changes = before.changes(&after);
+        assert_eq!(changes.now, ["group b has no settings of its own any more", "group c changed", "group d is new"]);
+        assert_eq!(changes.after_restart, ["[slack]", "[log]"]);
+        assert_eq!(before.changes(&before), Changes::default());
+    }
+}

@@ -13,8 +13,8 @@ fn systemd_hears_ready_alive_reloading_and_stopping_and_a_reload_says_what_chang
     socket.set_read_timeout(Some(SOON)).unwrap();
     let hear = |wanted: &str| loop {
         let mut bytes = [0; 4096];
-        let text = String::from_utf8_lossy(&bytes[..socket.recv(&mut bytes).unwrap_or_else(|_| panic!("{wanted}"))])
-            .into_owned();
+        let length = socket.recv(&mut bytes).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+        let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
         if text.lines().any(|line| line == wanted) {
             return text;
         }

@@ -1,6 +1,6 @@
 //! What differs between two readings of the settings, in words for the log of a reload. Never a value: some are secret.
 
-use super::{Settings, SlackSettings, SlackTransport, WhatsappSettings};
+use super::{Settings, SlackSettings, SlackTransport, WebSettings, WhatsappSettings};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl Settings {
             ("[http]", self.http != new.http),
             ("[slack]", self.slack.as_ref().map(slack) != new.slack.as_ref().map(slack)),
             ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
-            ("[web]", self.web_token.as_ref().map(expose) != new.web_token.as_ref().map(expose)),
+            ("[web]", web(&self.web) != web(&new.web)),
             ("[log]", self.log != new.log),
             ("asks.keep_audit", self.keep_audit != new.keep_audit),
         ];
@@ -50,6 +50,11 @@ fn expose(secret: &SecretString) -> &str {
 fn slack(slack: &SlackSettings) -> (String, [&str; 2]) {
     let (SlackTransport::Webhooks(secret) | SlackTransport::Socket(secret)) = &slack.transport;
     (format!("{slack:?}"), [expose(&slack.bot_token), expose(secret)])
+}
+
+fn web(web: &WebSettings) -> (String, Vec<&str>) {
+    let tokens = web.people.iter().filter_map(|person| person.token.as_ref()).chain(&web.token);
+    (format!("{web:?}"), tokens.map(expose).collect())
 }
 
 fn whatsapp(whatsapp: &WhatsappSettings) -> (String, [&str; 3]) {

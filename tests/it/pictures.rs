@@ -32,8 +32,8 @@ fn texts(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::Object(object) => {
             into.extend(object.get("text").and_then(Value::as_str).map(|text| {
-                let (before, after) = text.split_once(" · `").unwrap_or((text, ""));
-                if after.is_empty() { before.to_owned() } else { format!("{before} · (code and time)") }
+                let timeless = text.split_once(" · answer until ").map(|(before, _)| format!("{before} · (time)"));
+                timeless.unwrap_or_else(|| text.to_owned())
             }));
             object.values().for_each(|value| texts(value, into));
         }

@@ -42,7 +42,6 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
         "askd_answer_to_response_seconds_bucket{le=\"+Inf\"} 1\n",
         "askd_post_errors_total{channel=\"slack\",kind=\"refused\"} 1\n",
         "askd_refusals_total{channel=\"slack\",reason=\"not_responder\"} 1\n",
-        "# TYPE askd_session_starts counter\n",
         "# EOF\n",
     ] {
         assert!(text.contains(line), "{line}{text}");

@@ -47,7 +47,7 @@ fn systemd_hears_ready_alive_reloading_and_stopping_and_a_reload_says_what_chang
     reload(changed, "reloaded the group settings: nothing changed");
     world.tell_to_stop();
     hear("STOPPING=1");
-    assert!(world.terminate().success());
+    assert!(world.ended().success());
 }
 
 #[test]

@@ -51,7 +51,7 @@ async fn a_forged_tap_and_a_stranger_s_tap_change_nothing() {
     let world = world().await;
     world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
-    let before = world.records();
+    let before = world.quiet(1).await;
     let genuine = question.taps[0].id.clone();
     taps(&world, BOB, &question, &genuine).await;
     let (said, mac) = genuine.rsplit_once(':').unwrap();

@@ -63,7 +63,12 @@ impl Channel for Whatsapp {
                 _ => Content::Text(text),
             };
             let message = Outgoing { to, content, callback, quotes: None };
-            let posted = match self.0.outbox.send(&message, attempt).await {
+            let slot = self.0.outbox.slot(to, callback.as_ref()).await?;
+            // The wait may have been longer than the render timeout: then another attempt is on its way.
+            if !self.is_being_posted(ask, route, attempt).await {
+                return None;
+            }
+            let posted = match self.0.outbox.send_in(slot, &message, attempt).await {
                 Sent::Accepted(id, when) => {
                     accepted.push(id);
                     left = Some(when);
@@ -143,6 +148,19 @@ impl Channel for Whatsapp {
 }
 
 impl Whatsapp {
+    /// Whether this attempt is the one that is on its way. In doubt it is.
+    async fn is_being_posted(&self, ask: &Ask, route: usize, attempt: u8) -> bool {
+        let now = match self.broker() {
+            Some(broker) => broker.get(ask.id).await,
+            None => return true,
+        };
+        let widget = |ask: &Ask| ask.widgets.get(route).cloned();
+        now.ok()
+            .flatten()
+            .and_then(|ask| widget(&ask))
+            .is_none_or(|widget| widget.attempt == attempt && matches!(widget.state, WidgetState::Sent { .. }))
+    }
+
     /// A question as that person reads it.
     pub(super) fn question_texts(&self, ask: &Ask, route: usize, part: usize, to: &str, repeat: bool) -> Vec<String> {
         if ask.is_blocked() {

@@ -164,7 +164,10 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
         (json!({}), "Please also answer: Which?; Sure?"),
         (json!({"Which?": "a", "Sure?": "perhaps"}), "\"Yes\", \"No\""),
         (json!({"Which?": ["a", "b"], "Sure?": "no"}), "one answer only"),
-        (json!({"Which?": "a", "Sure?": "no", "Else?": "x"}), "no question \"Else?\""),
+        (
+            json!({"Which?": "a", "Sure?": "no", "Else?": "x"}),
+            "No question \"Else?\" here. Use its id or its whole text.",
+        ),
     ] {
         let (status, problem) = world.answer(&ask, &answers);
         assert_eq!(status, 422, "{answers}: {problem}");

@@ -238,7 +238,10 @@ fn what_steers_a_terminal_is_not_kept_of_an_answer() {
     let ask = world.open_of("r1");
     let (status, problem) = world.answer(&ask, &json!({"Why?": "a\0b"}));
     assert_eq!(status, 422, "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("\"Why?\" contains the character U+0000"), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("The answer to \"Why?\" contains U+0000. Remove it."),
+        "{problem}"
+    );
     assert_eq!(world.answer(&ask, &json!({"Why?": "red\u{1b}[31m\r\n\u{9b}2Jline two\u{7}"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"]["Why?"], "red[31m\n2Jline two");
 }

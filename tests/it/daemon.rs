@@ -337,6 +337,8 @@ impl Daemon {
 
 /// What `askd serve` does once it has read its settings. Returns whether it ended well.
 async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, stop: CancellationToken) -> bool {
+    // As the binary does; stories of one process share it.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
     let daemon = match askd::testing::Daemon::open(settings, clock).await {
         Ok(daemon) => daemon,
         Err(error) => {

@@ -211,7 +211,7 @@ impl ProblemView {
 
     fn of_group(group: &GroupView) -> Option<Self> {
         let Problem { since, why, fix } = group.problem.clone()?;
-        let line = format!("The agent {} cannot ask: {why}", group.name);
+        let line = format!("The agent {} may be unable to ask: {why}", group.name);
         Some(Self { kind: "folder", about: Some(group.name.to_string()), line, fix, since: Some(since) })
     }
 

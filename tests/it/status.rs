@@ -77,7 +77,7 @@ fn a_folder_that_cannot_be_used_is_told_with_its_fix_until_it_is_fixed() {
         world.passing(SOON, "the trouble", || Some(status(&world)).filter(|status| status["state"] == "degraded"));
     let problem = &told["problems"][0];
     assert_eq!((&problem["kind"], &problem["about"]), (&json!("folder"), &json!("research")));
-    assert!(problem["line"].as_str().unwrap().starts_with("The agent research cannot ask: "), "{problem}");
+    assert!(problem["line"].as_str().unwrap().starts_with("The agent research may be unable to ask: "), "{problem}");
     let (text, code) = printed(&world, &[]);
     let fix = format!("chmod 0770 '{}'", agent.tasks().display());
     assert!(code == Some(1) && text.contains(&format!("  Fix: {fix}")), "{text}");

@@ -44,14 +44,15 @@ async fn a_stop_without_time_limits_and_one_without_patience_are_noticed() {
     async fn noticed(story: impl Future<Output = ()>) -> bool {
         AssertUnwindSafe(story).catch_unwind().await.is_err()
     }
+    // Alone: it stops the daemon in the middle of a save, and the others block this task while they wait.
+    assert!(noticed(a_webhook_in_flight("stopatonce")).await);
     let seen = tokio::join!(
         noticed(slack_is_away("stopwaits")),
         noticed(whatsapps_reply_is_lost("stopwaits")),
         noticed(a_hanging_probe("stopwaits")),
         noticed(a_hanging_start("stopwaits")),
-        noticed(a_webhook_in_flight("stopatonce")),
     );
-    assert_eq!(seen, (true, true, true, true, true));
+    assert_eq!(seen, (true, true, true, true));
 }
 
 /// One try only, so that a stop that costs one is seen.

@@ -14,6 +14,9 @@ import { chromium } from 'playwright-core';
 const BINARY = process.env.ASKD_BIN ?? fileURLToPath(new URL('../../target/debug/askd', import.meta.url));
 const SCREENSHOTS = process.env.ASKD_SCREENSHOTS;
 
+// Agents' folders as askd itself makes them: else the page says what is wrong with them, and its strip moves the cards.
+process.umask(0o007);
+
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 375, height: 667 };
 export const SMALL_PHONE = { width: 360, height: 640 };

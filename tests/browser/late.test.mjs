@@ -200,7 +200,7 @@ describe('an ask that timed out and can still be answered', () => {
     });
     await press(button(one, 'Dismiss…'));
     await press(button(one, 'Dismiss'));
-    await visible(one.getByRole('alert').getByText('This question has timed out.'), 60000);
+    await visible(one.getByRole('alert').getByText('This question has timed out, and the agent was told so.'), 60000);
     await visible(stillAnswerable(ask));
     assert.equal(await button(one, 'Try again').count(), 0, 'there is nothing to dismiss');
     assert.equal(await one.getByLabel('Other: answer in your own words').inputValue(), 'Solid');

@@ -105,6 +105,13 @@ fn a_limited_person_sees_hears_and_answers_nothing_of_another_group() {
     }
     let (_, me) = call(&world, ANN, "GET", "/me", "");
     assert_eq!(serde_json::from_str::<Value>(&me).unwrap(), json!({"name": "ann", "groups": ["writer"]}));
+    let (status, nobody) = world.raw("GET", "/api/v1/me", "", "");
+    assert_eq!((status, serde_json::from_str::<Value>(&nobody).unwrap()["name"].clone()), (200, json!(null)));
+    assert_eq!(
+        call(&world, "0123456789abcdef", "GET", "/me", "").0,
+        401,
+        "the page would keep that token as a good one"
+    );
     assert_eq!((call(&world, ANN, "GET", "/status", "").0, call(&world, BOB, "GET", "/status", "").0), (403, 200));
 
     assert_eq!(world.details(id)["state"], "open", "nothing was done to it");

@@ -99,9 +99,13 @@ pub(super) async fn known_only(State(inbox): State<Inbox>, mut request: Request,
     next.run(request).await
 }
 
-/// Who the page speaks for. It is told to everybody, so that the page knows whether to ask for a token.
-pub(super) async fn me(State(inbox): State<Inbox>, request: Request) -> Json<Value> {
+/// Who the page speaks for. Without a token it says that nobody is known, so that the page asks for one. A wrong token is
+/// refused: the page keeps a token with which any call succeeded.
+pub(super) async fn me(State(inbox): State<Inbox>, request: Request) -> Result<Json<Value>, Problem> {
     let caller = caller(&inbox, &request);
+    if caller.is_none() && request.headers().contains_key(header::AUTHORIZATION) {
+        return Err(Problem::no_token());
+    }
     let name = caller.as_ref().map(|caller| caller.name.as_deref().unwrap_or("operator"));
-    Json(json!({"name": name, "groups": caller.as_ref().and_then(Caller::only)}))
+    Ok(Json(json!({"name": name, "groups": caller.as_ref().and_then(Caller::only)})))
 }

@@ -36,7 +36,8 @@ const outcome = (ask) =>
 
 const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${card.channel}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
 
-export function setUpHealth() {
+// `shifted()`: what stands below the strip may have moved.
+export function setUpHealth({ shifted }) {
   let allowed = false;
   let timer = null;
   let before = '';
@@ -50,6 +51,7 @@ export function setUpHealth() {
 
   function render(report) {
     const problems = report?.problems ?? [];
+    if (problems.length > 0 || !byId('trouble').hidden) shifted();
     byId('trouble').hidden = problems.length === 0;
     byId('trouble-list').replaceChildren(...problems.slice(0, STRIP).map(problem));
     byId('trouble-more').hidden = problems.length <= STRIP;

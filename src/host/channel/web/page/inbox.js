@@ -304,7 +304,7 @@ function bringForward(news) {
 
 // ---- The other pages: `/#history`, `/#health`
 
-const health = setUpHealth();
+const health = setUpHealth({ shifted });
 const history = setUpHistory({ failed: (failure) => failure.status === 401 && denied() });
 
 const PLACES = ['inbox', 'history', 'health'];

@@ -218,7 +218,7 @@ impl Daemon {
         // Told to, or because serving failed.
         ctx.stop().await;
         // The next start finds out what was not put on stable storage in this time.
-        match ctx.clock().timeout(DISK, broker.close_store()).await {
+        match ctx.clock().timeout(ctx::at_most(DISK), broker.close_store()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::error!(%error, "what was saved lately is not on stable storage"),
             None => tracing::warn!("what was saved lately is not on stable storage yet"),

@@ -21,6 +21,11 @@ use crate::history::{History, Reply, Verdict};
 const MARK: &str = "outsideoutside";
 /// How long the honest group may wait (P9), and how long until it is called hung.
 const BOUND: Duration = Duration::from_secs(1);
+/// The same of the short form: in `tests/run` stories and other gates keep it waiting, too. The second is judged by the
+/// long form, which is played alone.
+const BOUND_BESIDE_OTHERS: Duration = Duration::from_secs(5);
+/// From here on it is the long form.
+const LONG: u64 = 60;
 const SOON: Duration = Duration::from_secs(60);
 /// The image with this program in it, if the intruder is to be in a container.
 const IMAGE: &str = "ASKD_ATTACK_IMAGE";
@@ -64,7 +69,8 @@ pub(crate) async fn play(seconds: u64, sabotage: Option<&'static str>) -> Result
     }
     took.sort_unstable();
     let last = took.last().copied().unwrap_or(SOON);
-    let slow = took.iter().filter(|time| **time > BOUND).count();
+    let bound = if seconds < LONG { BOUND_BESIDE_OTHERS } else { BOUND };
+    let slow = took.iter().filter(|time| **time > bound).count();
     if slow > 0 || took.is_empty() {
         verdict.found("hangs", slow.max(1), &format!("the honest group waited {last:?}"));
     }

@@ -1,7 +1,7 @@
 //! Calls the HTTP API of a running daemon, for the command line and the demo.
 
 use crate::host::channel::web::TOKEN_FILE;
-use crate::host::outgoing::client_for;
+use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::{Settings, SettingsError};
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -171,13 +171,4 @@ fn to_read_it(error: &std::io::Error) -> String {
         ErrorKind::PermissionDenied => "Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN".to_owned(),
         _ => "Has `askd serve` run here? Or give --token, or the same --config".to_owned(),
     }
-}
-
-/// The innermost cause: the outer errors only say that there was one.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

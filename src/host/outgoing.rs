@@ -16,3 +16,12 @@ pub(super) fn client_for(url: &str) -> ClientBuilder {
     // Plain HTTP needs no certificates, and slim images have none.
     if url.starts_with("http://") { builder.tls_certs_only([]) } else { builder.https_only(true) }
 }
+
+/// The innermost cause: the outer errors only say that there was one.
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

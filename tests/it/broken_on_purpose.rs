@@ -37,6 +37,12 @@ fn acknowledging_before_storing_is_noticed() {
     });
 }
 
+/// A name leads a webhook to no private address.
+#[test]
+fn a_webhook_that_is_called_anywhere_is_noticed() {
+    noticed("anywhere", crate::sessions_webhook::a_private_address_is_not_called);
+}
+
 /// P4: a response is absent or complete.
 #[test]
 fn a_torn_response_is_noticed() {

@@ -54,6 +54,7 @@ mod sessions;
 mod sessions_chat;
 mod sessions_docker;
 mod sessions_moments;
+mod sessions_webhook;
 mod setting_up;
 mod sim_slack;
 mod sim_slack_app;

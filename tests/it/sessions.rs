@@ -46,8 +46,11 @@ impl Program {
 
 /// A world whose group `g` has this session, and these rules.
 pub(crate) fn with_session(session: &str, rules: &str) -> World {
-    World::empty()
-        .config(&format!("[groups.g]\n{rules}\nroutes = [{{ channel = \"web\" }}]\nsession = {{ {session} }}\n"))
+    World::empty().config(&in_g(session, rules))
+}
+
+pub(crate) fn in_g(session: &str, rules: &str) -> String {
+    format!("[groups.g]\n{rules}\nroutes = [{{ channel = \"web\" }}]\nsession = {{ {session} }}\n")
 }
 
 pub(crate) fn start(program: &Program) -> String {

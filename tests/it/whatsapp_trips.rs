@@ -105,7 +105,8 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     world.writes(ADA, "skip").await;
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"How?": "Canary", "Tell customers?": "Yes"}));
-    world.shown(ADA, "Answered: Canary; Yes by Ada").await;
+    let closing = world.shown(ADA, "Answered: Canary; Yes by Ada").await;
+    assert_eq!(closing.quotes.as_ref(), Some(&first.id), "a later question opens with a receipt");
     let asked = world.said_to(ADA).iter().filter(|text| text.contains("Question 2 of 3")).count();
     assert_eq!(asked, 1, "each question once: {:#?}", world.said_to(ADA));
 }

@@ -217,6 +217,7 @@ impl Broker {
             None => "none",
             Some(Means::Docker(_)) => "docker",
             Some(Means::Command(_)) => "command",
+            Some(Means::Webhook(_)) => "webhook",
         }
     }
 

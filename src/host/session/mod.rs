@@ -4,6 +4,7 @@
 mod command;
 pub mod docker;
 mod heartbeats;
+mod webhook;
 
 pub(crate) use heartbeats::{DEAD_AFTER, Heartbeats, Liveness};
 
@@ -70,7 +71,7 @@ impl Sessions {
 
     async fn probe(&self, waiter: &Waiter, settings: &GroupSettings) -> Probed {
         match &settings.session.probe {
-            None => Probed::NoProbe,
+            None | Some(Means::Webhook(_)) => Probed::NoProbe,
             Some(Means::Docker(container)) => match (self.engine.look(container).await, &waiter.run) {
                 (Ok(Container { running: false, .. }) | Err(EngineError::NoContainer(_)), _) => Probed::Dead,
                 (Ok(Container { run, .. }), Some(asked)) if run == *asked => Probed::Alive,
@@ -101,6 +102,10 @@ impl Sessions {
         match &settings.session.start {
             None => Tried::Nothing,
             Some(Means::Docker(container)) => self.start_container(ask, container).await,
+            Some(Means::Webhook(webhook)) => match webhook::start(&self.ctx, webhook, ask, briefing).await {
+                Ok(()) => Tried::Started { accepted: true },
+                Err(why) => Tried::Failed(why),
+            },
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str())];
@@ -149,6 +154,7 @@ impl Sessions {
                     Err(error) => Err(error.to_string()),
                 }
             }
+            Some(Means::Webhook(webhook)) => webhook::stop(&self.ctx, webhook, ask, STOPPED_FOR).await,
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables =

@@ -11,6 +11,7 @@ mod people;
 mod session;
 mod slack;
 mod values;
+mod webhook;
 mod whatsapp;
 
 pub use group::{GroupSettings, RouteSettings};
@@ -19,6 +20,7 @@ pub use mistakes::SettingsError;
 pub use people::{PersonSettings, WebSettings};
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
+pub use webhook::Webhook;
 pub use whatsapp::WhatsappSettings;
 
 use crate::ipc::files::Access;

@@ -55,6 +55,9 @@ impl Default for SessionRules {
 pub struct FollowUp {
     /// The briefing, for an outcome that no waiter has taken.
     pub briefing: Delivery,
+    /// How many briefings there have been: one that is taken back for a repeated call can be followed by another.
+    #[serde(default)]
+    pub briefings: u32,
     /// What came of starting the agent with it.
     pub start: AgentStart,
     /// What a timeout leads to.
@@ -72,6 +75,7 @@ impl FollowUp {
     /// Nothing has followed yet.
     const NOTHING: Self = Self {
         briefing: Delivery::UNDECIDED,
+        briefings: 0,
         start: AgentStart::NotTried,
         after_timeout: AfterTimeout::Nothing,
         block: None,

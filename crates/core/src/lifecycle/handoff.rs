@@ -192,6 +192,7 @@ impl AskState {
     fn brief(&mut self, cx: &mut Context) {
         let Some(follow_up) = self.follow_up_mut() else { return };
         follow_up.start = AgentStart::NotTried;
+        follow_up.briefings += 1;
         cx.act(follow_up.briefing.owe().to(Taker::Briefing));
     }
 

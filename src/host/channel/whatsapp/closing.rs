@@ -64,7 +64,9 @@ impl Whatsapp {
         if self.has_changed(ask).await {
             return Updated::Later(None);
         }
-        let mut quotes = widget.messages().next_back().filter(|_| widget.one_by_one.to.is_none());
+        // Of several questions the first: a later one opens with the receipt of the answer before it.
+        let first = widget.messages().rfind(|id| widget.question_of(id) == Some(0));
+        let mut quotes = first.filter(|_| widget.one_by_one.to.is_none());
         for (part, text) in texts(ask, self.audience(ask, to), &self.now_in(to)).iter().enumerate() {
             let callback = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             let mut message = Outgoing { to, content: Content::Text(text), callback: Some(callback), quotes };

@@ -33,12 +33,14 @@ mod systemd;
 mod trail;
 
 use crate::agent::AgentError;
+use crate::sabotage::on;
 use anyhow::Context as _;
 #[cfg(feature = "host")]
 use clap::CommandFactory as _;
 #[cfg(feature = "host")]
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -222,8 +224,28 @@ fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once.
+/// Keeps SIGTERM and Ctrl-C from this thread and those that it starts, until it is dropped; then this thread gets them.
+struct HeldSignals(SigSet);
+
+impl HeldSignals {
+    fn hold() -> anyhow::Result<Self> {
+        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+        let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot hold signals back")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        // It fails only for a wrong argument.
+        let _held = self.0.thread_set_mask();
+    }
+}
+
+/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once. No other thread may take these signals before.
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    // The handler is there a moment before it knows whom to tell: a signal that came in between would be lost.
+    let _held = (!on("nohold")).then(HeldSignals::hold).transpose()?;
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;

@@ -1,6 +1,6 @@
 //! `askd serve`: the daemon.
 
-use super::{Exit, FAILED, USAGE, say, systemd};
+use super::{Exit, FAILED, HeldSignals, USAGE, say, systemd};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
 use crate::host::{Daemon, DaemonError};
@@ -45,21 +45,23 @@ impl Serve {
         let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
+        let held = HeldSignals::hold()?;
         let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.enable_all().worker_threads(cores.clamp(2, MOST_WORKERS)).build();
         let runtime = runtime.context("cannot start")?;
-        let ended = runtime.block_on(self.serve(settings));
+        let ended = runtime.block_on(self.serve(settings, held));
         // A disk that hangs keeps nothing from stopping: what it still writes is found by the next start.
         runtime.shutdown_timeout(DISK);
         ended
     }
 
-    async fn serve(&self, settings: Settings) -> Result<(), Exit> {
+    async fn serve(&self, settings: Settings, held: HeldSignals) -> Result<(), Exit> {
         let (data_dir, url) = (settings.data_dir.clone(), settings.inbox_url());
         let by_port = settings.http.public_url.is_none();
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
         let stop = super::stop_on_signals()?;
+        drop(held);
         let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         self.reload_on_hangup(&daemon)?;

@@ -2,12 +2,14 @@
 //! daemon passes the same checks in the same run, so that a check cannot fail for another reason.
 //! (The promises of the pure core are broken by patches: `tests/sabotage`.)
 
-use crate::harness::{World, within};
+use crate::harness::{World, names, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for an honest daemon, short enough for a broken one.
 const BRIEFLY: Duration = Duration::from_secs(12);
@@ -180,12 +182,16 @@ fn a_person_who_sees_every_group_is_noticed() {
     });
 }
 
+fn strace_works() -> bool {
+    let works = Command::new("strace").args(["-e", "trace=none", "true"]).stderr(Stdio::null()).status();
+    works.is_ok_and(|status| status.success())
+}
+
 /// P1: what is accepted survives a power cut, which is to say: every file is synced before it gets
 /// its name, the folder after, and the request is deleted last. Read off the system calls.
 #[test]
 fn a_missing_sync_is_noticed() {
-    let works = Command::new("strace").args(["-e", "trace=none", "true"]).stderr(Stdio::null()).status();
-    if !works.is_ok_and(|status| status.success()) {
+    if !strace_works() {
         println!("SKIPPED a_missing_sync_is_noticed: strace cannot be used here");
         return;
     }
@@ -220,6 +226,53 @@ fn a_missing_sync_is_noticed() {
         );
         position(published, &["fsync("]);
     });
+}
+
+/// An agent that is told to stop in the moment in which it begins to listen for that stops, and leaves no question behind.
+#[test]
+fn a_signal_that_is_lost_is_noticed() {
+    if !strace_works() {
+        println!("SKIPPED a_signal_that_is_lost_is_noticed: strace cannot be used here");
+        return;
+    }
+    let stops = |sabotage: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("strace");
+        // Each handler is there for a while before the call that installs it returns.
+        command.args([
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=rt_sigaction",
+            "-e",
+            "inject=rt_sigaction:delay_exit=50000",
+        ]);
+        command.arg("--").arg(env!("CARGO_BIN_EXE_askd")).args(["ask", "Now?"]);
+        command.env("ASKD__DATA_DIR", dir.path()).env("ASKD_SABOTAGE", sabotage);
+        let mut strace = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", strace.id());
+        let agent = within(BRIEFLY, "the handler", || {
+            let agent: i32 = fs::read_to_string(&children).ok()?.trim().parse().ok()?;
+            let status = fs::read_to_string(format!("/proc/{agent}/status")).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+            (caught & (1 << (Signal::TERM.as_raw() - 1)) != 0).then(|| Pid::from_raw(agent).unwrap())
+        });
+        kill_process(agent, Signal::TERM).unwrap();
+        let until = Instant::now() + BRIEFLY;
+        while strace.try_wait().unwrap().is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let stopped = strace.try_wait().unwrap().is_some();
+        if !stopped {
+            kill_process(agent, Signal::KILL).unwrap();
+        }
+        strace.wait().unwrap();
+        stopped && names(&dir.path().join("ipc/default/tasks")).iter().all(|name| name.starts_with('.'))
+    };
+    assert!(stops(""));
+    assert!(!stops("nohold"), "nobody noticed");
 }
 
 /// P5: an outcome that nobody takes starts the agent.

@@ -28,6 +28,25 @@ async fn a_lost_reply_gives_no_second_card() {
     }
 }
 
+/// A busy channel writes thousands of messages while the history cannot be read. The card is still found among them.
+#[tokio::test]
+async fn a_card_that_lies_far_back_is_found() {
+    let world = in_slack(Mode::Http).start().await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(503), 2);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    for number in 0..2_100 {
+        world.slack.say(CHANNEL, ALICE, &format!("message {number}")).expect("said");
+    }
+    world.stored(&card.ts).await;
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
+    world.all_closed(SOON).await;
+    assert_eq!(world.slack.select(|message| message.channel == CHANNEL && message.has_action("pick:0:0")).len(), 0);
+    assert_eq!(world.slack.select(|message| message.metadata.is_some()).len(), 1);
+}
+
 #[tokio::test]
 async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     let world = in_slack(Mode::Http).start().await;

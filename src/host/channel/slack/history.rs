@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Messages of a page. Slack may send fewer.
 const PAGE: usize = 200;
-/// How many pages askd reads.
-const PAGES: usize = 10;
+/// How many pages askd reads: what Slack allows in a minute.
+const PAGES: usize = 50;
 /// How long before the ask was made the search begins, for clocks that differ.
 const EARLIER: Duration = Duration::from_secs(300);
 
@@ -25,6 +25,8 @@ pub(super) struct PostedMessages {
     pub(super) cards: Vec<String>,
     /// The number of each text.
     pub(super) texts: Vec<usize>,
+    /// There are older messages, which were not read: what was not found may be among them.
+    pub(super) partly_read: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,7 +67,8 @@ impl Slack {
                 posted.add(ask, message);
             }
             cursor = page.response_metadata.next_cursor;
-            if cursor.is_empty() {
+            posted.partly_read = !cursor.is_empty();
+            if !posted.partly_read {
                 break;
             }
         }

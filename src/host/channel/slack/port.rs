@@ -77,7 +77,14 @@ impl Channel for Slack {
         let mut backoff = Backoff::new(HISTORY_PAUSES.0, HISTORY_PAUSES.1);
         loop {
             let wait = match self.posted_messages(ask, &place.chat).await {
-                Ok(posted) => return posted.cards.last().map_or(Found::Absent, |ts| Found::Widget(ts.clone())),
+                Ok(PostedMessages { cards, partly_read, .. }) => match cards.last() {
+                    Some(ts) => return Found::Widget(ts.clone()),
+                    None if !partly_read => return Found::Absent,
+                    None => {
+                        tracing::warn!(ask = %ask.id, "too many messages came after the card: it may appear twice");
+                        return Found::CannotKnow;
+                    }
+                },
                 Err(error @ CallError::Refused { .. }) => {
                     tracing::warn!(ask = %ask.id, why = error.explain(), "cannot read the history: a card may appear twice");
                     return Found::CannotKnow;

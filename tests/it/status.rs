@@ -119,7 +119,10 @@ async fn a_card_that_can_never_be_closed_is_told_with_its_reason() {
     let told = told.await;
     assert_eq!((&told["channel"], &told["chat"]), (&json!("slack"), &json!(CHANNEL)));
     assert!(told["why"].as_str().unwrap().contains("unarchive"), "{told}");
-    assert_eq!(status(&world)["problems"][0]["fix"], "delete the message there");
+    // A busy machine may have others.
+    let problems = status(&world)["problems"].as_array().unwrap().clone();
+    let fixes: Vec<_> = problems.iter().filter(|it| it["kind"] == "card").map(|it| &it["fix"]).collect();
+    assert_eq!(fixes, ["delete the message there"]);
 }
 
 #[test]

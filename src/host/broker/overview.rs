@@ -5,6 +5,7 @@ use super::Broker;
 use super::index::Tallies;
 use crate::host::metrics::Metrics;
 use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,9 @@ impl Broker {
     }
 
     fn look_over(&self) -> Overview {
-        let Tallies { groups, uncollected, unfinished } = self.index().tallies();
+        let Tallies { groups, mut uncollected, unfinished } = self.index().tallies();
+        // Only now: every click waits while the index is held.
+        uncollected.sort_unstable_by_key(|(at, _)| Reverse(*at));
         let read = |id: &AskId| self.load(*id).ok().flatten();
         let newest = uncollected.iter().take(MOST_NAMED);
         let uncollected = newest.filter_map(|(at, id)| Some((read(id)?, *at))).collect();

@@ -3,7 +3,6 @@
 use super::Index;
 use crate::host::broker::overview::Tally;
 use askd_core::{AskId, Group, Time};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use std::sync::Arc;
 pub(in crate::host::broker) struct Tallies {
     /// Of each group that has asked.
     pub(in crate::host::broker) groups: BTreeMap<Arc<Group>, Tally>,
-    /// Asks whose outcome nobody has collected, the newest first.
+    /// Asks whose outcome nobody has collected.
     pub(in crate::host::broker) uncollected: Vec<(Time, AskId)>,
     /// Asks that are not done with.
     pub(in crate::host::broker) unfinished: Vec<(Time, AskId)>,
@@ -43,7 +42,6 @@ impl Index {
                 found.unfinished.push((entry.at, entry.id()));
             }
         }
-        found.uncollected.sort_unstable_by_key(|(at, _)| Reverse(*at));
         found
     }
 }

@@ -11,7 +11,8 @@ use crate::ipc::wire::{Object, Pairs};
 use askd_core::{Ask, AskId, ChannelName, Event, Given, Refusal, Reply, Source, Via, WidgetEvent};
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequest, FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
@@ -68,34 +69,55 @@ async fn problems_only(response: Response) -> Response {
     Problem::new(status, "Not understood", "The path or the query is malformed; see docs/api.md.").into_response()
 }
 
-impl Inbox {
-    fn resolve(&self, name: &str, caller: &Caller) -> Result<AskId, Problem> {
+/// A call about one ask: who calls, and how the path names the ask.
+struct Call {
+    inbox: Inbox,
+    caller: Caller,
+    name: String,
+}
+
+impl FromRequestParts<Inbox> for Call {
+    type Rejection = Response;
+    async fn from_request_parts(parts: &mut Parts, inbox: &Inbox) -> Result<Self, Response> {
+        let caller = Extension::from_request_parts(parts, inbox).await.map_err(IntoResponse::into_response)?;
+        let name = Path::from_request_parts(parts, inbox).await.map_err(IntoResponse::into_response)?;
+        let (Extension(caller), Path(name)) = (caller, name);
+        Ok(Self { inbox: inbox.clone(), caller, name })
+    }
+}
+
+impl Call {
+    fn id(&self) -> Result<AskId, Problem> {
         // A whole id needs no other asks.
-        if let Ok(id) = name.parse() {
+        if let Ok(id) = self.name.parse() {
             return Ok(id);
         }
-        if !self.broker.is_loaded() {
+        if !self.inbox.broker.is_loaded() {
             return Err(Problem::loading());
         }
-        match self.broker.named(name, |group| caller.sees(group)) {
+        match self.inbox.broker.named(&self.name, |group| self.caller.sees(group)) {
             Named::One(id) => Ok(id),
-            Named::None => Err(Problem::unknown_ask(name)),
-            Named::Several(ids) => Err(Problem::ambiguous(name, &ids)),
+            Named::None => Err(Problem::unknown_ask(&self.name)),
+            Named::Several(ids) => Err(Problem::ambiguous(&self.name, &ids)),
         }
     }
 
     /// An ask that the caller may see: what others ask is not there for them.
-    async fn ask(&self, name: &str, caller: &Caller) -> Result<Arc<Ask>, Problem> {
-        let id = self.resolve(name, caller)?;
-        let ask = self.broker.get(id).await.map_err(unreadable)?;
-        ask.filter(|ask| caller.sees(&ask.group)).ok_or_else(|| Problem::unknown_ask(name))
+    async fn ask(&self) -> Result<Arc<Ask>, Problem> {
+        let ask = self.inbox.broker.get(self.id()?).await.map_err(unreadable)?;
+        ask.filter(|ask| self.caller.sees(&ask.group)).ok_or_else(|| Problem::unknown_ask(&self.name))
     }
 
-    async fn apply(&self, name: &str, caller: &Caller, event: Event) -> Result<Json<View>, Problem> {
-        let id = if caller.only().is_some() { self.ask(name, caller).await?.id } else { self.resolve(name, caller)? };
-        match self.broker.apply(id, event).await {
+    async fn apply(&self, event: Event) -> Result<Json<View>, Problem> {
+        let id = if self.caller.only().is_some() { self.ask().await?.id } else { self.id()? };
+        self.apply_to(id, event).await
+    }
+
+    /// The same to an ask that the caller is known to see.
+    async fn apply_to(&self, id: AskId, event: Event) -> Result<Json<View>, Problem> {
+        match self.inbox.broker.apply(id, event).await {
             Ok(ask) => Ok(Json(View::of(&ask))),
-            Err(Failure::Unknown) => Err(Problem::unknown_ask(name)),
+            Err(Failure::Unknown) => Err(Problem::unknown_ask(&self.name)),
             Err(Failure::NotStored) => Err(Problem::not_stored()),
             Err(Failure::InDoubt) => Err(Problem::in_doubt()),
             Err(Failure::Broken) => Err(Problem::broken()),
@@ -117,22 +139,14 @@ fn unreadable(error: StoreError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", "The stored asks cannot be read; the log says why.")
 }
 
-async fn show(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-) -> Result<Json<View>, Problem> {
-    Ok(Json(View::of(&*inbox.ask(&name, &caller).await?)))
+async fn show(call: Call) -> Result<Json<View>, Problem> {
+    Ok(Json(View::of(&*call.ask().await?)))
 }
 
 /// What happened to an ask, from the audit log.
-async fn trail(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    let ask = inbox.ask(&name, &caller).await?;
-    Ok(Json(json!({"trail": inbox.broker.trail(ask).await})))
+async fn trail(call: Call) -> Result<Json<Value>, Problem> {
+    let ask = call.ask().await?;
+    Ok(Json(json!({"trail": call.inbox.broker.trail(ask).await})))
 }
 
 /// How the daemon is, and what an operator has to do.
@@ -173,21 +187,16 @@ struct AnswerBody {
     by: Door,
 }
 
-async fn answer(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    body: Result<Json<Object<AnswerBody>>, JsonRejection>,
-) -> Result<Json<View>, Problem> {
+async fn answer(call: Call, body: Result<Json<Object<AnswerBody>>, JsonRejection>) -> Result<Json<View>, Problem> {
     let Json(Object(body)) = body?;
-    let ask = inbox.ask(&name, &caller).await?;
+    let ask = call.ask().await?;
     let given = understand(&ask, body.answers.0).map_err(|refusal| does_not_fit(&refusal));
     // What does not fit an ask that is settled anyway is told the more important thing.
     let over = ask.outcome().is_some() && !ask.is_late_open();
     let given = if over { given.unwrap_or_default() } else { given? };
     let event =
-        Event::Replied { source: Source::Token, person: caller.person(body.by.via()), reply: Reply::Whole(given) };
-    inbox.apply(&ask.id.to_string(), &caller, event).await
+        Event::Replied { source: Source::Token, person: call.caller.person(body.by.via()), reply: Reply::Whole(given) };
+    call.apply_to(ask.id, event).await
 }
 
 fn understand(ask: &Ask, answers: Vec<(String, Value)>) -> Result<Vec<(usize, Given)>, Refusal> {
@@ -240,61 +249,37 @@ impl<S: Send + Sync> FromRequest<S> for Optional {
     }
 }
 
-async fn dismiss(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    Optional(body): Optional,
-) -> Result<Json<View>, Problem> {
-    let event = Event::Replied { source: Source::Token, person: caller.person(body.by.via()), reply: Reply::Dismiss };
-    inbox.apply(&name, &caller, event).await
+async fn dismiss(call: Call, Optional(body): Optional) -> Result<Json<View>, Problem> {
+    let event =
+        Event::Replied { source: Source::Token, person: call.caller.person(body.by.via()), reply: Reply::Dismiss };
+    call.apply(event).await
 }
 
-async fn cancel(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    Optional(_body): Optional,
-) -> Result<Json<View>, Problem> {
-    inbox.apply(&name, &caller, Event::Cancel).await
+async fn cancel(call: Call, Optional(_body): Optional) -> Result<Json<View>, Problem> {
+    call.apply(Event::Cancel).await
 }
 
 /// Lets the questions of an ask be asked again, whatever became of it.
-async fn reset(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    Optional(body): Optional,
-) -> Result<Json<View>, Problem> {
-    let event = Event::Allow { source: Source::Token, person: caller.person(body.by.via()) };
-    inbox.apply(&name, &caller, event).await
+async fn reset(call: Call, Optional(body): Optional) -> Result<Json<View>, Problem> {
+    let event = Event::Allow { source: Source::Token, person: call.caller.person(body.by.via()) };
+    call.apply(event).await
 }
 
 /// The beacon of a page in view that displays an ask. It is proof for the inbox; an ask of other routes counts as
 /// viewed.
-async fn shown(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    Optional(_body): Optional,
-) -> Result<StatusCode, Problem> {
-    let ask = inbox.ask(&name, &caller).await?;
+async fn shown(call: Call, Optional(_body): Optional) -> Result<StatusCode, Problem> {
+    let ask = call.ask().await?;
     // A beacon that arrives after the answer has nothing to prove any more.
     if ask.outcome().is_none() {
         let event = ask.shown_on(ChannelName::WEB).map_or(Event::Viewed, |route| WidgetEvent::Proof.on(route));
-        let Json(_view) = inbox.apply(&ask.id.to_string(), &caller, event).await?;
+        let Json(_view) = call.apply_to(ask.id, event).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// A page holds words of a person that were not sent yet: its clock moves once.
-async fn typing(
-    State(inbox): State<Inbox>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-    Optional(_body): Optional,
-) -> Result<Json<View>, Problem> {
-    inbox.apply(&name, &caller, Event::Typing).await
+async fn typing(call: Call, Optional(_body): Optional) -> Result<Json<View>, Problem> {
+    call.apply(Event::Typing).await
 }
 
 async fn events(

@@ -30,7 +30,7 @@ pub(super) struct Tap {
 impl Tap {
     fn id(self, secret: &SecretString) -> Option<String> {
         let said = format!("askd:{}:{}:{}", self.ask, self.question, self.option);
-        let mac = keyed(&said, secret)?.finalize().into_bytes();
+        let mac = keyed(secret, said.as_bytes())?.finalize().into_bytes();
         Some(format!("{said}:{}", hex::encode(mac.get(..MAC)?)))
     }
 
@@ -38,7 +38,7 @@ impl Tap {
     pub(super) fn read(id: &str, secret: &SecretString) -> Option<Self> {
         let (said, mac) = id.rsplit_once(':')?;
         let mac = hex::decode(mac).ok().filter(|mac| mac.len() == MAC)?;
-        let genuine = keyed(said, secret)?.verify_truncated_left(&mac).is_ok() || on("anytap");
+        let genuine = keyed(secret, said.as_bytes())?.verify_truncated_left(&mac).is_ok() || on("anytap");
         genuine.then_some(())?;
         let mut parts = said.strip_prefix("askd:")?.split(':');
         let ask = parts.next()?.parse().ok()?;
@@ -46,9 +46,10 @@ impl Tap {
     }
 }
 
-fn keyed(said: &str, secret: &SecretString) -> Option<Hmac<Sha256>> {
+/// The code that only the holder of the app secret can make of these bytes.
+pub(super) fn keyed(secret: &SecretString, bytes: &[u8]) -> Option<Hmac<Sha256>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
-    mac.update(said.as_bytes());
+    mac.update(bytes);
     Some(mac)
 }
 

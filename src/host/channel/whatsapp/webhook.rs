@@ -1,5 +1,6 @@
 //! The webhook: Meta's handshake, and what Meta tells.
 
+use super::taps::keyed;
 use super::{Whatsapp, payload};
 use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
@@ -8,9 +9,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
 use std::collections::HashMap;
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
@@ -66,9 +66,7 @@ fn signature(headers: &HeaderMap) -> Option<Vec<u8>> {
 
 /// In constant time.
 fn is_signed(secret: &SecretString, bytes: &[u8], signature: &[u8]) -> bool {
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()) else { return false };
-    mac.update(bytes);
-    mac.verify_slice(signature).is_ok()
+    keyed(secret, bytes).is_some_and(|mac| mac.verify_slice(signature).is_ok())
 }
 
 /// 200 for what was stored or needs nothing; 503 for what has to come again.
@@ -86,6 +84,8 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hmac::{Hmac, KeyInit as _};
+    use sha2::Sha256;
 
     #[test]
     fn only_these_bytes_with_this_secret_are_signed() {

@@ -14,6 +14,8 @@ mod demo;
 #[cfg(feature = "host")]
 mod doctor;
 #[cfg(feature = "host")]
+mod forget;
+#[cfg(feature = "host")]
 mod group;
 #[cfg(feature = "host")]
 mod init;
@@ -84,6 +86,8 @@ enum Command {
     #[command(flatten)]
     Asks(asks::Asks),
     #[cfg(feature = "host")]
+    Forget(forget::ForgetCommand),
+    #[cfg(feature = "host")]
     #[command(subcommand)]
     Group(group::Groups),
     #[cfg(feature = "host")]
@@ -116,6 +120,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         #[cfg(feature = "host")]
         Command::Asks(asks) => asks.run(),
+        #[cfg(feature = "host")]
+        Command::Forget(forget) => forget.run(),
         #[cfg(feature = "host")]
         Command::Group(groups) => groups.run(),
         #[cfg(feature = "host")]

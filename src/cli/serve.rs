@@ -3,7 +3,7 @@
 use super::{Exit, FAILED, HeldSignals, USAGE, say, systemd};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
-use crate::host::{Daemon, DaemonError};
+use crate::host::{CHANNELS, Daemon, DaemonError};
 use anyhow::Context as _;
 use clap::Args;
 use sd_notify::NotifyState;
@@ -62,7 +62,8 @@ impl Serve {
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
         let stop = super::stop_on_signals()?;
         drop(held);
-        let daemon = Daemon::open(settings, Clock::system()).await.map_err(|error| exit(&error))?;
+        let daemon = Daemon::open_with(CHANNELS, systemd::sockets()?, settings, Clock::system());
+        let daemon = daemon.await.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         self.reload_on_hangup(&daemon)?;
         let beside = systemd::follow(Clock::system(), stop.clone());

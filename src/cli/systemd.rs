@@ -1,9 +1,20 @@
-//! What the daemon tells systemd, if systemd has started it: ready, reloading, stopping, and that it is alive. Elsewhere
-//! nothing is told.
+//! What the daemon tells systemd, if systemd has started it: ready, reloading, stopping, and that it is alive; and the
+//! sockets that it is passed. Elsewhere nothing is told, and none is passed.
 
 use crate::clock::Clock;
+use anyhow::Context as _;
+use listenfd::ListenFd;
 use sd_notify::NotifyState;
+use std::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// The sockets that systemd holds for the daemon and has passed to it: connections wait in them while it restarts.
+pub(super) fn sockets() -> anyhow::Result<Vec<TcpListener>> {
+    let mut passed = ListenFd::from_env();
+    let count = passed.len();
+    let take = |place| passed.take_tcp_listener(place).context("systemd passed what is no TCP socket").transpose();
+    (0..count).filter_map(take).collect()
+}
 
 /// Tells systemd how the daemon is.
 pub(super) fn tell(state: &[NotifyState<'_>]) {

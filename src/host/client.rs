@@ -169,6 +169,9 @@ fn kept_token(own: PathBuf) -> Result<SecretString, ClientError> {
 fn to_read_it(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => "Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN".to_owned(),
+        ErrorKind::NotFound => format!(
+            "There is none in {SYSTEM_STATE} either. Has `askd serve` run here? Or give --token, or the same --config"
+        ),
         _ => "Has `askd serve` run here? Or give --token, or the same --config".to_owned(),
     }
 }

@@ -64,8 +64,15 @@ fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Binds the address. An error says how to mend it.
-pub async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+/// The socket among those that systemd passed which has the port of this address, else one that is bound to it. An error
+/// says how to mend it.
+pub async fn bind(listen: SocketAddr, passed: &mut Vec<std::net::TcpListener>) -> io::Result<TcpListener> {
+    let port = |socket: &std::net::TcpListener| socket.local_addr().is_ok_and(|at| at.port() == listen.port());
+    if let Some(place) = passed.iter().position(port) {
+        let socket = passed.swap_remove(place);
+        socket.set_nonblocking(true)?;
+        return TcpListener::from_std(socket);
+    }
     TcpListener::bind(listen).await.map_err(|error| {
         let mend = match error.kind() {
             io::ErrorKind::AddrInUse => {

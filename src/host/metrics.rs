@@ -68,6 +68,7 @@ impl Metrics {
             | Fact::WaiterWithdrawn(_)
             | Fact::Posted { .. }
             | Fact::Shown { .. }
+            | Fact::Taken(_)
             | Fact::TakenBack(_)
             | Fact::Briefed
             | Fact::BriefingRead

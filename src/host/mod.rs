@@ -12,6 +12,7 @@ mod ctx;
 mod delivery;
 pub mod doctor;
 pub mod folders;
+pub mod forget;
 pub mod http;
 pub mod intake;
 mod keyed_lock;
@@ -25,6 +26,7 @@ pub mod settings;
 mod standing;
 mod status;
 pub mod store;
+mod traces;
 pub mod warnings;
 
 use crate::clock::Clock;
@@ -117,11 +119,16 @@ impl Daemon {
     /// Takes the state folder (before the port, so that a second daemon says what is the matter) and the address, and
     /// serves what needs no stored asks.
     pub async fn open(settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
-        Self::open_with(CHANNELS, settings, clock).await
+        Self::open_with(CHANNELS, Vec::new(), settings, clock).await
     }
 
-    /// The same with other channels than [`CHANNELS`].
-    pub async fn open_with(all: &[(ChannelName, Open)], settings: Settings, clock: Clock) -> Result<Self, DaemonError> {
+    /// The same with other channels than [`CHANNELS`], and with sockets that listen already.
+    pub async fn open_with(
+        all: &[(ChannelName, Open)],
+        mut passed: Vec<std::net::TcpListener>,
+        settings: Settings,
+        clock: Clock,
+    ) -> Result<Self, DaemonError> {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
         let store = Box::new(Files::open(&state, settings.after_loss)?);
         let at = |path: &Path| format!("cannot use {}", path.display());
@@ -132,12 +139,20 @@ impl Daemon {
             Some(token) => token,
             None => token(&state).map_err(DaemonError::io("the inbox token"))?,
         };
-        let listener = http::bind(settings.http.listen).await.map_err(DaemonError::io("http"))?;
+        let listener = http::bind(settings.http.listen, &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
         let webhooks = match settings.http.webhook_listen {
-            Some(listen) => Some(http::bind(listen).await.map_err(DaemonError::io("http.webhook_listen"))?),
+            Some(listen) => {
+                Some(http::bind(listen, &mut passed).await.map_err(DaemonError::io("http.webhook_listen"))?)
+            }
             None => None,
         };
+        if let Some(other) = passed.first() {
+            let why = "it has the port of neither http.listen nor http.webhook_listen; make ListenStream the same";
+            let what =
+                format!("the socket {} that systemd passed", other.local_addr().map_err(DaemonError::io("http"))?);
+            return Err(DaemonError::io(what)(io::Error::other(why)));
+        }
         let mut adapters = Vec::new();
         for (name, open) in all {
             adapters.extend(open(&settings, &ctx).map_err(DaemonError::io(name.as_str()))?);

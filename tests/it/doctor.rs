@@ -2,7 +2,7 @@
 //! cause, and after the printed fix, or once it is undone, all is green again.
 
 use crate::daemon::free_port;
-use crate::harness::{World, askd};
+use crate::harness::{SOON, World, askd};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, TO_ADA, sim};
 use askd_sim::slack::Token;
@@ -22,6 +22,10 @@ enum Broken {
 
 /// What it said: the checks with a fault, each with its fix; and all of it for a failed story.
 async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
+    doctor_with(world, extra, &[]).await
+}
+
+async fn doctor_with(world: &World, extra: &str, flags: &[&str]) -> (Vec<(String, String)>, String) {
     let file = |name: &str, text: &str| {
         let path = world.dir.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -31,7 +35,7 @@ async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
     let extra = file("extra.toml", extra);
     let mut command = askd();
     command.args(["doctor", "--json", "--config"]).arg(world.dir.path().join("askd.toml")).arg("--config").arg(listen);
-    command.arg("--config").arg(extra).env("ASKD__DATA_DIR", world.data());
+    command.arg("--config").arg(extra).args(flags).env("ASKD__DATA_DIR", world.data());
     // The stand-ins answer meanwhile, in this very runtime.
     let output = tokio::process::Command::from(command).output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -43,6 +47,37 @@ async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
     let faults: Vec<_> = faults.map(|finding| (said(finding, "check"), said(finding, "fix"))).collect();
     assert_eq!(output.status.code(), Some(i32::from(!faults.is_empty())), "{text}");
     (faults, text)
+}
+
+/// `--send` asks in each group, sees the card, and takes everything back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_question_is_shown_withdrawn_and_leaves_nothing_behind() {
+    let mut world = in_slack(Mode::Http).with_binary().start().await;
+    let folder = world.data().join("ipc/research/tasks");
+    world.until("the group's folders", || folder.exists()).await;
+    let (faults, text) = doctor_with(&world, "", &["--send"]).await;
+    assert_eq!(faults, [], "{text}");
+    let told: Value = serde_json::from_str(&text).unwrap();
+    let sent = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "test question research");
+    assert_eq!(sent.unwrap()["what"], "was shown in slack, and withdrawn", "{text}");
+    let card = world.slack.messages(CHANNEL).pop().unwrap();
+    let card = world.says(CHANNEL, &card.ts, "Cancelled").await;
+    assert!(
+        card.visible_text().contains("Test of askd doctor") && card.elements().is_empty(),
+        "{}",
+        card.visible_text()
+    );
+    world.all_closed(SOON).await;
+    let group = world.group("research");
+    assert_eq!(group.task_names(), Vec::<String>::new());
+    group.responses_are(&[]);
+    // A channel that refuses it is the fault, with the reason.
+    world.slack.invite_bot(CHANNEL, false);
+    let (faults, text) = doctor_with(&world, "", &["--send"]).await;
+    let checks: Vec<&str> = faults.iter().map(|(check, _)| check.as_str()).collect();
+    assert!(checks.contains(&"test question research"), "{text}");
+    group.responses_are(&[]);
+    assert_eq!(world.stop().await, Some(0));
 }
 
 /// A daemon in a process of its own, on Slack and WhatsApp.

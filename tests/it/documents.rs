@@ -195,7 +195,7 @@ fn every_command_explains_itself_with_an_example() {
         let text = String::from_utf8(help.stdout).unwrap();
         assert!(help.status.success() && text.contains("Example") && text.contains("askd "), "{command}: {text}");
         // What is said at length is said.
-        let codes = matches!(command, "ask" | "briefing" | "check" | "doctor" | "serve" | "status");
+        let codes = matches!(command, "ask" | "briefing" | "check" | "doctor" | "forget" | "serve" | "status");
         assert!(text.contains("Exit codes") == codes, "{command}: {text}");
     }
 }

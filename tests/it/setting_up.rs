@@ -58,6 +58,36 @@ fn check_prints_every_mistake_with_its_line_or_what_holds() {
     assert_eq!((err(&missing).as_str(), missing.status.code()), (told, Some(2)));
 }
 
+/// Under systemd only the unit says where the records are, and an operator's shell knows nothing of the unit.
+#[test]
+fn a_daemon_of_systemd_is_found_without_settings_and_where_none_is_both_places_are_named() {
+    let world = World::new();
+    let home = world.dir.path().join("home");
+    let url = world.url();
+    let list = |before: &str| {
+        let mut command = crate::daemon::without_environment("unshare".as_ref());
+        let script = format!("mount -t tmpfs none /var/lib && {before} exec {} list --url {url}", crate::harness::ASKD);
+        command.args(["--mount", "sh", "-c", &script]).env("HOME", &home).env_remove("XDG_STATE_HOME").output()
+    };
+    if !list("true;").is_ok_and(|output| err(&output).starts_with("askd: ")) {
+        println!(
+            "SKIPPED a_daemon_of_systemd_is_found_without_settings_and_where_none_is_both_places_are_named: no mounts"
+        );
+        return;
+    }
+    let token = world.token();
+    let kept = format!("mkdir -p /var/lib/askd/state && echo {token} >/var/lib/askd/state/web_token &&");
+    let found = list(&kept).unwrap();
+    assert_eq!((out(&found).as_str(), found.status.code()), ("No open questions.\n", Some(0)), "{}", err(&found));
+    let none = list("true;").unwrap();
+    let told = format!(
+        "askd: cannot read the inbox token in {}/.local/state/askd/state/web_token: No such file or directory (os error 2). \
+         There is none in /var/lib/askd/state either. Has `askd serve` run here? Or give --token, or the same --config\n",
+        home.display()
+    );
+    assert_eq!((err(&none).as_str(), none.status.code()), (told.as_str(), Some(1)));
+}
+
 #[test]
 fn the_mistakes_of_a_first_hour_are_told_with_what_to_do() {
     let world = World::new();

@@ -1,8 +1,13 @@
 //! What the daemon tells systemd, played by a socket: ready, alive, reloading, stopping.
 
-use crate::harness::{SOON, World, within};
+use crate::daemon::without_environment;
+use crate::harness::{ASKD, SOON, World, within};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -50,18 +55,74 @@ fn systemd_hears_ready_alive_reloading_and_stopping_and_a_reload_says_what_chang
     assert!(world.ended().success());
 }
 
+/// A daemon to which this socket is passed as systemd passes one. It ends with the story.
+struct Passed(Child);
+
+impl Passed {
+    fn start(data: &Path, socket: &TcpListener, listen: SocketAddr) -> Self {
+        let mut command = without_environment(Path::new("sh"));
+        // The socket comes as standard input; systemd passes it as descriptor 3.
+        command.args(["-c", "exec 3<&0 </dev/null; export LISTEN_PID=$$; exec \"$@\"", "sh", ASKD, "serve"]);
+        command.env("LISTEN_FDS", "1").env("ASKD__HTTP__LISTEN", listen.to_string()).env("ASKD__DATA_DIR", data);
+        let socket = OwnedFd::from(socket.try_clone().unwrap());
+        Self(command.stdin(socket).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.0.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
 #[test]
-fn the_unit_is_one_that_systemd_understands() {
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/askd.service");
-    let text = std::fs::read_to_string(unit).unwrap();
+fn connections_wait_in_the_socket_of_systemd_while_the_daemon_restarts() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, folder) = (socket.local_addr().unwrap(), tempfile::tempdir().unwrap());
+    let healthz = "GET /healthz HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n";
+    for _ in 0..2 {
+        let mut waiting = TcpStream::connect(address).expect("the socket listens while no daemon runs");
+        waiting.set_read_timeout(Some(SOON)).unwrap();
+        waiting.write_all(healthz.as_bytes()).unwrap();
+        let daemon = Passed::start(folder.path(), &socket, address);
+        let mut reply = String::new();
+        waiting.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        let pid = rustix::process::Pid::from_child(&daemon.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(daemon.end().0, Some(0));
+    }
+    let other = SocketAddr::from(([127, 0, 0, 1], crate::daemon::free_port()));
+    let (code, log) = Passed::start(folder.path(), &socket, other).end();
+    assert_eq!(code, Some(1));
+    let told = format!(
+        "askd: the socket {address} that systemd passed: it has the port of neither http.listen nor http.webhook_listen; \
+         make ListenStream the same\n"
+    );
+    assert!(log.ends_with(&told), "{log}");
+}
+
+#[test]
+fn the_units_are_ones_that_systemd_understands() {
     let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("askd.service");
-    std::fs::write(&copy, text.replace("/usr/local/bin/askd", crate::harness::ASKD)).unwrap();
-    match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output() {
-        Err(_) => println!("SKIPPED the_unit_is_one_that_systemd_understands: needs systemd-analyze"),
+    let copies = ["askd.service", "askd.socket"].map(|name| {
+        let text = std::fs::read_to_string(format!("{}/deploy/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let copy = folder.path().join(name);
+        std::fs::write(&copy, text.replace("/usr/local/bin/askd", ASKD)).unwrap();
+        copy
+    });
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&copies).output() {
+        Err(_) => println!("SKIPPED the_units_are_ones_that_systemd_understands: needs systemd-analyze"),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let about_us: Vec<&str> = said.lines().filter(|line| line.contains("askd.service")).collect();
+            let about_us: Vec<&str> = said.lines().filter(|line| line.contains("/askd.")).collect();
             assert!(about_us.is_empty(), "{said}");
         }
     }

@@ -39,6 +39,7 @@ use crate::host::port::Channels;
 use crate::host::session::{Heartbeats, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError};
+use crate::host::traces::Traces;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
@@ -83,6 +84,7 @@ struct Inner {
     folders: Folders,
     audit: Audit,
     metrics: Metrics,
+    traces: Traces,
     channels: Channels,
     ctx: Ctx,
     sessions: Sessions,

@@ -15,6 +15,7 @@ use crate::host::port::Channels;
 use crate::host::session::Sessions;
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError, Stored};
+use crate::host::traces::Traces;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use futures_util::future::join;
@@ -73,6 +74,7 @@ impl Broker {
             folders,
             audit,
             metrics: Metrics::default(),
+            traces: Traces::open(settings.traces.endpoint.as_deref(), &ctx)?,
             channels,
             sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
             set_by: ctx.clock().reading().set_by,

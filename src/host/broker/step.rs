@@ -207,6 +207,7 @@ impl Broker {
         for effect in &step.effects {
             if let Effect::Note(fact) = effect {
                 self.0.audit.fact(&step.ask, fact, now);
+                self.0.traces.fact(&step.ask, fact, now);
                 self.0.metrics.fact(&step.ask, fact, self.kind_of_start(&step.ask.group), now);
             }
         }

@@ -5,7 +5,7 @@ use super::probe::Probe;
 use crate::host::client::Client;
 use crate::host::settings::Settings;
 use crate::ipc::files::Dir;
-use crate::ipc::{RESPONSES, TASKS, response_name};
+use crate::ipc::{MAX_REQUEST_BYTES, RESPONSES, TASKS, response_name};
 use crate::random;
 use askd_core::Group;
 use reqwest::Method;
@@ -41,13 +41,16 @@ async fn send(client: &Client, group: &Group, settings: &Settings, probe: &Probe
     let request = json!({"type": "ask_user:ask", "request_id": id, "title": "Test of askd doctor",
         "questions": [{"question": "Nothing to do: this question is withdrawn at once.", "options": ["OK"]}]});
     put(settings, group, &id, request.to_string().as_bytes()).map_err(|error| error.to_string())?;
-    let mut last = Value::Null;
     let mut shown = Err("askd did not take the question".to_owned());
     for _ in 0..LOOKS {
+        // It ended by itself: it could not be shown.
+        if let Some(response) = taken(settings, group, &id) {
+            let why = response["error"].as_str().unwrap_or("it was not shown");
+            return Err(why.to_owned());
+        }
         let asks = client.call(Method::GET, &format!("/asks?state=open&group={group}"), None).await;
         let asks = asks.map_err(|error| error.to_string())?;
         if let Some(ask) = asks["asks"].as_array().into_iter().flatten().find(|ask| ask["request_id"] == *id) {
-            last = ask.clone();
             let channel = ask["channel"].as_str().unwrap_or_default();
             if channel == "web" || ask["stage"] == "open" {
                 shown = Ok(channel.to_owned());
@@ -57,11 +60,14 @@ async fn send(client: &Client, group: &Group, settings: &Settings, probe: &Probe
         }
         probe.clock.sleep(PAUSE).await;
     }
-    if let Some(ask) = last["id"].as_str() {
-        let withdrawn = client.call(Method::POST, &format!("/asks/{ask}/cancel"), None).await;
-        withdrawn.map_err(|error| error.to_string())?;
+    let cancel = json!({"type": "ask_user:cancel", "request_id": id});
+    put(settings, group, &format!("cancel-{id}"), cancel.to_string().as_bytes()).map_err(|error| error.to_string())?;
+    for _ in 0..LOOKS {
+        if taken(settings, group, &id).is_some() {
+            break;
+        }
+        probe.clock.sleep(PAUSE).await;
     }
-    take(settings, group, &id, probe).await;
     shown
 }
 
@@ -73,14 +79,10 @@ fn put(settings: &Settings, group: &Group, id: &str, bytes: &[u8]) -> io::Result
     Ok(())
 }
 
-/// Nobody else collects the response.
-async fn take(settings: &Settings, group: &Group, id: &str, probe: &Probe) {
-    let name = response_name(&id);
-    for _ in 0..LOOKS {
-        let responses = Dir::open(&settings.ipc_dir()).and_then(|root| root.sub(&format!("{group}/{RESPONSES}")));
-        if responses.and_then(|folder| folder.remove(&name)).is_ok_and(|removed| removed) {
-            return;
-        }
-        probe.clock.sleep(PAUSE).await;
-    }
+/// The response, which nobody else collects.
+fn taken(settings: &Settings, group: &Group, id: &str) -> Option<Value> {
+    let folder = Dir::open(&settings.ipc_dir()).and_then(|root| root.sub(&format!("{group}/{RESPONSES}"))).ok()?;
+    let (bytes, _) = folder.read(&response_name(&id), MAX_REQUEST_BYTES).ok()?;
+    folder.remove(&response_name(&id)).ok()?;
+    Some(serde_json::from_slice(&bytes).unwrap_or_default())
 }

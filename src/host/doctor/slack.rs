@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::probe::{Probe, Said, signature, webhooks};
-use crate::host::settings::{Settings, SlackSettings, SlackTransport};
+use crate::host::settings::{Secrets, Settings, SlackSettings, SlackTransport};
 use askd_core::{ChannelName, Responders, wording};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -81,7 +81,7 @@ pub(super) async fn check(found: &mut Findings, probe: &Probe, slack: &SlackSett
     }
     match &slack.transport {
         SlackTransport::Socket(app_token) => socket(found, &api, app_token).await,
-        SlackTransport::Webhooks(secret) => webhook(found, probe, secret, settings, runs).await,
+        SlackTransport::Webhooks(secrets) => webhook(found, probe, secrets, settings, runs).await,
     }
 }
 
@@ -163,29 +163,32 @@ async fn socket(found: &mut Findings, api: &Api<'_>, app_token: &SecretString) {
     }
 }
 
-/// Whether the daemon takes what is signed with the secret of these settings.
-async fn webhook(found: &mut Findings, probe: &Probe, secret: &SecretString, settings: &Settings, runs: bool) {
+/// Whether the daemon takes what is signed with each secret of these settings.
+async fn webhook(found: &mut Findings, probe: &Probe, secrets: &Secrets, settings: &Settings, runs: bool) {
     if !runs {
         return found.not_checked("slack webhook", "daemon");
     }
     let url = format!("{}/slack/events", webhooks(settings));
     let body = json!({"type": "url_verification", "challenge": "askd-doctor"}).to_string();
     let seconds = probe.clock.now().as_millis() / 1000;
-    let signed = format!("v0={}", signature(secret, format!("v0:{seconds}:{body}").as_bytes()));
-    let call = |client: &reqwest::Client| {
-        let call = client.post(&url).header("content-type", "application/json").body(body);
-        call.header("x-slack-request-timestamp", seconds).header("x-slack-signature", signed)
-    };
-    match probe.call(&url, call).await {
-        Ok(said) if said.text.contains("askd-doctor") => {
-            found.ok("slack webhook", "the daemon takes this signing secret");
-        }
-        Ok(_) => {
-            let fix = "restart the daemon, so that it reads slack.signing_secret again: sudo systemctl restart askd";
-            found.fault("slack webhook", "the daemon uses another signing secret than the settings", fix);
-        }
-        Err(why) => {
-            found.fault("slack webhook", format!("{url}: {why}"), "check http.webhook_listen, and restart the daemon");
+    for secret in secrets.all() {
+        let signed = format!("v0={}", signature(secret, format!("v0:{seconds}:{body}").as_bytes()));
+        let call = |client: &reqwest::Client| {
+            let call = client.post(&url).header("content-type", "application/json").body(body.clone());
+            call.header("x-slack-request-timestamp", seconds).header("x-slack-signature", signed)
+        };
+        match probe.call(&url, call).await {
+            Ok(said) if said.text.contains("askd-doctor") => {}
+            Ok(_) => {
+                let fix = "reload the daemon, so that it reads slack.signing_secret again: sudo systemctl reload askd";
+                let what = "the daemon uses another signing secret than the settings";
+                return found.fault("slack webhook", what, fix);
+            }
+            Err(why) => {
+                let fix = "check http.webhook_listen, and restart the daemon";
+                return found.fault("slack webhook", format!("{url}: {why}"), fix);
+            }
         }
     }
+    found.ok("slack webhook", "the daemon takes this signing secret");
 }

@@ -26,6 +26,12 @@ impl Settings {
         if self.defaults != new.defaults {
             now.push("the rules of all other groups changed".to_owned());
         }
+        let signing = |settings: &Self| settings.slack.as_ref().and_then(SlackSettings::signing_secrets).cloned();
+        if let (Some(before), Some(after)) = (signing(self), signing(new))
+            && before != after
+        {
+            now.push("slack.signing_secret changed".to_owned());
+        }
         let sections = [
             ("data_dir, dir_mode or gid", self.data_dir != new.data_dir || self.access != new.access),
             ("[http]", self.http != new.http),
@@ -33,6 +39,7 @@ impl Settings {
             ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
             ("[web]", web(&self.web) != web(&new.web)),
             ("[log]", self.log != new.log),
+            ("[traces]", self.traces != new.traces),
             ("asks.keep_audit", self.keep_audit != new.keep_audit),
         ];
         Changes {
@@ -46,10 +53,13 @@ fn expose(secret: &SecretString) -> &str {
     secret.expose_secret()
 }
 
-/// All that can be compared: `Debug` leaves the secrets out.
-fn slack(slack: &SlackSettings) -> (String, [&str; 2]) {
-    let (SlackTransport::Webhooks(secret) | SlackTransport::Socket(secret)) = &slack.transport;
-    (format!("{slack:?}"), [expose(&slack.bot_token), expose(secret)])
+/// All that can be compared and needs a restart: `Debug` leaves the secrets out.
+fn slack(slack: &SlackSettings) -> (String, &str, Option<&str>) {
+    let app_token = match &slack.transport {
+        SlackTransport::Socket(token) => Some(expose(token)),
+        SlackTransport::Webhooks(_) => None,
+    };
+    (format!("{slack:?}"), expose(&slack.bot_token), app_token)
 }
 
 fn web(web: &WebSettings) -> (String, Vec<&str>) {
@@ -69,14 +79,23 @@ mod tests {
     #[test]
     fn a_reload_names_what_changed_and_no_secret() {
         let of = |text: &str| Settings::from_toml(&format!("data_dir = \"/tmp/askd\"\n{text}")).unwrap();
-        let slack = |token: &str| format!("[slack]\nbot_token = \"xoxb-{token}\"\nsigning_secret = \"s\"\n");
-        let before = of(&format!("{}[groups.a]\n[groups.b]\n[groups.c]\ntimeout = \"5m\"\n", slack("old")));
+        let slack =
+            |token: &str, secret: &str| format!("[slack]\nbot_token = \"xoxb-{token}\"\nsigning_secret = {secret}\n");
+        let before = of(&format!("{}[groups.a]\n[groups.b]\n[groups.c]\ntimeout = \"5m\"\n", slack("old", "\"s\"")));
         let after = of(&format!(
             "{}[log]\nformat = \"json\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
-            slack("new")
+            slack("new", "[\"t\", \"s\"]")
         ));
         let changes = before.changes(&after);
-        assert_eq!(changes.now, ["group b has no settings of its own any more", "group c changed", "group d is new"]);
+        assert_eq!(
+            changes.now,
+            [
+                "group b has no settings of its own any more",
+                "group c changed",
+                "group d is new",
+                "slack.signing_secret changed"
+            ]
+        );
         assert_eq!(changes.after_restart, ["[slack]", "[log]"]);
         assert_eq!(before.changes(&before), Changes::default());
     }

@@ -20,6 +20,7 @@ pub use mistakes::SettingsError;
 pub use people::{PersonSettings, WebSettings};
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
+pub use values::Secrets;
 pub use webhook::Webhook;
 pub use whatsapp::WhatsappSettings;
 
@@ -56,6 +57,8 @@ pub struct Settings {
     pub whatsapp: Option<WhatsappSettings>,
     /// What is logged, and how.
     pub log: Log,
+    /// Where traces go.
+    pub traces: Traces,
     /// How long audit lines are kept.
     pub keep_audit: Duration,
     /// Where the Docker Engine listens: `DOCKER_HOST` in the environment.
@@ -76,6 +79,15 @@ pub struct Log {
     /// `text` or `json`.
     #[serde(deserialize_with = "values::log_format")]
     pub format: LogFormat,
+}
+
+/// `[traces]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traces {
+    /// The collector, without a slash at the end; `None`: no traces.
+    #[serde(deserialize_with = "values::endpoint")]
+    pub endpoint: Option<String>,
 }
 
 /// How log lines look.
@@ -233,6 +245,7 @@ struct Shape {
     whatsapp: WhatsappSettings,
     web: WebSettings,
     log: Log,
+    traces: Traces,
     defaults: Option<GroupSettings>,
     #[serde(default)]
     groups: BTreeMap<String, GroupSettings>,
@@ -257,6 +270,7 @@ impl Shape {
             whatsapp: self.whatsapp.check(mistakes),
             web: self.web,
             log: self.log,
+            traces: self.traces,
             keep_audit,
             docker_host: std::env::var("DOCKER_HOST").ok(),
             after_loss: false,

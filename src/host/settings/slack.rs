@@ -2,7 +2,7 @@
 
 use super::group::RouteSettings;
 use super::mistakes::Mistakes;
-use super::values::{ANY, api_url, list, seconds, secret};
+use super::values::{ANY, Secrets, api_url, list, seconds, secret, secrets};
 use super::{Settings, is_loopback_url};
 use askd_core::Responders;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -27,8 +27,8 @@ pub struct SlackSettings {
 /// How Slack sends what people do.
 #[derive(Debug, Clone)]
 pub enum SlackTransport {
-    /// Slack posts webhooks, signed with this secret.
-    Webhooks(SecretString),
+    /// Slack posts webhooks, signed with one of these.
+    Webhooks(Secrets),
     /// askd opens a socket with this token (`xapp-...`), so that Slack need not reach this host.
     Socket(SecretString),
 }
@@ -38,8 +38,8 @@ pub enum SlackTransport {
 pub(super) struct SlackShape {
     #[serde(default, deserialize_with = "secret")]
     bot_token: Option<SecretString>,
-    #[serde(default, deserialize_with = "secret")]
-    signing_secret: Option<SecretString>,
+    #[serde(default, deserialize_with = "secrets")]
+    signing_secret: Option<Secrets>,
     #[serde(default, deserialize_with = "secret")]
     app_token: Option<SecretString>,
     #[serde(deserialize_with = "list")]
@@ -48,6 +48,16 @@ pub(super) struct SlackShape {
     api_url: String,
     #[serde(deserialize_with = "seconds::<0, ANY, _>")]
     pace: Duration,
+}
+
+impl SlackSettings {
+    /// What Slack signs its webhooks with, if it posts any.
+    pub fn signing_secrets(&self) -> Option<&Secrets> {
+        match &self.transport {
+            SlackTransport::Webhooks(secrets) => Some(secrets),
+            SlackTransport::Socket(_) => None,
+        }
+    }
 }
 
 impl SlackShape {

@@ -201,6 +201,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[groups.a]\nsession = { probe = { webhook = \"http://127.0.0.1/\", secret_file = \"/dev/null\" } }".into(), "groups.a.session.probe: /dev/null holds no key of Standard Webhooks. Make one: printf 'whsec_%s\\n' \"$(openssl rand -base64 32)\" > /dev/null (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { command = [\"start-agent\"] } }".into(), "groups.a.session.start.command: must be a list that begins with the absolute path of a program, like [\"/usr/local/bin/start-agent\", \"research\"]; no shell reads it (settings, line 2)".into()),
         // Secrets.
+        ("[slack]\nbot_token = \"xoxb-a\"\nsigning_secret = [\"a\", \"b\", \"c\"]".into(), "slack.signing_secret: has more than two secrets: write the new one, then the one that it replaces (settings, line 3)".into()),
         ("[slack]\nbot_token = \"xoxb-a\"".into(), "slack.signing_secret: missing: without it (Basic Information of the app) no click can be verified; or set slack.app_token for Socket Mode (settings, line 1)".into()),
         ("[slack]\nbot_token = \"xapp-a\"\nsigning_secret = \"s\"".into(), "slack.bot_token: not a Bot User OAuth Token, which begins with xoxb-; this one belongs in slack.app_token (see docs/slack.md) (settings, line 2)".into()),
         ("[slack]\nbot_token_file = \"/does/not/exist\"".into(), "slack.bot_token_file: cannot read /does/not/exist: No such file or directory (os error 2) (settings, line 2)".into()),

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
@@ -156,9 +156,65 @@ pub(super) fn api_url<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::E
     Err(D::Error::custom(format!("{url:?} {why}")))
 }
 
+/// An address of another server, without a slash at the end; empty: none.
+pub(super) fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let url = String::deserialize(from)?.trim_end_matches('/').to_owned();
+    if !url.is_empty() && url_host(&url).is_none() {
+        return Err(D::Error::custom(format!("{url:?} is not a URL like http://127.0.0.1:4318")));
+    }
+    Ok(Some(url).filter(|url| !url.is_empty()))
+}
+
 /// A secret; an empty one is not given.
 pub(super) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<SecretString>::deserialize(from)?.filter(|secret| !secret.expose_secret().is_empty()))
+}
+
+/// A secret that the platform signs with, and while it is being replaced the one before it: both are good.
+#[derive(Clone)]
+pub struct Secrets {
+    newest: SecretString,
+    earlier: Option<SecretString>,
+}
+
+impl Secrets {
+    /// The one that askd itself uses.
+    pub fn newest(&self) -> &SecretString {
+        &self.newest
+    }
+
+    /// The newest first.
+    pub fn all(&self) -> impl Iterator<Item = &SecretString> {
+        std::iter::once(&self.newest).chain(&self.earlier)
+    }
+}
+
+impl Debug for Secrets {
+    /// Not even how many there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        self.all().map(SecretString::expose_secret).eq(other.all().map(SecretString::expose_secret))
+    }
+}
+
+/// One secret, or two in a list. In a text, as a file or the environment has it, blanks or line ends are between them.
+/// Empty ones are not given.
+pub(super) fn secrets<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secrets>, D::Error> {
+    let given = match TextOrList::deserialize(from)? {
+        TextOrList::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
+        TextOrList::List(list) => list,
+    };
+    let mut given = given.into_iter().filter(|secret| !secret.is_empty()).map(SecretString::from);
+    let secrets = given.next().map(|newest| Secrets { newest, earlier: given.next() });
+    if given.next().is_some() {
+        return Err(D::Error::custom("has more than two secrets: write the new one, then the one that it replaces"));
+    }
+    Ok(secrets)
 }
 
 /// Each can stand in a file of its own: `<key>_file`.

@@ -35,6 +35,8 @@ pub enum Fact {
     Settled,
     /// A response is there to be taken.
     Delivered(RequestId),
+    /// A response was taken.
+    Taken(RequestId),
     /// A response was not taken, and was put out of its waiter's reach.
     TakenBack(RequestId),
     /// The briefing for the agent's next start is there.

@@ -135,7 +135,10 @@ impl AskState {
             DeliveryEvent::Published => {
                 cx.note(Fact::Delivered(request_id.clone()));
             }
-            DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true } => self.was_taken(index, cx),
+            DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true } => {
+                cx.note(Fact::Taken(request_id.clone()));
+                self.was_taken(index, cx);
+            }
             DeliveryEvent::TakenBack { taken: false } => self.taken_back(request_id, cx),
         }
         true

@@ -61,6 +61,10 @@ impl Inbound {
         Self { slack, broker, seen: Arc::new(Mutex::new(LruCache::new(REMEMBERED))) }
     }
 
+    pub(super) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
     pub(super) fn slack(&self) -> &Slack {
         &self.slack
     }

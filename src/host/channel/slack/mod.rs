@@ -103,8 +103,8 @@ pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option
 #[async_trait]
 impl Adapter for Slack {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
-        let SlackTransport::Webhooks(signing_secret) = &self.0.settings.transport else { return Router::new() };
-        webhooks::routes(Inbound::new(self.clone(), broker.clone()), signing_secret, webhooks.clone())
+        let Some(secrets) = self.0.settings.signing_secrets().cloned() else { return Router::new() };
+        webhooks::routes(Inbound::new(self.clone(), broker.clone()), secrets, webhooks.clone())
     }
 
     /// Calls `auth.test` once and not for long, so that the log reports a wrong token before anything else.

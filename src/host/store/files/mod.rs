@@ -3,12 +3,14 @@
 mod boot;
 mod cache;
 mod earlier;
+mod forgetting;
 mod groups;
 mod opening;
 mod record;
 mod scan;
 mod soon;
 
+pub use forgetting::{Erased, Whom};
 pub use record::BadRecord;
 
 use super::{Allowed, Loading, Save, Store, StoreError, Stored};

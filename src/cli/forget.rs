@@ -1,0 +1,119 @@
+//! `askd forget`: erases a question, or a person, from what askd keeps, and says what stays elsewhere.
+
+use super::{Exit, FAILED, USAGE, say};
+use crate::host::forget::{Forgotten, forget};
+use crate::host::settings::Settings;
+use crate::host::store::{StoreError, Whom};
+use askd_core::{Ask, AskId, ChannelName};
+use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+/// Most messages of a chat that are named.
+const MESSAGES: usize = 20;
+
+/// Erase a closed question, or all that a person said, from what askd keeps.
+///
+/// Stop the daemon first, and start it again afterwards; open questions stay open. `--person` erases the closed questions that
+/// the person answered, dismissed, unblocked or was asked in a chat of their own, and takes their id and name out of all other
+/// records, the audit log included. What cannot be erased is named: cards in chats, questions that are still open. It cannot be
+/// undone. Exit codes: 0 everything is erased, 1 something is left or went wrong.
+#[derive(Debug, Args)]
+#[command(
+    name = "forget",
+    after_help = "Examples:\n  sudo systemctl stop askd\n  sudo -u askd askd forget --person U0123ABCD\n  \
+                  sudo -u askd askd forget --ask 3f2a\n  sudo systemctl start askd"
+)]
+pub(super) struct ForgetCommand {
+    /// The person's id: U0123ABCD in Slack, a number (digits) on WhatsApp, a name in the inbox.
+    #[arg(long, value_name = "ID", required_unless_present = "ask", conflicts_with = "ask")]
+    person: Option<String>,
+    /// The question's id, or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    ask: Option<String>,
+    /// The daemon's settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+}
+
+impl ForgetCommand {
+    pub(super) fn run(self) -> Result<(), Exit> {
+        let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        let whom = match (self.person, self.ask) {
+            (Some(person), _) if person == "operator" => {
+                let why = "\"operator\" is everyone who holds the inbox token, not a person";
+                return Err(Exit::new(USAGE, why));
+            }
+            (Some(person), _) => Whom::Person(BTreeSet::from([person])),
+            (None, Some(ask)) if !ask.is_empty() && ask.bytes().all(|byte| byte.is_ascii_hexdigit()) => Whom::Ask(ask),
+            _ => return Err(Exit::new(USAGE, "that is not the id of a question; `askd list --settled` shows them")),
+        };
+        let state = settings.state_dir();
+        let owner = std::fs::metadata(&state).map_err(|error| {
+            Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
+        })?;
+        if owner.uid() != rustix::process::geteuid().as_raw() {
+            let who = "run this as askd's own user, whom the records belong to: sudo -u askd askd forget ...";
+            return Err(Exit::new(FAILED, who));
+        }
+        let forgotten = forget(&settings, whom).map_err(|error| match error {
+            StoreError::Held(_) => Exit::new(
+                FAILED,
+                "askd is running: stop it (sudo systemctl stop askd), run this again, and start it. Open questions stay open",
+            ),
+            error => Exit::new(FAILED, error),
+        })?;
+        say(&told(&forgotten))?;
+        let left = &forgotten.records.unfinished;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let ids = left.iter().map(AskId::to_string).collect::<Vec<_>>().join("\n  ");
+        let why = "still there, because they are open, or their cards and answers are on their way. Start askd, close them \
+                   (`askd cancel ID`), and run this again";
+        Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
+    }
+}
+
+fn told(Forgotten { records, lines, lying }: &Forgotten) -> String {
+    let parts = [
+        (records.asks.len(), "question", "questions"),
+        (*lying, "answer that nobody had collected", "answers that nobody had collected"),
+        (records.lists, "list of people who could answer", "lists of people who could answer"),
+        (*lines, "line of the audit log", "lines of the audit log"),
+        (records.others, "other file", "other files"),
+    ];
+    let parts = parts.iter().filter(|(count, ..)| *count > 0);
+    let parts = parts.map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
+    let parts = parts.collect::<Vec<_>>();
+    let mut told = vec![match &parts[..] {
+        [] => "Nothing in the records is about that.".to_owned(),
+        parts => format!("Erased: {}.", parts.join(", ")),
+    }];
+    let chats = chats(&records.asks);
+    if !chats.is_empty() {
+        told.push("These messages stay in the chats, with the replies to them; delete them there:".to_owned());
+        told.extend(chats);
+    }
+    told.push(
+        "Not looked into: the log (journald), backups, settings files, and what agents have been told.".to_owned(),
+    );
+    told.join("\n")
+}
+
+/// What was posted, a line for each chat.
+fn chats(asks: &[Ask]) -> Vec<String> {
+    let mut chats: BTreeMap<(ChannelName, &str), Vec<&str>> = BTreeMap::new();
+    for widget in asks.iter().flat_map(|ask| &ask.widgets).filter(|widget| widget.route.posts()) {
+        chats.entry((widget.route.channel, &widget.route.chat)).or_default().extend(widget.messages());
+    }
+    chats.retain(|_, messages| !messages.is_empty());
+    let line = |((channel, chat), messages): (&(ChannelName, &str), &Vec<&str>)| {
+        let more = messages.len().saturating_sub(MESSAGES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let messages = messages.iter().take(MESSAGES).copied().collect::<Vec<_>>().join(", ");
+        format!("  {} {chat}: {messages}{more}", channel.title())
+    };
+    chats.iter().map(line).collect()
+}

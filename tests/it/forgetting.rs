@@ -1,0 +1,188 @@
+//! `askd forget`: afterwards nothing that askd keeps names the person or has the words of the question, what cannot be erased
+//! is named, and a crash in between leaves nothing that a second call does not find.
+
+use crate::command_line::{err, out};
+use crate::harness::{SOON, World, askd, choice, names};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
+use crate::on_whatsapp::{ADA, BOB as BEN, TO_ADA, on_whatsapp, sim};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn forget(world: &World, args: &[&str]) -> Command {
+    let mut command = askd();
+    command.arg("forget").args(args).arg("--config").arg(world.dir.path().join("askd.toml"));
+    command.env("ASKD__DATA_DIR", world.data());
+    command
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+/// The files below the data folder in which one of these words stands.
+fn with(world: &World, words: &[&str]) -> Vec<PathBuf> {
+    fn look(folder: &Path, words: &[&str], found: &mut Vec<PathBuf>) {
+        for path in names(folder).into_iter().map(|name| folder.join(name)) {
+            if path.is_dir() {
+                look(&path, words, found);
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                let text = String::from_utf8_lossy(&bytes);
+                found.extend(words.iter().any(|word| text.contains(word)).then_some(path));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    look(&world.data(), words, &mut found);
+    found
+}
+
+/// Three questions in Slack: Alice answered the first, Bob the second, and the third is open. The last two are the same in
+/// this: Alice could answer them. Her answer was not collected.
+async fn three() -> World {
+    let world = in_slack(Mode::Http).start().await;
+    for (request, question) in [("r1", "Fire Bob?"), ("r2", "Hire Eve?"), ("r3", "Move to Rome?")] {
+        world.ask(request, choice(question, &["yes", "no"]));
+        let card = world.card(CHANNEL).await;
+        let (answer, by) = if request == "r1" { ("pick:0:0", ALICE) } else { ("pick:0:1", BOB) };
+        if request == "r3" {
+            world.stored(&card.ts).await;
+        } else {
+            assert!(world.slack.click(CHANNEL, &card.ts, answer, by).await.unwrap().acknowledged);
+            world.response(request).await;
+            world.all_closed(SOON).await;
+        }
+    }
+    world
+}
+
+fn erased(output: &Output) -> String {
+    out(output).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_person_is_in_no_file_afterwards_and_what_stays_is_named() {
+    let mut world = three().await;
+    let refused = run(forget(&world, &["--person", ALICE]));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        err(&refused).starts_with("askd: askd is running: stop it (sudo systemctl stop askd)"),
+        "{}",
+        err(&refused)
+    );
+    let card = &world.slack.messages(CHANNEL)[0].ts;
+    let open = world.open_of("r3")["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.stop().await, Some(0));
+    let told = run(forget(&world, &["--person", ALICE]));
+    assert_eq!(
+        erased(&told),
+        "Erased: 1 question, 1 answer that nobody had collected, 1 list of people who could answer, 1 line of the audit log."
+    );
+    assert!(out(&told).contains(&format!("  Slack {CHANNEL}: {card}\n")), "{}", out(&told));
+    assert_eq!(told.status.code(), Some(1), "one is open");
+    assert!(err(&told).contains("still there, because they are open") && err(&told).contains(&open), "{}", err(&told));
+    let left = with(&world, &[ALICE, "alice", "Fire Bob"]);
+    assert!(left.len() == 1 && left[0].ends_with(format!("pending_questions/research/{open}.json")), "{left:?}");
+
+    world.begin().await;
+    let open = world.card(CHANNEL).await;
+    assert!(world.slack.click(CHANNEL, &open.ts, "pick:0:0", ALICE).await.unwrap().acknowledged);
+    assert_eq!(world.response("r3").await["result"]["answered_by"]["id"], ALICE, "the open question takes her answer");
+    world.all_closed(SOON).await;
+    let kept = world.call("GET", "/asks?state=settled", None).1;
+    assert_eq!(kept["asks"].as_array().unwrap().len(), 2, "{kept}");
+    assert_eq!(world.stop().await, Some(0));
+    let told = run(forget(&world, &["--person", ALICE]));
+    assert_eq!(
+        (told.status.code(), with(&world, &[ALICE, "alice", "Move to Rome"])),
+        (Some(0), vec![]),
+        "{}",
+        out(&told)
+    );
+    assert_eq!(with(&world, &["Hire Eve", BOB]).len(), 3, "Bob's question, its response, and his lines stay");
+
+    let again = run(forget(&world, &["--person", ALICE]));
+    assert!(out(&again).starts_with("Nothing in the records is about that.\n"), "{}", out(&again));
+    world.begin().await;
+    let kept = world.call("GET", "/asks?state=settled", None).1;
+    assert_eq!(kept["asks"][0]["questions"][0]["question"], "Hire Eve?");
+}
+
+/// A name that stays in one place is noticed.
+#[tokio::test]
+async fn a_forgotten_person_in_the_audit_log_is_noticed() {
+    let mut world = three().await;
+    world.stop().await;
+    let mut broken = forget(&world, &["--person", ALICE]);
+    run({
+        broken.env("ASKD_SABOTAGE", "keepname");
+        broken
+    });
+    let audit = world.state().join("audit");
+    assert!(with(&world, &[ALICE]).iter().any(|path| path.starts_with(&audit)), "nobody noticed");
+}
+
+#[tokio::test]
+async fn a_question_is_forgotten_by_the_beginning_of_its_id_also_after_a_crash() {
+    let mut world = three().await;
+    let settled = world.call("GET", "/asks?state=settled", None).1;
+    let ask = settled["asks"].as_array().unwrap().iter().find(|ask| ask["request_id"] == "r1").unwrap().clone();
+    let id = ask["id"].as_str().unwrap();
+    world.stop().await;
+    let mut crashing = forget(&world, &["--ask", &id[..8]]);
+    crashing.env("ASKD_CRASH_AT", "forget.collected");
+    assert_eq!(run(crashing).status.code(), None);
+    world.begin().await;
+    assert_eq!(world.details(id)["state"], "settled", "it is whole, or gone");
+    world.stop().await;
+    let told = run(forget(&world, &["--ask", &id[..8]]));
+    assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
+    assert_eq!(with(&world, &["Fire Bob", id]).len(), 1, "only its trail in the audit log, without a name");
+    assert!(world.audit().iter().all(|line| line["by"] != ALICE));
+    world.begin().await;
+    let card = world.slack.messages(CHANNEL)[0].clone();
+    assert_eq!(world.call("GET", &format!("/asks/{id}"), None).0, 404);
+    assert!(card.visible_text().contains("Fire Bob?"), "the chat keeps its card");
+}
+
+#[tokio::test]
+async fn a_person_on_whatsapp_is_forgotten_with_every_id_and_what_the_channel_remembers() {
+    let routes = format!("{TO_ADA}, {{ channel = \"whatsapp\", chat = \"{BEN}\" }}");
+    let mut world = on_whatsapp(sim(), &routes, "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BEN, "hello").await;
+    world.ask("r1", json!({"questions": [{"question": "What is your address?"}]}));
+    world.shown(ADA, "What is your address?").await;
+    world.writes(ADA, "Main Street 5").await;
+    world.response("r1").await;
+    world.all_closed(SOON).await;
+    world.stop().await;
+    assert!(with(&world, &[ADA, "Main Street"]).len() >= 4);
+    let told = run(forget(&world, &["--person", ADA]));
+    assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
+    assert!(out(&told).contains(&format!("  WhatsApp {ADA}: wamid.")), "{}", out(&told));
+    assert_eq!(with(&world, &[ADA, "Main Street", "Ada"]), Vec::<PathBuf>::new());
+    assert_eq!(with(&world, &[BEN]).len(), 1, "Ben's window is still known");
+    world.begin().await;
+    world.writes(ADA, "hello again").await;
+    world.ask("r2", json!({"questions": [{"question": "Still there?"}]}));
+    world.shown(ADA, "Still there?").await;
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_what_to_do() {
+    let world = World::empty();
+    for (args, code, told) in [
+        (&["--person", "operator"][..], 2, "\"operator\" is everyone who holds the inbox token, not a person"),
+        (&["--ask", "../x"], 2, "that is not the id of a question; `askd list --settled` shows them"),
+        (&["--ask", "3f", "--person", "U1"], 2, "cannot be used with"),
+        (&[], 2, "required"),
+        (&["--person", "U1"], 1, "cannot look at"),
+    ] {
+        std::fs::write(world.dir.path().join("askd.toml"), "").unwrap();
+        let output = run(forget(&world, args));
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(err(&output).contains(told), "{args:?}: {}", err(&output));
+    }
+}

@@ -6,6 +6,7 @@ use crate::harness::{SOON, World, askd};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, TO_ADA, sim};
 use askd_sim::slack::Token;
+use askd_sim::whatsapp::{Business, Config, Template};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -18,6 +19,8 @@ enum Broken {
     Mode(&'static str, u32),
     /// By another text in a file of the data folder.
     Text(&'static str, &'static str),
+    /// At Meta.
+    Meta(fn(&mut Business)),
 }
 
 /// What it said: the checks with a fault, each with its fix; and all of it for a failed story.
@@ -85,7 +88,10 @@ async fn world() -> World {
     let poor = Token { secret: "xoxb-poor".into(), scopes: vec!["chat:write".into()] };
     let slack = in_slack(Mode::Http).sim(|sim| sim.bot_tokens.push(poor)).groups("").with_binary().prepare().await;
     let routes = format!("{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}, {TO_ADA}");
-    let world = slack.on_whatsapp(sim(), &routes, "").await;
+    let template = Template { name: "asks".into(), language: "en".into(), body: "{{1}} asks".into(), buttons: vec![] };
+    let greedy = Template { name: "greedy".into(), body: "{{1}} {{2}}".into(), ..template.clone() };
+    let sim = Config { templates: vec![template, greedy], ..sim() };
+    let world = slack.on_whatsapp(sim, &routes, "template = \"asks\"").await;
     world.writes(ADA, "hello").await;
     let folder = world.data().join("ipc/research/briefings");
     world.until("the group's folders", || folder.exists()).await;
@@ -96,6 +102,11 @@ fn routes(chat: &str, person: &str) -> Broken {
     settings(&format!(
         "[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{chat}\", responders = [\"{person}\"] }}]"
     ))
+}
+
+fn in_a_day() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_secs()).unwrap() + 86_400
 }
 
 fn settings(text: &str) -> Broken {
@@ -141,7 +152,22 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
         ("no Slack", settings(&format!("[slack]\napi_url = \"{closed}/api\"")), "slack connection"),
         ("a wrong access token", settings("[whatsapp]\naccess_token = \"wrong\""), "whatsapp token"),
         ("another number", settings("[whatsapp]\nphone_number_id = \"1\""), "whatsapp number"),
-        ("another app secret", settings("[whatsapp]\napp_secret = \"another\""), "whatsapp signature"),
+        ("another app secret", settings("[whatsapp]\napp_secret = \"another\""), "whatsapp app secret"),
+        ("a token that cannot send", Broken::Meta(|app| app.scopes.truncate(1)), "whatsapp permissions"),
+        ("a token that lasts a day", Broken::Meta(|app| app.expires_at = in_a_day()), "whatsapp expiry"),
+        ("no field messages", Broken::Meta(|app| app.fields = vec!["account_update".into()]), "whatsapp field"),
+        ("an app without the account", Broken::Meta(|app| app.subscribed = false), "whatsapp account"),
+        ("a template in review", Broken::Meta(|app| app.template_status = "PENDING".into()), "whatsapp template"),
+        ("no such template", settings("[whatsapp]\ntemplate = \"other\""), "whatsapp template"),
+        ("no such language", settings("[whatsapp]\ntemplate_language = \"de\""), "whatsapp template"),
+        ("a template with two variables", settings("[whatsapp]\ntemplate = \"greedy\""), "whatsapp template"),
+        (
+            "nobody wrote, and there is no template",
+            settings(
+                "groups.research.routes = [{ channel = \"whatsapp\", chat = \"15550009999\" }]\nwhatsapp.template = \"\"",
+            ),
+            "whatsapp window 15550009999",
+        ),
         ("another verify token", settings("[whatsapp]\nverify_token = \"another\""), "whatsapp webhook"),
         ("no WhatsApp", settings(&format!("[whatsapp]\napi_url = \"{closed}\"")), "whatsapp connection"),
         ("a dead tunnel", settings(&format!("[http]\npublic_url = \"{closed}\"")), "public_url"),
@@ -165,6 +191,7 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
                 before = Some((file.clone(), std::fs::read(&file).unwrap()));
                 std::fs::write(file, text).unwrap();
             }
+            Broken::Meta(change) => world.phone.business(change),
         }
         let (faults, text) = doctor(&world, extra).await;
         let named = !faults.is_empty() && faults.iter().all(|(fault, fix)| fault.starts_with(check) && !fix.is_empty());
@@ -174,6 +201,7 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
             assert!(fixed.success(), "{name}: {faults:?}");
             assert_eq!(doctor(&world, extra).await.0, [], "{name}, after its fix");
         }
+        world.phone.business(|app| *app = Business::default());
         if let Some((file, bytes)) = before {
             std::fs::write(file, bytes).unwrap();
         }

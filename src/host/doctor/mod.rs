@@ -4,6 +4,7 @@
 
 mod daemon;
 mod folders;
+mod meta;
 mod probe;
 mod send;
 mod slack;

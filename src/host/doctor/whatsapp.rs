@@ -1,7 +1,7 @@
 //! WhatsApp: the token and the number, and whether the daemon takes what Meta will send.
 
-use super::Findings;
 use super::probe::{Probe, signature, webhooks};
+use super::{Findings, meta};
 use crate::host::settings::{Settings, WhatsappSettings};
 use askd_core::wording;
 use reqwest::Url;
@@ -17,6 +17,8 @@ pub(super) async fn check(
     runs: bool,
 ) {
     number(found, probe, whatsapp).await;
+    meta::check(found, probe, whatsapp).await;
+    meta::windows(found, whatsapp, settings, probe.clock.now());
     if !runs {
         found.not_checked("whatsapp webhook", "daemon");
         return found.not_checked("whatsapp signature", "daemon");
@@ -74,6 +76,9 @@ async fn handshake(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSetti
 }
 
 async fn signed(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings, settings: &Settings) {
+    if found.has_fault("whatsapp app secret") {
+        return found.not_checked("whatsapp signature", "whatsapp app secret");
+    }
     let url = format!("{}/whatsapp/webhook", webhooks(settings));
     let body = "{\"object\":\"whatsapp_business_account\",\"entry\":[]}";
     let signed = format!("sha256={}", signature(&whatsapp.app_secret, body.as_bytes()));

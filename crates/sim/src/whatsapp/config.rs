@@ -21,6 +21,37 @@ pub struct Template {
     pub buttons: Vec<String>,
 }
 
+/// What Meta says of the app behind the token, to those who ask.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Business {
+    /// Id of the app.
+    pub app_id: String,
+    /// What the token may do.
+    pub scopes: Vec<String>,
+    /// When the token expires, in Unix seconds; 0: never.
+    pub expires_at: i64,
+    /// The fields of webhooks that the app gets.
+    pub fields: Vec<String>,
+    /// Whether the app gets the webhooks of the business account.
+    pub subscribed: bool,
+    /// How far the approval of templates is.
+    pub template_status: String,
+}
+
+impl Default for Business {
+    fn default() -> Self {
+        Self {
+            app_id: "634974688087057".into(),
+            scopes: vec!["whatsapp_business_management".into(), "whatsapp_business_messaging".into()],
+            expires_at: 0,
+            fields: vec!["messages".into()],
+            subscribed: true,
+            template_status: "APPROVED".into(),
+        }
+    }
+}
+
 /// How a message climbs its ticks by itself. Real milliseconds after the step before; `None`: only on
 /// demand.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -120,6 +151,8 @@ pub struct Config {
     pub allowed: Option<Vec<String>>,
     /// Approved templates.
     pub templates: Vec<Template>,
+    /// The app.
+    pub business: Business,
     /// Ticks.
     pub ladder: Ladder,
     /// Webhooks.
@@ -161,6 +194,7 @@ impl Default for Config {
             people: Vec::new(),
             allowed: None,
             templates: Vec::new(),
+            business: Business::default(),
             ladder: Ladder::default(),
             traffic: Traffic::default(),
             faults: FaultMix::default(),

@@ -3,9 +3,9 @@
 //!
 //! Certain (Meta's reference, and client libraries read them): the answer of a send, `success` for
 //! marking as read, `id`, `display_phone_number`, `verified_name` and `quality_rating` of a number,
-//! `name`, `language`, `status`, `category`, `components` of a template. Likely, not checked against
-//! Meta: the other fields, `subscribed_apps`, and which refusal comes first when several apply (here:
-//! token, path, forced fault, body, account, template, recipient, throughput, pair).
+//! `name`, `language`, `status`, `category`, `components` of a template, `debug_token`, `subscribed_apps`.
+//! Likely, not checked against Meta: the other fields, and which refusal comes first when several apply
+//! (here: token, path, forced fault, body, account, template, recipient, throughput, pair).
 
 use std::sync::Arc;
 
@@ -118,8 +118,12 @@ fn refuse(hub: &Hub, error: &GraphError, call: &mut Call) -> Response {
 
 /// The token, and a version that looks like one.
 fn admit(hub: &Hub, version: &str, headers: &HeaderMap) -> Result<(), GraphError> {
+    admit_with(&hub.config.token, version, headers)
+}
+
+fn admit_with(token: &str, version: &str, headers: &HeaderMap) -> Result<(), GraphError> {
     let given = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    if given.and_then(|v| v.strip_prefix("Bearer ")) != Some(hub.config.token.as_str()) {
+    if given.and_then(|v| v.strip_prefix("Bearer ")) != Some(token) {
         return Err(GraphError::token());
     }
     let number = version.strip_prefix('v').and_then(|v| v.split_once('.'));
@@ -227,6 +231,7 @@ fn html(status: u16) -> Response {
 struct Wanted {
     fields: Option<String>,
     name: Option<String>,
+    input_token: Option<String>,
 }
 
 impl Wanted {
@@ -248,7 +253,9 @@ async fn object(
     headers: HeaderMap,
 ) -> Response {
     let found = admit(&hub, &version, &headers).and_then(|()| {
-        if id == hub.config.phone_number_id {
+        if id == "debug_token" && wanted.input_token.as_ref() == Some(&hub.config.token) {
+            Ok(token(&hub))
+        } else if id == hub.config.phone_number_id {
             Ok(wanted.pick(number(&hub)))
         } else if id == hub.config.waba_id {
             Ok(json!({"id": id, "name": hub.config.verified_name, "timezone_id": "1"}))
@@ -265,12 +272,29 @@ async fn edge(
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Response {
-    let found = admit(&hub, &version, &headers).and_then(|()| match edge.as_str() {
+    let business = hub.lock().business.clone();
+    // The app's own token: its subscriptions are not the user's.
+    let admitted = match edge.as_str() {
+        "subscriptions" => {
+            let token = format!("{}|{}", business.app_id, hub.config.app_secret);
+            admit_with(&token, &version, &headers)
+        }
+        _ => admit(&hub, &version, &headers),
+    };
+    let found = admitted.and_then(|()| match edge.as_str() {
+        "subscriptions" if id == business.app_id => {
+            let fields: Vec<Value> =
+                business.fields.iter().map(|name| json!({"name": name, "version": version})).collect();
+            Ok(json!({"data": [{"object": "whatsapp_business_account", "callback_url": hub.lock().webhook,
+                "active": true, "fields": fields}]}))
+        }
         "message_templates" if id == hub.config.waba_id => Ok(templates(&hub, &wanted)),
         "phone_numbers" if id == hub.config.waba_id => Ok(json!({"data": [wanted.pick(number(&hub))]})),
         "subscribed_apps" if id == hub.config.waba_id => {
-            let app = json!({"id": "1", "name": "askd", "link": "https://www.facebook.com/games/?app_id=1"});
-            Ok(json!({"data": [{"whatsapp_business_api_data": app}]}))
+            let link = format!("https://www.facebook.com/games/?app_id={}", business.app_id);
+            let app = json!({"id": business.app_id, "name": "askd", "link": link});
+            let apps = business.subscribed.then(|| json!({"whatsapp_business_api_data": app}));
+            Ok(json!({"data": Vec::from_iter(apps)}))
         }
         _ => Err(GraphError::no_object(&id, "get")),
     });
@@ -287,6 +311,15 @@ fn lookup(hub: &Hub, request: String, found: Result<Value, GraphError>) -> Respo
     let call = Call { at_ms, clock, request, to: None, status, code, message: None, fault: None, body: Value::Null };
     hub.lock().calls.push(call);
     response
+}
+
+fn token(hub: &Hub) -> Value {
+    let business = hub.lock().business.clone();
+    let granted: Vec<Value> =
+        business.scopes.iter().map(|scope| json!({"scope": scope, "target_ids": [hub.config.waba_id]})).collect();
+    json!({"data": {"app_id": business.app_id, "type": "SYSTEM_USER", "application": hub.config.verified_name,
+        "data_access_expires_at": 0, "expires_at": business.expires_at, "is_valid": true,
+        "scopes": business.scopes, "granular_scopes": granted, "user_id": "10222270944537964"}})
 }
 
 fn number(hub: &Hub) -> Value {
@@ -307,7 +340,7 @@ fn templates(hub: &Hub, wanted: &Wanted) -> Value {
                 let buttons: Vec<Value> = t.buttons.iter().map(|b| json!({"type": "QUICK_REPLY", "text": b})).collect();
                 components.push(json!({"type": "BUTTONS", "buttons": buttons}));
             }
-            wanted.pick(json!({"id": format!("77{i:05}"), "name": t.name, "language": t.language, "status": "APPROVED",
+            wanted.pick(json!({"id": format!("77{i:05}"), "name": t.name, "language": t.language, "status": state.business.template_status,
                 "category": "UTILITY", "components": components}))
         })
         .collect();

@@ -38,7 +38,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-pub use config::{Config, Ladder, Shapes, Template, Traffic};
+pub use config::{Business, Config, Ladder, Shapes, Template, Traffic};
 pub use event::Sending;
 pub use fault::{Fault, FaultMix};
 pub use message::{Call, Message, Person, Posted, Stage, Tap};
@@ -192,6 +192,11 @@ impl Whatsapp {
     /// Every call is refused with this code (131031, 368, 190, …) until `None`.
     pub fn account(&self, code: Option<i64>) {
         self.hub.lock().account = code;
+    }
+
+    /// Changes what Meta says of the app.
+    pub fn business(&self, change: impl FnOnce(&mut Business)) {
+        change(&mut self.hub.lock().business);
     }
 
     /// How ticks climb from now on.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::check::{Content, Outgoing};
 use super::clock::{Clock, UnixMs};
-use super::config::{Config, Ladder, Template, Traffic};
+use super::config::{Business, Config, Ladder, Template, Traffic};
 use super::error::GraphError;
 use super::event::{self, Event, Sending};
 use super::fault::Faults;
@@ -43,6 +43,7 @@ pub(super) struct State {
     pub(super) ladder: Ladder,
     pub(super) traffic: Traffic,
     pub(super) templates: Vec<Template>,
+    pub(super) business: Business,
     pub(super) webhook: Option<String>,
     /// A Graph code that every call gets (131031 locked, 368 blocked, 190 token gone, …).
     pub(super) account: Option<i64>,
@@ -109,6 +110,7 @@ impl State {
             ladder: config.ladder,
             traffic: config.traffic.clone(),
             templates: config.templates.clone(),
+            business: config.business.clone(),
             webhook: config.webhook.clone(),
             account: None,
             calls: Vec::new(),

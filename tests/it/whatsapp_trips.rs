@@ -235,3 +235,20 @@ async fn a_phone_that_is_off_shows_the_next_route_too() {
     world.phone.phone(ADA, true);
     world.shown(ADA, "Answered: Session cookies by Bob").await;
 }
+
+#[tokio::test]
+async fn a_question_of_two_days_says_until_when_by_the_clock_of_its_route() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", time_zone = \"Asia/Kolkata\" }}");
+    let world = on_whatsapp(sim(), &route, "[asks]\ntimeout = \"48h\"").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", auth());
+    let question = world.shown(ADA, QUESTION).await;
+    let answer_by = || world.open_of("r1")["answer_by"].as_str().map(|text| text.parse::<jiff::Timestamp>().unwrap());
+    world.until("its clock to start", || answer_by().is_some()).await;
+    let until = answer_by().unwrap();
+    // The text was written a moment before the clock started, which may have been another minute.
+    let line =
+        |at: jiff::Timestamp| at.in_tz("Asia/Kolkata").unwrap().strftime("\n\nAnswer by %a %-d %b, %H:%M.").to_string();
+    let before = line(until - jiff::SignedDuration::from_secs(60));
+    assert!([line(until), before].iter().any(|line| question.text.ends_with(line)), "{until}: {}", question.text);
+}

@@ -336,6 +336,16 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let again = init(&[&research[..], &["--no-question"]].concat()).await.unwrap();
     assert!(out(&again).contains("research is in"), "{}{}", out(&again), err(&again));
     assert_eq!(files(&set_up), written, "what is there stays as it is");
+    let mut elsewhere = askd();
+    elsewhere.args(["init", "--group", "third", "--in", "inbox", "--data-dir", "/elsewhere", "--config"]);
+    let elsewhere = elsewhere.arg(set_up.join("askd.toml")).stdin(Stdio::null()).output().unwrap();
+    let data = dir.path().join("data");
+    let told = format!(
+        "keeps the data in {}: leave --data-dir out, or write at the top: data_dir = \"/elsewhere\"\n",
+        data.display()
+    );
+    assert!(elsewhere.status.code() == Some(2) && err(&elsewhere).ends_with(&told), "{}", err(&elsewhere));
+    assert_eq!(files(&set_up), written, "and nothing is written");
     let second = ["--group", "second", "--in", "inbox", "--agent", "here", "--program", "codex", "--no-question"];
     let second = init(&second).await.unwrap();
     assert_eq!(second.status.code(), Some(0), "{}", err(&second));

@@ -12,7 +12,7 @@ mod whatsapp;
 
 use super::group;
 use super::mcp::Program;
-use super::{Exit, say, stop_on_signals};
+use super::{Exit, USAGE, say, stop_on_signals};
 use crate::host::settings::Settings;
 use crate::ipc::default_data_dir;
 use anyhow::Context as _;
@@ -77,6 +77,16 @@ impl Init {
         })?;
         if plan.is_new() {
             plan.add(&self.data_dir(&form)?);
+        } else if let Some(dir) = &self.data_dir {
+            let there = plan.settings()?.data_dir;
+            if std::path::absolute(dir).context("--data-dir")? != there {
+                let file = plan.file().display();
+                let why = format!("{file} is there already, and keeps the data in {}", there.display());
+                return Err(Exit::new(
+                    USAGE,
+                    format!("{why}: leave --data-dir out, or write at the top: data_dir = {dir:?}"),
+                ));
+            }
         }
         if plan.names(&group)? {
             say(&format!("{group} is in {} already; its settings stay as they are.", plan.file().display()))?;

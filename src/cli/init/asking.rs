@@ -5,7 +5,7 @@ use crate::cli::{Exit, FAILED};
 use crate::clock::Clock;
 use crate::host::Daemon;
 use crate::host::folders::Folders;
-use crate::host::settings::Settings;
+use crate::host::settings::{Settings, reachable};
 use crate::ipc::wire::{Draft, DraftChoice, RequestFile};
 use anyhow::Context as _;
 use askd_core::Group;
@@ -49,7 +49,7 @@ impl Asked<'_> {
             Err(error) if error.is_held() => return Ok(None),
             opened => opened.map_err(|error| Exit::new(FAILED, error))?,
         };
-        let url = public.unwrap_or_else(|| format!("http://{}", daemon.address()));
+        let url = public.unwrap_or_else(|| format!("http://{}", reachable(daemon.address())));
         let link = format!("{url}/#token={}", daemon.token().expose_secret());
         let ends = stop.child_token();
         let running = runtime.spawn(daemon.run(ends.clone(), || ()));

@@ -228,7 +228,7 @@ const HEADERS: [(&str, &str); 7] = [
 
 /// Nothing from other sites and nothing inline: foreign text in the page can do nothing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+                      manifest-src 'self'; worker-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 async fn own_site_only(State(hosts): State<Arc<Hosts>>, request: axum::extract::Request, next: Next) -> Response {
     let mut response = match refusal(&hosts, &request) {

@@ -38,7 +38,7 @@ use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 pub use channel::slack::Visit as SlackVisit;
-use channel::web::{Inbox, People, Web, token};
+use channel::web::{Inbox, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use folders::Folders;
@@ -162,7 +162,6 @@ impl Daemon {
         let signed = Webhooks::new(ctx.clock().clone(), warnings.clone());
         let channels: Channels = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Channel>).collect();
         let (loading, http) = (Arc::default(), settings.http.clone());
-        let people = People::new(token.clone(), settings.web.clone());
         let broker = {
             let (folders, channels, loading) = (folders.clone(), channels.clone(), Arc::clone(&loading));
             Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
@@ -177,7 +176,8 @@ impl Daemon {
         });
         let started = ctx.clock().now();
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
-        let inbox = Inbox::new(broker.clone(), people, ctx.clone(), status.clone()).routes();
+        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone(), &state);
+        let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));
         let serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })

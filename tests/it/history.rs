@@ -1,7 +1,10 @@
 //! What was asked and answered, to be looked up: exports, and the trail of each ask.
 
-use crate::harness::{World, choice};
+use crate::harness::{SOON, World, choice, within};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[test]
 fn what_was_answered_is_exported_and_formulas_are_text() {
@@ -55,4 +58,45 @@ fn the_trail_of_an_ask_says_what_happened_to_it() {
     let what: Vec<&str> = trail.iter().map(|line| line["what"].as_str().unwrap()).collect();
     assert!(what.starts_with(&["asked"]) && what.contains(&"answered"), "{what:?}");
     assert!(!body.to_string().contains(other["id"].as_str().unwrap()), "of this ask alone");
+}
+
+/// Time flies while the daemon reads: two seconds are over after a few of the asks.
+#[test]
+fn a_search_that_takes_too_long_ends_and_goes_on_where_it_stopped() {
+    const ASKS: usize = 40;
+    let world = World::empty().config("[asks]\nmax_open_per_group = 100\nremind_after = \"\"\n").started();
+    for number in 0..ASKS {
+        let question = json!({"questions": [{"question": format!("Part {number}?")}], "timeoutMs": 604_800_000});
+        world.group("g").ask(&format!("r{number}"), &question);
+    }
+    within(SOON, "all of them", || (world.open().len() == ASKS).then_some(()));
+    let (hand, over) = (world.hand(), AtomicBool::new(false));
+    let search = || {
+        let (mut found, mut pages, mut next) = (BTreeSet::new(), 0, String::new());
+        loop {
+            let (_, page) = world.call("GET", &format!("/asks?q=part{next}"), None);
+            found.extend(page["asks"].as_array()?.iter().map(|ask| ask["id"].to_string()));
+            pages += 1;
+            match page["next"].as_str() {
+                Some(after) => next = format!("&after={after}"),
+                None => return Some((found.len(), pages)),
+            }
+        }
+    };
+    let searches: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                hand.advance(Duration::from_secs(3));
+            }
+        });
+        // Until one of them was stopped.
+        let mut stopped = false;
+        let searches =
+            (0..100).map_while(|_| search().filter(|(_, pages)| !std::mem::replace(&mut stopped, *pages > 1)));
+        let searches = searches.collect();
+        over.store(true, Ordering::SeqCst);
+        searches
+    });
+    assert!(searches.iter().all(|(found, _)| *found == ASKS), "nothing is lost: {searches:?}");
+    assert!(searches.last().is_some_and(|(_, pages)| *pages > 1), "it stopped at no time: {searches:?}");
 }

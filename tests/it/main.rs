@@ -49,6 +49,7 @@ mod on_whatsapp;
 mod other_versions;
 mod people;
 mod pictures;
+mod push;
 mod said;
 mod saves;
 mod secrets;

@@ -3,7 +3,7 @@
 
 use crate::harness::{SOON, World, choice, within};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -104,7 +104,8 @@ fn a_limited_person_sees_hears_and_answers_nothing_of_another_group() {
         told += &body;
     }
     let (_, me) = call(&world, ANN, "GET", "/me", "");
-    assert_eq!(serde_json::from_str::<Value>(&me).unwrap(), json!({"name": "ann", "groups": ["writer"]}));
+    let me = serde_json::from_str::<Value>(&me).unwrap();
+    assert_eq!((&me["name"], &me["groups"]), (&json!("ann"), &json!(["writer"])));
     let (status, nobody) = world.raw("GET", "/api/v1/me", "", "");
     assert_eq!((status, serde_json::from_str::<Value>(&nobody).unwrap()["name"].clone()), (200, json!(null)));
     assert_eq!(
@@ -141,7 +142,52 @@ fn a_trusted_proxy_names_the_person_and_nobody_else_does() {
         assert_eq!(get(&refused), 401, "{refused}");
     }
     let (_, me) = world.raw("GET", "/api/v1/me", &header("ann"), "");
-    assert_eq!(serde_json::from_str::<Value>(&me).unwrap(), json!({"name": "ann", "groups": ["writer"]}));
+    let me = serde_json::from_str::<Value>(&me).unwrap();
+    assert_eq!((&me["name"], &me["groups"]), (&json!("ann"), &json!(["writer"])));
     let elsewhere = proxied("10.0.0.1");
     assert_eq!(elsewhere.raw("GET", "/api/v1/asks", &header("ann"), "").0, 401, "it is not trusted");
+}
+
+#[test]
+fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
+    let world = World::empty().with_binary();
+    let people = |people: &str| format!("[web]\npeople = [{people}]\n");
+    let ann = |groups: &str| format!("{{ name = \"ann\", token = \"{ANN}\", groups = [{groups}] }}");
+    let bob = format!("{{ name = \"bob\", token = \"{BOB}\" }}");
+    let world = world.config(&people(&format!("{}, {bob}", ann("\"writer\"")))).started();
+    let (hidden, _seen) = asked(&world);
+    let follow = |token: &str| {
+        let mut stream = TcpStream::connect(world.address()).unwrap();
+        let head = format!(
+            "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\r\n",
+            world.address()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.any(|line| line.unwrap().contains("resync")), "the stream is open");
+        lines
+    };
+    let (anns, bobs) = (follow(ANN), follow(BOB));
+    let reload = |config: &str, times: usize| {
+        std::fs::write(world.dir.path().join("askd.toml"), config).unwrap();
+        world.signal(rustix::process::Signal::HUP);
+        let told =
+            || (world.log().matches("reloaded the group settings: [web] changed").count() == times).then_some(());
+        within(SOON, "the settings to be read", told);
+    };
+    reload(&people(&ann("\"board\"")), 1);
+    // A stream ends with an empty chunk. Ann's page opens another one, and then knows what she may see now.
+    for mut stream in [anns, bobs] {
+        assert!(stream.any(|line| line.unwrap() == "0"), "the stream ends");
+    }
+    assert_eq!(call(&world, BOB, "GET", "/asks", "").0, 401);
+    let (_, list) = call(&world, ANN, "GET", "/asks", "");
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert_eq!((list["total"].as_u64(), &list["asks"][0]["id"]), (Some(1), &hidden["id"]));
+    // The operator's own token can be another one, too.
+    reload("[web]\ntoken = \"another-0123456789abcdef\"\n", 2);
+    assert_eq!(call(&world, ANN, "GET", "/asks", "").0, 401);
+    assert_eq!(call(&world, &world.token(), "GET", "/asks", "").0, 401);
+    assert_eq!(call(&world, "another-0123456789abcdef", "GET", "/asks", "").0, 200);
 }

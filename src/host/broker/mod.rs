@@ -44,13 +44,13 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
 use lanes::Lanes;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 use saves::{Gate, Saves};
 use serde_json::value::RawValue;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
@@ -88,7 +88,7 @@ struct Inner {
     channels: Channels,
     ctx: Ctx,
     sessions: Sessions,
-    settings: RwLock<Arc<Settings>>,
+    settings: watch::Sender<Arc<Settings>>,
     /// By how far the time of day was set when stored asks were written, as far as this run knows.
     set_by: i64,
     loading: Arc<Loading>,
@@ -299,13 +299,18 @@ impl Broker {
 
     /// What holds now.
     pub fn settings(&self) -> Arc<Settings> {
-        self.0.settings.read().clone()
+        self.0.settings.borrow().clone()
     }
 
     /// Lets other settings hold for asks that come from now on.
     pub fn reload(&self, settings: Arc<Settings>) {
-        *self.0.settings.write() = settings;
+        self.0.settings.send_replace(settings);
         self.end_all_blocks();
+    }
+
+    /// Who wants to know when other settings hold.
+    pub fn settings_changes(&self) -> watch::Receiver<Arc<Settings>> {
+        self.0.settings.subscribe()
     }
 
     /// Whether every stored ask is known.

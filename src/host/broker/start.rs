@@ -20,12 +20,12 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use futures_util::future::join;
 use futures_util::{StreamExt as _, stream};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// Of how many groups with a mounted folder the waiters are told their deadlines at a time.
 const AT_A_TIME: usize = 8;
@@ -79,7 +79,7 @@ impl Broker {
             sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
             set_by: ctx.clock().reading().set_by,
             ctx,
-            settings: RwLock::new(settings),
+            settings: watch::Sender::new(settings),
             loading,
             noted: Mutex::default(),
             given_up: Mutex::default(),

@@ -32,12 +32,14 @@ impl Settings {
         {
             now.push("slack.signing_secret changed".to_owned());
         }
+        if web(&self.web) != web(&new.web) {
+            now.push("[web] changed".to_owned());
+        }
         let sections = [
             ("data_dir, dir_mode or gid", self.data_dir != new.data_dir || self.access != new.access),
             ("[http]", self.http != new.http),
             ("[slack]", self.slack.as_ref().map(slack) != new.slack.as_ref().map(slack)),
             ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
-            ("[web]", web(&self.web) != web(&new.web)),
             ("[log]", self.log != new.log),
             ("[traces]", self.traces != new.traces),
             ("asks.keep_audit", self.keep_audit != new.keep_audit),
@@ -83,7 +85,7 @@ mod tests {
             |token: &str, secret: &str| format!("[slack]\nbot_token = \"xoxb-{token}\"\nsigning_secret = {secret}\n");
         let before = of(&format!("{}[groups.a]\n[groups.b]\n[groups.c]\ntimeout = \"5m\"\n", slack("old", "\"s\"")));
         let after = of(&format!(
-            "{}[log]\nformat = \"json\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
+            "{}[log]\nformat = \"json\"\n[web]\ntoken = \"new\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
             slack("new", "[\"t\", \"s\"]")
         ));
         let changes = before.changes(&after);
@@ -93,7 +95,8 @@ mod tests {
                 "group b has no settings of its own any more",
                 "group c changed",
                 "group d is new",
-                "slack.signing_secret changed"
+                "slack.signing_secret changed",
+                "[web] changed"
             ]
         );
         assert_eq!(changes.after_restart, ["[slack]", "[log]"]);

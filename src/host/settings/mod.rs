@@ -17,7 +17,7 @@ mod whatsapp;
 pub use group::{GroupSettings, RouteSettings};
 pub use http::{Http, is_loopback_url, reachable, url_host};
 pub use mistakes::SettingsError;
-pub use people::{PersonSettings, WebSettings};
+pub use people::{PersonSettings, PushSettings, WebSettings};
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
 pub use values::Secrets;

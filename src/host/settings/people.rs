@@ -26,6 +26,23 @@ pub struct WebSettings {
     /// The proxies that are believed.
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<IpNet>,
+    /// What browsers are told of a new question while no page is open.
+    pub push: PushSettings,
+    /// Push services in the operator's own network, as `host:port`.
+    #[serde(deserialize_with = "list")]
+    pub push_hosts: Vec<String>,
+}
+
+/// `[web] push`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushSettings {
+    /// Nothing.
+    Off,
+    /// Which agent asks.
+    Notice,
+    /// What it asks, too.
+    Text,
 }
 
 /// A person with a name, and where said with a token and groups.

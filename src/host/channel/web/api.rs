@@ -3,7 +3,7 @@
 
 use super::people::{self, Caller};
 use super::view::View;
-use super::{Inbox, Problem, export, listing, problem};
+use super::{Inbox, Peer, Problem, export, listing, problem, push};
 use crate::host::broker::{Failure, Named};
 use crate::host::status::Report;
 use crate::host::store::StoreError;
@@ -13,7 +13,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Extension, FromRequest, FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -46,6 +46,7 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/shown", post(shown))
         .route("/asks/{id}/typing", post(typing))
         .route("/events", get(events))
+        .route("/push", post(push::subscribe).delete(push::unsubscribe))
         .route("/status", get(status))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/api.md lists the calls.") })
         .method_not_allowed_fallback(|| async {
@@ -285,12 +286,14 @@ async fn typing(call: Call, Optional(_body): Optional) -> Result<Json<View>, Pro
 async fn events(
     State(inbox): State<Inbox>,
     Extension(caller): Extension<Caller>,
+    from: Option<Extension<Peer>>,
+    headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
     let Ok(place) = Arc::clone(&inbox.streams).try_acquire_owned() else {
         let detail = "Too many pages and readers follow what happens. Close some of them; this one tries again.";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many readers", detail));
     };
-    let ctx = inbox.ctx.clone();
+    let (whole, mine) = (inbox.clone(), caller.clone());
     let changes = BroadcastStream::new(inbox.broker.changes());
     let resync = || SseEvent::default().event("resync").data("{}");
     let stream = changes.filter_map(move |change| {
@@ -309,11 +312,18 @@ async fn events(
         }
     });
     let first = stream::once(std::future::ready(Ok(SseEvent::default().event("resync").data("{}"))));
-    // A stream that never ends would keep the daemon from stopping.
     let stream = first.chain(stream);
     let stream = stream.take_until(async move {
         let _place = place;
-        ctx.stopping().await;
+        let mut settings = whole.broker.settings_changes();
+        let is_still = || people::caller(&whole, &headers, from.as_deref().copied()).as_ref() == Some(&mine);
+        // A page that is let in differently, or not at all, reads everything again.
+        let let_out = async { while is_still() && settings.changed().await.is_ok() {} };
+        // A stream that never ends would keep the daemon from stopping.
+        tokio::select! {
+            () = let_out => {}
+            () = whole.ctx.stopping() => {}
+        }
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

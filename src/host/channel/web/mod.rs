@@ -9,10 +9,12 @@ mod listing;
 mod page;
 mod people;
 mod problem;
+mod push;
 mod token;
 mod view;
 
-pub use people::{Peer, People};
+pub use people::Peer;
+use people::People;
 pub use problem::Problem;
 pub use token::{TOKEN_FILE, token};
 
@@ -24,6 +26,10 @@ use crate::host::status::Status;
 use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
 use axum::Router;
+use push::Push;
+use secrecy::SecretString;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -34,6 +40,7 @@ pub struct Inbox {
     people: Arc<People>,
     ctx: Ctx,
     status: Status,
+    push: Push,
     /// Places for streams of events.
     streams: Arc<Semaphore>,
 }
@@ -42,9 +49,11 @@ pub struct Inbox {
 const STREAMS: usize = 32;
 
 impl Inbox {
-    /// An inbox that ends its streams when the daemon stops.
-    pub fn new(broker: Broker, people: People, ctx: Ctx, status: Status) -> Self {
-        Self { broker, people: Arc::new(people), ctx, status, streams: Arc::new(Semaphore::new(STREAMS)) }
+    /// An inbox that ends its streams when the daemon stops. `state`: the folder where it keeps which browsers are pushed to.
+    pub fn new(broker: Broker, token: SecretString, ctx: Ctx, status: Status, state: &Path) -> io::Result<Self> {
+        let people = Arc::new(People::new(token, broker.clone()));
+        let push = Push::open(broker.clone(), Arc::clone(&people), &ctx, state)?;
+        Ok(Self { broker, people, ctx, status, push, streams: Arc::new(Semaphore::new(STREAMS)) })
     }
 
     /// The page and the API.

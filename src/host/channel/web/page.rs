@@ -12,16 +12,17 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const PNG: &str = "image/png";
 const MANIFEST: &str = "application/manifest+json";
 
 macro_rules! files {
     ($($path:literal => $file:literal, $kind:ident;)*) => {
-        &[$(($path, $kind, include_str!(concat!("page/", $file)))),*]
+        &[$(($path, $kind, include_bytes!(concat!("page/", $file)))),*]
     };
 }
 
 /// Path, content type and content.
-const FILES: &[(&str, &str, &str)] = files! {
+const FILES: &[(&str, &str, &[u8])] = files! {
     "/" => "index.html", HTML;
     "/inbox.css" => "inbox.css", CSS;
     "/inbox.js" => "inbox.js", SCRIPT;
@@ -42,13 +43,16 @@ const FILES: &[(&str, &str, &str)] = files! {
     "/history.js" => "history.js", SCRIPT;
     "/manifest.webmanifest" => "manifest.webmanifest", MANIFEST;
     "/icon.svg" => "icon.svg", SVG;
+    "/icon.png" => "icon.png", PNG;
+    "/push.js" => "push.js", SCRIPT;
+    "/worker.js" => "worker.js", SCRIPT;
 };
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.iter().fold(Router::new(), |router, (path, kind, content)| {
         // After an update of the daemon the browser must not use old parts, so it asks each time and usually hears that
         // nothing has changed.
-        let tag = format!("\"{}\"", digest([content.as_bytes()]));
+        let tag = format!("\"{}\"", digest([*content]));
         let file = move |headers: HeaderMap| async move {
             let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
             let head =

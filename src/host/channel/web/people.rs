@@ -2,7 +2,8 @@
 //! which groups they see; each call asks it about each ask.
 
 use super::{Inbox, Problem};
-use crate::host::settings::{PersonSettings, WebSettings};
+use crate::host::broker::Broker;
+use crate::host::settings::{PersonSettings, Settings, WebSettings};
 use askd_core::{Group, Person, Via};
 use axum::Json;
 use axum::extract::{Request, State};
@@ -20,15 +21,16 @@ use subtle::ConstantTimeEq as _;
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
-/// Everybody who is let in.
+/// Everybody who is let in, by the settings as they are now.
 #[derive(Debug)]
 pub struct People {
+    /// The token of the operator, where the settings have none.
     operator: SecretString,
-    settings: WebSettings,
+    broker: Broker,
 }
 
 /// Who calls.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Caller {
     /// `None`: the operator.
     name: Option<String>,
@@ -50,6 +52,11 @@ impl Caller {
         self.groups.clone()
     }
 
+    /// Who it is; `None`: the operator.
+    pub(super) fn name(&self) -> Option<String> {
+        self.name.clone()
+    }
+
     /// As who answers are recorded.
     pub(super) fn person(&self, via: Via) -> Person {
         let operator = Person::operator(via);
@@ -59,42 +66,55 @@ impl Caller {
 
 impl People {
     /// The holder of this token, and the people of the settings.
-    pub fn new(operator: SecretString, settings: WebSettings) -> Self {
-        Self { operator, settings }
+    pub fn new(operator: SecretString, broker: Broker) -> Self {
+        Self { operator, broker }
+    }
+
+    /// Somebody who was let in by this name once; `None` is the operator. Returns `None` if they are not let in any more.
+    pub(super) fn named(&self, name: Option<&str>) -> Option<Caller> {
+        let Some(name) = name else { return Some(Caller::default()) };
+        let settings = self.broker.settings();
+        let WebSettings { people, proxy_header, .. } = &settings.web;
+        if people.is_empty() && proxy_header.is_some() {
+            return Some(Caller { name: Some(name.to_owned()), groups: None });
+        }
+        people.iter().find(|person| person.name == name).map(Caller::of)
     }
 
     /// Who sent these headers from that address; `None`: nobody who is let in.
     fn caller(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Option<Caller> {
+        let settings: Arc<Settings> = self.broker.settings();
+        let WebSettings { token: operator, people, proxy_header, trusted_proxies, .. } = &settings.web;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         if let Some((_, token)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
             let is = |known: &SecretString| bool::from(token.trim().as_bytes().ct_eq(known.expose_secret().as_bytes()));
-            let person = self.settings.people.iter().find(|person| person.token.as_ref().is_some_and(is));
-            return if is(&self.operator) { Some(Caller::default()) } else { person.map(Caller::of) };
+            let person = people.iter().find(|person| person.token.as_ref().is_some_and(is));
+            return if is(operator.as_ref().unwrap_or(&self.operator)) {
+                Some(Caller::default())
+            } else {
+                person.map(Caller::of)
+            };
         }
-        let WebSettings { people, proxy_header, trusted_proxies, .. } = &self.settings;
         let from = from.map(|from| from.to_canonical());
         let is_trusted = from.is_some_and(|from| trusted_proxies.iter().any(|network| network.contains(&from)));
         let mut named = headers.get_all(proxy_header.as_ref().filter(|_| is_trusted)?).iter();
         // One that a client sent beside the proxy's own would make two.
         let (Some(name), None) = (named.next(), named.next()) else { return None };
         let name = name.to_str().ok().map(str::trim).filter(|name| !name.is_empty() && *name != "operator")?;
-        if people.is_empty() {
-            return Some(Caller { name: Some(name.to_owned()), groups: None });
-        }
-        people.iter().find(|person| person.name == name).map(Caller::of)
+        self.named(Some(name))
     }
 }
 
-fn caller(inbox: &Inbox, request: &Request) -> Option<Caller> {
-    let from = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let known = inbox.people.caller(request.headers(), from);
+pub(super) fn caller(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> Option<Caller> {
+    let known = inbox.people.caller(headers, from.map(|peer| peer.0));
     known.or_else(|| crate::sabotage::on("notoken").then(Caller::default))
 }
 
 /// No call gets further without a caller who is let in.
 pub(super) async fn known_only(State(inbox): State<Inbox>, mut request: Request, next: Next) -> Response {
-    let Some(caller) = caller(&inbox, &request) else { return Problem::no_token().into_response() };
+    let from = request.extensions().get().copied();
+    let Some(caller) = caller(&inbox, request.headers(), from) else { return Problem::no_token().into_response() };
     request.extensions_mut().insert(caller);
     next.run(request).await
 }
@@ -102,10 +122,11 @@ pub(super) async fn known_only(State(inbox): State<Inbox>, mut request: Request,
 /// Who the page speaks for. Without a token it says that nobody is known, so that the page asks for one. A wrong token is
 /// refused: the page keeps a token with which any call succeeded.
 pub(super) async fn me(State(inbox): State<Inbox>, request: Request) -> Result<Json<Value>, Problem> {
-    let caller = caller(&inbox, &request);
+    let caller = caller(&inbox, request.headers(), request.extensions().get().copied());
     if caller.is_none() && request.headers().contains_key(header::AUTHORIZATION) {
         return Err(Problem::no_token());
     }
     let name = caller.as_ref().map(|caller| caller.name.as_deref().unwrap_or("operator"));
-    Ok(Json(json!({"name": name, "groups": caller.as_ref().and_then(Caller::only)})))
+    let push_key = caller.as_ref().and_then(|_| inbox.push.key());
+    Ok(Json(json!({"name": name, "groups": caller.as_ref().and_then(Caller::only), "push_key": push_key})))
 }

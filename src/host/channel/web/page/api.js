@@ -111,6 +111,8 @@ const askPath = (id, verb) => `api/v1/asks/${encodeURIComponent(id)}/${verb}`;
 
 // Asks that are read at a time: the most that a page may hold.
 const PAGE = 1000;
+// Of the first page, so that there is soon something to answer.
+const FIRST_PAGE = 100;
 
 // One page of a list: `{ asks, total, next, date }`; `date` is the daemon's clock as its reply states it.
 export async function listPage(query, after) {
@@ -122,14 +124,14 @@ export async function listPage(query, after) {
 // come twice.
 export async function* listAsks() {
   for (let next = null; next !== undefined;) {
-    const page = await listPage(`state=open&limit=${PAGE}`, next ?? undefined);
+    const page = await listPage(`state=open&limit=${next === null ? FIRST_PAGE : PAGE}`, next ?? undefined);
     next = page.next;
     yield page;
   }
   yield listPage(`state=settled&limit=${PAGE}`);
 }
 
-// Who this page speaks for: `{ name, groups }`; no name if nobody is let in without a token.
+// Who this page speaks for: `{ name, groups, push_key }`; no name if nobody is let in without a token.
 export const whoAmI = async () => (await call('api/v1/me')).body;
 
 export const status = async () => (await call('api/v1/status')).body;
@@ -146,6 +148,11 @@ export async function download(path, name) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
+
+// A push subscription of this browser, as the browser states it.
+const device = (method, body) => call('api/v1/push', { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+export const addDevice = (subscription) => device('POST', subscription);
+export const dropDevice = (endpoint) => device('DELETE', { endpoint });
 
 export const oneAsk = async (name) => (await call(`api/v1/asks/${encodeURIComponent(name)}`)).body;
 export const answerAsk = (id, answers) => post(askPath(id, 'answer'), { answers });

@@ -69,6 +69,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   const element = el('article', { class: 'card', id: `ask-${ask.id}`, tabindex: -1, 'aria-labelledby': heading.id }, strip, body, isLate(ask) ? late.element : foot);
 
   const focused = () => element.contains(document.activeElement);
+  // A disabled control has dropped the focus; a person who has gone elsewhere meanwhile is not called back.
+  const stays = (focus) => focus !== null && (focused() || document.activeElement === document.body);
 
   function busy(on) {
     form.setBusy(on);
@@ -88,7 +90,7 @@ export function openCard(firstAsk, { settled, unreached }) {
       const after = await call();
       state = 'closed';
       keepDraft(ask.id, null);
-      settled(after, { here: true, focused: focus !== null });
+      settled(after, { here: true, focused: stays(focus) });
     } catch (failure) {
       failed(failure, again, focus);
     }
@@ -98,7 +100,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
     if (over && isLate(over)) stayLate(over);
     else if (over) {
-      notice(over, { lost: true, focus: focus !== null });
+      notice(over, { lost: true, focus: stays(focus) });
       return;
     }
     state = 'open';
@@ -108,8 +110,8 @@ export function openCard(firstAsk, { settled, unreached }) {
     if (failure.status === 0) unsent = again;
     const resends = unsent !== null && !again.dismisses && !resent;
     problem.replaceChildren(...complaint(failure, mayRepeat ? again : null, resends));
-    // A disabled control loses the focus; a person on the keyboard would have to start from the top.
-    if (focus) (focus.isConnected ? focus : element).focus({ preventScroll: true });
+    // A person on the keyboard would have to start from the top.
+    if (stays(focus)) (focus.isConnected ? focus : element).focus({ preventScroll: true });
     if (failure.status === 0 || failure.status === 401) unreached(failure);
   }
 

@@ -11,7 +11,8 @@ import { setUpHistory } from './history.js';
 import { setUpKeys } from './keys.js';
 import { openList } from './list.js';
 import { connection } from './live.js';
-import { announce, setTitle, setUpSwitches, tell, untell, untellAll } from './notify.js';
+import { allowPush, announce, setTitle, setUpSwitches, tell, untell, untellAll } from './notify.js';
+import { startWorker, unsubscribe } from './push.js';
 import { settledItem } from './settled.js';
 import { clockTime, endedHow, isLate, noteOf, outcomeOf, setClock } from './words.js';
 
@@ -416,7 +417,8 @@ function openInbox() {
   byId('sign-in').hidden = true;
   byId('settings').hidden = false;
   showPlace();
-  whoAmI().then(({ name, groups }) => {
+  whoAmI().then(({ name, groups, push_key: key }) => {
+    allowPush(key);
     // How the whole daemon is concerns those who see all groups.
     if (groups === null) health.start();
     byId('who').textContent = `Signed in as ${name === 'operator' ? 'the operator' : name}.`;
@@ -445,7 +447,9 @@ function denied() {
   else openSignIn("That token isn't valid. Paste the current one.");
 }
 
-function forget(problem = '') {
+async function forget(problem = '') {
+  // Needs the token still; a browser that is signed out gets no notice.
+  await unsubscribe();
   forgetToken();
   forgetDrafts();
   link.stop();
@@ -530,6 +534,7 @@ async function begin() {
   else openSignIn('');
 }
 
+startWorker();
 setUpSwitches();
 setUpKeys(list);
 begin();

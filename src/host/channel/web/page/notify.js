@@ -2,6 +2,7 @@
 // into a notification: those are shown over other windows, where nobody could tell whose words they are.
 
 import { byId, el } from './dom.js';
+import { canShow, closeNotice, showNotice, subscribe, unsubscribe } from './push.js';
 
 const SOUND_KEY = 'askd.sound';
 const NOTIFY_KEY = 'askd.notify';
@@ -10,6 +11,7 @@ const TOAST_MS = 12000;
 let audio = null;
 let toastTimer = null;
 let toastAsk = null;
+let pushKey = null;
 const shown = new Map();
 
 const load = (key) => {
@@ -36,6 +38,8 @@ export function wording(ask) {
 
 export function setTitle(count) {
   document.title = count > 0 ? `(${count}) askd` : 'askd';
+  // On the icon of an installed inbox.
+  navigator.setAppBadge?.(count).catch(() => {});
 }
 
 // Said to screen readers only: what sighted people see happen on the page.
@@ -125,9 +129,13 @@ function beep() {
 }
 
 function browserNotification(ask, { title, body }, goTo) {
+  if (canShow()) {
+    showNotice(ask, title, body).catch(() => {});
+    return;
+  }
   try {
     // The tag makes several open tabs show one notification and not one each.
-    const notification = new Notification(title, { body, tag: `askd-${ask.id}`, icon: 'icon.svg' });
+    const notification = new Notification(title, { body, tag: `askd-${ask.id}`, icon: 'icon.png' });
     notification.onclick = () => {
       window.focus();
       notification.close();
@@ -158,6 +166,7 @@ export function untell(id) {
   if (toastAsk === id) hideToast();
   shown.get(id)?.close();
   shown.delete(id);
+  closeNotice(id);
 }
 
 export function untellAll() {
@@ -173,6 +182,14 @@ async function switchNotifications(box) {
     note.textContent = "This browser does not allow it. You can change that in the browser's settings for this page.";
   }
   save(NOTIFY_KEY, box.checked);
+  if (!box.checked) await unsubscribe();
+  else note.textContent = (await subscribe(pushKey)) ? 'Notices arrive even when this page is closed.' : 'Notices arrive as long as this page is open.';
+}
+
+// This browser is signed in: from now on askd may push to it. `key`: the daemon's, `null` if it pushes nothing.
+export function allowPush(key) {
+  pushKey = key;
+  if (byId('notify').checked) subscribe(key);
 }
 
 export function setUpSwitches() {
@@ -191,7 +208,9 @@ export function setUpSwitches() {
   const notify = byId('notify');
   if (!('Notification' in window) || !window.isSecureContext) {
     notify.disabled = true;
-    byId('notify-note').textContent = 'This browser offers notifications only over HTTPS or on the host itself.';
+    byId('notify-note').textContent = window.isSecureContext
+      ? 'This browser shows notifications once the inbox is installed: Share, then Add to Home Screen.'
+      : 'This browser offers notifications only over HTTPS or on the host itself.';
     return;
   }
   notify.checked = load(NOTIFY_KEY) && Notification.permission === 'granted';

@@ -1,0 +1,122 @@
+//! The browsers that askd pushes to, each with the person who signed in there, and the daemon's own key: `state/push.json`, for
+//! the daemon's user alone. A browser counts once it is on stable storage.
+
+use super::sealed::{Subscription, Vapid};
+use crate::ipc::files::{Access, Dir, ReadError};
+use askd_core::Time;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+const FILE: &str = "push.json";
+const FORMAT: u32 = 1;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Browsers of one person, and of all. One more displaces the oldest.
+const OF_ONE: usize = 20;
+const OF_ALL: usize = 1000;
+
+/// A browser.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Device {
+    /// Who signed in there; `None`: the operator.
+    pub(super) person: Option<String>,
+    /// Since when; it hears of no ask that is older.
+    pub(super) since: Time,
+    pub(super) subscription: Subscription,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    v: u32,
+    /// The private key of [`Vapid`].
+    key: String,
+    devices: Vec<Device>,
+}
+
+/// All browsers.
+#[derive(Debug)]
+pub(super) struct Devices {
+    state: Dir,
+    pub(super) vapid: Vapid,
+    kept: Mutex<Kept>,
+}
+
+impl Devices {
+    /// Reads the file, or makes a key and the file.
+    pub(super) fn open(state: &Path) -> io::Result<Self> {
+        let state = Dir::open(state)?;
+        let unusable = |why: String| io::Error::other(format!("state/{FILE}: {why}"));
+        let kept: Kept = match state.read_own(FILE, MAX_BYTES) {
+            Ok((bytes, _)) => serde_json::from_slice(&bytes).map_err(|error| {
+                unusable(format!("{error}; delete it: a new key is made, and browsers sign up again"))
+            })?,
+            Err(ReadError::Gone) => {
+                let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
+                let kept = Kept { v: FORMAT, key, devices: Vec::new() };
+                write(&state, &kept)?;
+                kept
+            }
+            Err(error) => return Err(unusable(error.to_string())),
+        };
+        if kept.v > FORMAT {
+            return Err(unusable("a newer askd wrote it".to_owned()));
+        }
+        let vapid = Vapid::of(&kept.key).ok_or_else(|| unusable("its key is damaged; delete the file".to_owned()))?;
+        Ok(Self { state, vapid, kept: Mutex::new(kept) })
+    }
+
+    /// All that there are.
+    pub(super) fn all(&self) -> Vec<Device> {
+        self.kept.lock().devices.clone()
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.lock().devices.is_empty()
+    }
+
+    /// Adds a browser. It belongs to the person who signed in there last. Blocks on the disk.
+    pub(super) fn add(&self, device: Device) -> io::Result<()> {
+        self.change(|devices| {
+            let known = devices.iter().position(|known| known.subscription.endpoint == device.subscription.endpoint);
+            if known.is_some_and(|at| {
+                devices[at].person == device.person && devices[at].subscription == device.subscription
+            }) {
+                return false;
+            }
+            known.map(|at| devices.remove(at));
+            let own = devices.iter().filter(|known| known.person == device.person).count();
+            let oldest =
+                if own >= OF_ONE { devices.iter().position(|known| known.person == device.person) } else { None };
+            oldest.or((devices.len() >= OF_ALL).then_some(0)).map(|at| devices.remove(at));
+            devices.push(device);
+            true
+        })
+    }
+
+    /// Forgets the browser at this address. With a person only if it is theirs. Blocks on the disk.
+    pub(super) fn remove(&self, endpoint: &str, person: Option<&Option<String>>) -> io::Result<()> {
+        self.change(|devices| {
+            let before = devices.len();
+            devices.retain(|known| {
+                known.subscription.endpoint != endpoint || person.is_some_and(|person| known.person != *person)
+            });
+            devices.len() < before
+        })
+    }
+
+    /// What is not on stable storage has not changed.
+    fn change(&self, change: impl FnOnce(&mut Vec<Device>) -> bool) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        let before = kept.devices.clone();
+        if change(&mut kept.devices) {
+            write(&self.state, &kept).inspect_err(|_| kept.devices = before)?;
+        }
+        Ok(())
+    }
+}
+
+fn write(state: &Dir, kept: &Kept) -> io::Result<()> {
+    state.replace(&format!(".tmp-{FILE}"), FILE, &serde_json::to_vec_pretty(kept)?, Access::PRIVATE)
+}

@@ -1,0 +1,320 @@
+//! Web Push: tells browsers of new questions while no page is open. A notice names the agent, and with `push = "text"` what it
+//! asks; when the question is over, a second one takes the first away. Nothing depends on a notice: the inbox has the
+//! question, and a notice that could not be pushed for some minutes is given up.
+
+mod address;
+mod devices;
+mod sealed;
+
+use super::people::{Caller, People};
+use super::{Inbox, Problem};
+use crate::host::backoff::Backoff;
+use crate::host::broker::{Broker, Filter};
+use crate::host::ctx::Ctx;
+use crate::host::keyed_lock::KeyedLock;
+use crate::host::outgoing::client_for;
+use crate::host::settings::{PushSettings, Settings};
+use crate::ipc::wire::Object;
+use askd_core::{Ask, AskId, Group, Stage, Time};
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, header};
+use devices::{Device, Devices};
+use parking_lot::Mutex;
+use reqwest::redirect::Policy;
+use sealed::Subscription;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::sync::broadcast::error::RecvError;
+use url::Url;
+
+/// How long a push service has for its reply.
+const CALL: Duration = Duration::from_secs(10);
+/// Tries of one notice, and the first and longest pause between them.
+const TRIES: usize = 5;
+const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+/// Notices that are on their way at a time.
+const AT_ONCE: usize = 16;
+/// How long a signature holds; a push service takes a day at most.
+const SIGNED_FOR: Duration = Duration::from_secs(12 * 3600);
+/// How long a push service keeps the notice that a question is over.
+const KEEP_END: Duration = Duration::from_secs(24 * 3600);
+/// The longest text of a question in a notice, in characters.
+const LONGEST_TEXT: usize = 300;
+/// Asks that are read at a time.
+const PAGE: usize = 200;
+
+/// Pushes to browsers. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Push(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    broker: Broker,
+    people: Arc<People>,
+    ctx: Ctx,
+    devices: Devices,
+    /// Made when the first notice leaves: it reads certificates.
+    client: Mutex<Option<reqwest::Client>>,
+    /// The end of a question comes after its beginning.
+    turns: KeyedLock<(AskId, String)>,
+    places: Semaphore,
+}
+
+/// What browsers are told of an ask.
+#[derive(Debug, Clone)]
+struct Notice {
+    ask: AskId,
+    group: Group,
+    created_at: Time,
+    text: String,
+    is_open: bool,
+    answer_within: Duration,
+}
+
+impl Notice {
+    fn of(ask: &Ask) -> Self {
+        let question = ask.content.questions.iter().next().map(|question| &question.text);
+        let text = ask.content.title.as_ref().or(question).map_or("", String::as_str);
+        Self {
+            ask: ask.id,
+            group: ask.group.clone(),
+            created_at: ask.created_at,
+            text: text.chars().take(LONGEST_TEXT).collect(),
+            is_open: !matches!(ask.stage, Stage::Settled { .. }),
+            answer_within: ask.rules.timeout,
+        }
+    }
+}
+
+/// What came of one try.
+enum Tried {
+    Done,
+    /// The browser is gone.
+    Gone,
+    Later(String),
+}
+
+impl Push {
+    /// Reads which browsers there are, and tells them of what changes from now on.
+    pub(super) fn open(broker: Broker, people: Arc<People>, ctx: &Ctx, state: &Path) -> io::Result<Self> {
+        let devices = Devices::open(state)?;
+        let (client, turns, places) = (Mutex::default(), KeyedLock::default(), Semaphore::new(AT_ONCE));
+        let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, turns, places };
+        let push = Self(Arc::new(inner));
+        ctx.spawn(push.clone().follow());
+        Ok(push)
+    }
+
+    /// The key that a browser needs to sign up; `None`: nothing is pushed.
+    pub(super) fn key(&self) -> Option<&str> {
+        (self.settings().web.push != PushSettings::Off).then_some(self.0.devices.vapid.public.as_str())
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        self.0.broker.settings()
+    }
+
+    async fn follow(self) {
+        let (mut changes, started) = (self.0.broker.changes(), self.0.ctx.clock().now());
+        // The open asks that browsers were told of.
+        let mut told = HashSet::new();
+        self.0.broker.loaded().await;
+        if !self.0.devices.is_empty() {
+            self.look(&mut told, started).await;
+        }
+        loop {
+            match changes.recv().await {
+                Ok(id) => {
+                    if let Ok(Some(ask)) = self.0.broker.get(id).await {
+                        self.take(&Notice::of(&ask), &mut told, started);
+                    }
+                }
+                Err(RecvError::Lagged(_)) => self.look(&mut told, started).await,
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// Looks at all open asks, and at those that were open when browsers were told of them.
+    async fn look(&self, told: &mut HashSet<AskId>, started: Time) {
+        let (mut after, mut gone) = (None, told.clone());
+        loop {
+            let filter = Filter { settled: Some(false), ..Filter::default() };
+            let page = self.0.broker.page(filter, PAGE, after, Notice::of).await;
+            for notice in page.asks {
+                gone.remove(&notice.ask);
+                self.take(&notice, told, started);
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        for id in gone {
+            if let Ok(Some(ask)) = self.0.broker.get(id).await {
+                self.take(&Notice::of(&ask), told, started);
+            }
+        }
+    }
+
+    /// What was asked before the start was told then.
+    fn take(&self, notice: &Notice, told: &mut HashSet<AskId>, started: Time) {
+        let is_news = if notice.is_open {
+            told.insert(notice.ask) && notice.created_at >= started
+        } else {
+            told.remove(&notice.ask)
+        };
+        if is_news {
+            self.tell(notice);
+        }
+    }
+
+    /// Tells every browser whose person sees this group. Forgets those of people who are not let in any more.
+    fn tell(&self, notice: &Notice) {
+        if self.key().is_none() {
+            return;
+        }
+        for device in self.0.devices.all() {
+            let Some(caller) = self.0.people.named(device.person.as_deref()) else {
+                self.forget(&device.subscription);
+                continue;
+            };
+            if caller.sees(&notice.group) && device.since <= notice.created_at {
+                let (push, notice) = (self.clone(), notice.clone());
+                self.0.ctx.spawn(async move { push.deliver(&device.subscription, &notice).await });
+            }
+        }
+    }
+
+    async fn deliver(&self, to: &Subscription, notice: &Notice) {
+        let _turn = self.0.turns.lock((notice.ask, to.endpoint.clone())).await;
+        let Ok(_place) = self.0.places.acquire().await else { return };
+        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
+        for tries_left in (0..TRIES).rev() {
+            let is_over = !matches!(self.0.broker.get(notice.ask).await, Ok(Some(ask)) if ask.outcome().is_none());
+            if notice.is_open && is_over {
+                return;
+            }
+            match self.try_once(to, notice).await {
+                Tried::Done => return,
+                Tried::Gone => return self.forget(to),
+                Tried::Later(why) if tries_left == 0 => {
+                    tracing::warn!(ask = %notice.ask, why, "a browser cannot be told of a question");
+                }
+                Tried::Later(_) if !self.0.ctx.pause(backoff.pause()).await => return,
+                Tried::Later(_) => {}
+            }
+        }
+    }
+
+    async fn try_once(&self, to: &Subscription, notice: &Notice) -> Tried {
+        let settings = self.settings();
+        let Ok(url) = address::allowed(&to.endpoint, &settings.web.push_hosts) else { return Tried::Gone };
+        let mut message = json!({"ask": notice.ask, "group": notice.group, "over": !notice.is_open});
+        if settings.web.push == PushSettings::Text {
+            message["text"] = json!(notice.text);
+        }
+        let until = self.0.ctx.clock().now().moved(i64::try_from(SIGNED_FOR.as_millis()).unwrap_or(0));
+        let contact = settings.http.public_url.as_deref().filter(|url| url.starts_with("https://"));
+        let service = url.origin().ascii_serialization();
+        let authorization = self.0.devices.vapid.authorization(&service, contact, until);
+        let (Ok(body), Ok(authorization)) = (to.seal(message.to_string().as_bytes()), authorization) else {
+            return Tried::Gone;
+        };
+        let client = match self.client(&url, &settings) {
+            Ok(client) => client,
+            Err(error) => return Tried::Later(error.to_string()),
+        };
+        let (urgency, keep) = if notice.is_open { ("high", notice.answer_within) } else { ("normal", KEEP_END) };
+        let call = client.post(url).header("ttl", keep.as_secs()).header("urgency", urgency);
+        // A browser that was off meanwhile is told the last of an ask only.
+        let call = call.header("topic", notice.ask.to_string()).header(header::CONTENT_ENCODING, "aes128gcm");
+        let call = call.header(header::CONTENT_TYPE, "application/octet-stream");
+        match call.header(header::AUTHORIZATION, authorization).body(body).timeout(CALL).send().await {
+            Ok(reply) if reply.status().is_success() => Tried::Done,
+            Ok(reply) if matches!(reply.status(), StatusCode::NOT_FOUND | StatusCode::GONE) => Tried::Gone,
+            Ok(reply) => Tried::Later(format!("{service} replied {}", reply.status())),
+            Err(error) => Tried::Later(format!("{:#}", anyhow::Error::from(error.without_url()))),
+        }
+    }
+
+    /// Calls the internet only, unless the settings name this host.
+    fn client(&self, url: &Url, settings: &Settings) -> reqwest::Result<reqwest::Client> {
+        if address::is_named(url, &settings.web.push_hosts) {
+            return client_for(url.as_str()).redirect(Policy::none()).build();
+        }
+        let mut kept = self.0.client.lock();
+        if let Some(client) = &*kept {
+            return Ok(client.clone());
+        }
+        let guard = Arc::new(address::PublicOnly::default());
+        let client = client_for("https://").redirect(Policy::none()).dns_resolver(guard).build()?;
+        Ok(kept.insert(client).clone())
+    }
+
+    fn forget(&self, gone: &Subscription) {
+        let (push, endpoint) = (self.clone(), gone.endpoint.clone());
+        self.0.ctx.finish_blocking(move || {
+            if let Err(error) = push.0.devices.remove(&endpoint, None) {
+                tracing::error!(%error, "a browser that is gone cannot be forgotten");
+            }
+        });
+    }
+}
+
+/// A browser signs up.
+pub(super) async fn subscribe(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+    body: Result<Json<Object<Subscription>>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(Object(subscription)) = body?;
+    let push = inbox.push;
+    let wrong = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "No push service", why);
+    let settings = push.settings();
+    if settings.web.push == PushSettings::Off {
+        return Err(wrong("askd pushes nothing: [web] push is off."));
+    }
+    address::allowed(&subscription.endpoint, &settings.web.push_hosts).map_err(wrong)?;
+    subscription.seal(b"").map_err(|_| wrong("keys are not those of a browser"))?;
+    let device = Device { person: caller.name(), since: inbox.ctx.clock().now(), subscription };
+    stored(tokio::task::spawn_blocking(move || push.0.devices.add(device)).await)
+}
+
+#[derive(Deserialize)]
+pub(super) struct Endpoint {
+    endpoint: String,
+}
+
+/// A browser signs off.
+pub(super) async fn unsubscribe(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+    body: Result<Json<Object<Endpoint>>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(Object(Endpoint { endpoint })) = body?;
+    let (push, person) = (inbox.push, caller.name());
+    stored(tokio::task::spawn_blocking(move || push.0.devices.remove(&endpoint, Some(&person))).await)
+}
+
+fn stored<E: std::fmt::Display>(written: Result<io::Result<()>, E>) -> Result<StatusCode, Problem> {
+    match written {
+        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "cannot write state/push.json");
+            Err(Problem::not_stored())
+        }
+        Err(panic) => {
+            tracing::error!(%panic, "cannot write state/push.json");
+            Err(Problem::not_stored())
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Web Push: browsers are told of a question and of its end, by a push service on loopback. What it gets is read as a browser
+//! reads it, by an implementation that askd did not write.
+
+use crate::harness::{SOON, World, choice, within};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use web_push_native::p256::ecdsa::signature::Verifier as _;
+use web_push_native::p256::ecdsa::{Signature, VerifyingKey};
+use web_push_native::p256::{SecretKey, elliptic_curve::sec1::ToEncodedPoint as _};
+
+const ANN: &str = "ann-0123456789abcdef";
+
+/// What the service was sent.
+#[derive(Debug, Clone)]
+struct Push {
+    browser: String,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+/// A push service that takes what it gets. `/gone/...` is a browser that is not there any more, and `/busy/...` one that fails
+/// at first.
+struct Service {
+    host: String,
+    sent: Arc<Mutex<Vec<Push>>>,
+}
+
+impl Service {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let takes = Arc::clone(&sent);
+        // It ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let takes = Arc::clone(&takes);
+                thread::spawn(move || {
+                    while let Some(status) = take(&mut stream, &takes) {
+                        write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+                    }
+                });
+            }
+        });
+        Self { host, sent }
+    }
+
+    /// What was sent to this browser, once there is so much.
+    fn sent_to(&self, world: &World, browser: &Browser, count: usize) -> Vec<Push> {
+        world.passing(SOON, "a push", || {
+            let sent = self.sent.lock().unwrap();
+            let own: Vec<Push> = sent.iter().filter(|push| push.browser == browser.path).cloned().collect();
+            (own.len() >= count).then_some(own)
+        })
+    }
+}
+
+/// Reads a request. The status of the reply; `None` at the end of the connection.
+fn take(stream: &mut BufReader<std::net::TcpStream>, takes: &Mutex<Vec<Push>>) -> Option<u16> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let browser = lines[0].split(' ').nth(1)?.to_owned();
+    let headers: BTreeMap<String, String> = lines[1..]
+        .iter()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(n, v)| (n.to_lowercase(), v.to_owned()))
+        .collect();
+    let mut body = vec![0; headers["content-length"].parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    let mut takes = takes.lock().unwrap();
+    let is_first = takes.iter().all(|push: &Push| push.browser != browser);
+    let status = match browser.split('/').nth(1) {
+        Some("gone") => 410,
+        Some("busy") if is_first => 503,
+        _ => 201,
+    };
+    takes.push(Push { browser, headers, body });
+    Some(status)
+}
+
+/// A browser that has signed up.
+struct Browser {
+    secret: SecretKey,
+    auth: [u8; 16],
+    path: String,
+}
+
+impl Browser {
+    fn new(path: &str) -> Self {
+        let seed = path.bytes().fold(1_u8, u8::wrapping_add).max(1);
+        Self { secret: SecretKey::from_slice(&[seed; 32]).unwrap(), auth: [seed; 16], path: path.to_owned() }
+    }
+
+    fn subscription(&self, service: &Service) -> Value {
+        let public = self.secret.public_key().to_encoded_point(false);
+        let keys = json!({"p256dh": BASE64.encode(public.as_bytes()), "auth": BASE64.encode(self.auth)});
+        json!({"endpoint": format!("http://{}{}", service.host, self.path), "expirationTime": null, "keys": keys})
+    }
+
+    /// What the worker of the page gets.
+    fn reads(&self, push: &Push) -> Value {
+        let text = web_push_native::decrypt(push.body.clone(), &self.secret, &self.auth.into()).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+}
+
+fn with_people(service: &Service, more: &str) -> World {
+    let config = format!(
+        "[web]\npush_hosts = [\"{}\"]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}]\n{more}",
+        service.host
+    );
+    World::empty().config(&config).started()
+}
+
+fn call(world: &World, token: &str, method: &str, body: &Value) -> (u16, String) {
+    let headers = format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n");
+    world.raw(method, "/api/v1/push", &headers, &body.to_string())
+}
+
+fn signs_up(world: &World, token: &str, browser: &Browser, service: &Service) {
+    let (status, told) = call(world, token, "POST", &browser.subscription(service));
+    assert_eq!(status, 204, "{told}");
+}
+
+fn kept(world: &World) -> Value {
+    serde_json::from_slice(&std::fs::read(world.state().join("push.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_browser_is_told_of_a_question_and_of_its_end_and_of_no_other_group() {
+    let service = Service::start();
+    let mut world = with_people(&service, "");
+    let (own, anns) = (Browser::new("/own"), Browser::new("/ann"));
+    world.group("writer").ask("before", &choice("Before?", &["a"]));
+    world.open_of("before");
+    signs_up(&world, &world.token(), &own, &service);
+    signs_up(&world, ANN, &anns, &service);
+    signs_up(&world, ANN, &anns, &service);
+    world.group("board").ask("hidden", &choice("Sell the company?", &["Yes", "No"]));
+    let hidden = world.open_of("hidden");
+    world.group("writer").ask("seen", &choice("Which title?", &["One", "Two"]));
+    let seen = world.open_of("seen");
+
+    let (first, second) = (service.sent_to(&world, &own, 2), service.sent_to(&world, &anns, 1));
+    assert_eq!(second.len(), 1, "once for each browser");
+    assert_eq!(anns.reads(&second[0]), json!({"ask": seen["id"], "group": "writer", "over": false}));
+    let told: Vec<Value> = first.iter().map(|push| own.reads(push)).collect();
+    assert!(told.iter().any(|told| *told == json!({"ask": hidden["id"], "group": "board", "over": false})), "{told:?}");
+
+    // The service can see who pushes, how long it matters, and nothing else.
+    let headers = &second[0].headers;
+    assert_eq!((&*headers["ttl"], &*headers["urgency"], &*headers["content-encoding"]), ("1800", "high", "aes128gcm"));
+    let (_, me) = world.call("GET", "/me", None);
+    let key = me["push_key"].as_str().unwrap();
+    let (token, named) = headers["authorization"].strip_prefix("vapid t=").unwrap().split_once(", k=").unwrap();
+    assert_eq!(named, key);
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let verifying = VerifyingKey::from_sec1_bytes(&BASE64.decode(key).unwrap()).unwrap();
+    let signature = Signature::from_slice(&BASE64.decode(signature).unwrap()).unwrap();
+    verifying.verify(signed.as_bytes(), &signature).unwrap();
+    let claims: Value = serde_json::from_slice(&BASE64.decode(signed.split_once('.').unwrap().1).unwrap()).unwrap();
+    assert_eq!(claims["aud"], format!("http://{}", service.host));
+
+    // Another daemon on the same folder knows the browsers, and of which questions they were told.
+    assert_eq!(world.terminate().code(), Some(0));
+    world.start();
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    assert_eq!(world.call("GET", "/me", None).1["push_key"], key);
+    assert_eq!(world.answer(&seen, &json!({"seen_0": "Two"})).0, 200);
+    let (first, second) = (service.sent_to(&world, &own, 3), service.sent_to(&world, &anns, 2));
+    for (browser, end) in [(&own, &first[2]), (&anns, &second[1])] {
+        assert_eq!(browser.reads(end), json!({"ask": seen["id"], "group": "writer", "over": true}));
+        assert_eq!(end.headers["topic"], seen["id"].as_str().unwrap(), "it takes the place of one that waits");
+    }
+    // Who signs off hears nothing more; of Ann's group there is nothing after her last push.
+    let gone = json!({"endpoint": own.subscription(&service)["endpoint"]});
+    assert_eq!(call(&world, ANN, "DELETE", &gone).0, 204, "it is not hers");
+    assert_eq!(kept(&world)["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(call(&world, &world.token(), "DELETE", &gone).0, 204);
+    world.group("writer").ask("last", &choice("Last?", &["a"]));
+    assert_eq!(service.sent_to(&world, &anns, 3).len(), 3);
+    assert_eq!(service.sent_to(&world, &own, 0).len(), 3);
+    let all: Vec<Value> = service.sent_to(&world, &anns, 3).iter().map(|push| anns.reads(push)).collect();
+    assert!(all.iter().all(|told| told["group"] == "writer" && told["ask"] != hidden["id"]), "{all:?}");
+}
+
+#[test]
+fn a_browser_that_is_gone_is_forgotten_and_a_busy_service_is_tried_again() {
+    let service = Service::start();
+    let world = with_people(&service, "push = \"text\"\n");
+    let (gone, busy) = (Browser::new("/gone/1"), Browser::new("/busy/1"));
+    signs_up(&world, &world.token(), &gone, &service);
+    signs_up(&world, &world.token(), &busy, &service);
+    assert_eq!(std::fs::metadata(world.state().join("push.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    world.group("g").ask("r1", &choice("Which title?", &["One", "Two"]));
+    let ask = world.open_of("r1");
+    let tried = service.sent_to(&world, &busy, 2);
+    assert_eq!(busy.reads(&tried[1])["text"], "Which title?", "as the settings say");
+    world.passing(SOON, "the one that is gone to be forgotten", || {
+        let kept = kept(&world)["devices"].as_array().unwrap().clone();
+        (kept.len() == 1 && kept[0]["subscription"]["endpoint"].as_str().unwrap().ends_with("/busy/1")).then_some(())
+    });
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "One"})).0, 200);
+    assert_eq!(service.sent_to(&world, &busy, 3).len(), 3);
+    assert_eq!(service.sent_to(&world, &gone, 0).len(), 1, "nothing more is pushed to it");
+}
+
+#[test]
+fn no_browser_makes_askd_call_into_its_own_network() {
+    let service = Service::start();
+    let world = with_people(&service, "");
+    let good = Browser::new("/own").subscription(&service);
+    for endpoint in [
+        "http://127.0.0.1:8484/api/v1/asks",
+        "https://127.0.0.1/",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/latest",
+        "https://[::1]/",
+        "http://push.example/",
+        "https://2130706433/",
+        "file:///etc/passwd",
+        "",
+        "https://a:b@push.example/",
+    ] {
+        let mut subscription = good.clone();
+        subscription["endpoint"] = json!(endpoint);
+        assert_eq!(call(&world, &world.token(), "POST", &subscription).0, 422, "{endpoint}");
+    }
+    for keys in [json!({"p256dh": "AAAA", "auth": "AAAA"}), json!({"p256dh": "", "auth": ""})] {
+        let mut subscription = good.clone();
+        subscription["keys"] = keys;
+        assert_eq!(call(&world, &world.token(), "POST", &subscription).0, 422);
+    }
+    assert_eq!(call(&world, "nobody-0123456789", "POST", &good).0, 401);
+    assert_eq!(call(&world, &world.token(), "POST", &json!({"endpoint": 1})).0, 400);
+
+    // A name that leads there is found out when it is looked up.
+    let named = format!("https://localhost:{}/own", service.host.rsplit_once(':').unwrap().1);
+    let mut subscription = good;
+    subscription["endpoint"] = json!(named);
+    assert_eq!(call(&world, &world.token(), "POST", &subscription).0, 204);
+    world.group("g").ask("r1", &choice("Which?", &["a"]));
+    world.passing(SOON * 4, "it to be given up", || world.log().contains("cannot be told").then_some(()));
+    assert!(world.log().contains("is in a private network"), "{}", world.log());
+    assert!(service.sent.lock().unwrap().is_empty());
+
+    let off = with_people(&service, "push = \"off\"\n");
+    assert_eq!(off.call("GET", "/me", None).1["push_key"], Value::Null);
+    assert_eq!(call(&off, &off.token(), "POST", &Browser::new("/own").subscription(&service)).0, 422);
+}

@@ -55,8 +55,24 @@ impl Where {
     }
 
     pub(super) fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Exit> {
+        Ok(self.ask_daemon(method, path, body)??)
+    }
+
+    /// The same; what the daemon said, or that there is none, is the caller's to judge.
+    pub(super) fn ask_daemon(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Result<Value, ClientError>, Exit> {
         let runtime = super::small_runtime()?;
-        Ok(runtime.block_on(self.client()?.call(method, path, body))?)
+        let client = self.client();
+        Ok(client.and_then(|client| runtime.block_on(client.call(method, path, body))))
+    }
+
+    /// Whether the daemon is the one of the settings, on this host.
+    pub(super) fn is_of_the_settings(&self) -> bool {
+        self.url.is_none()
     }
 }
 

@@ -32,6 +32,8 @@ mod status;
 #[cfg(feature = "host")]
 mod systemd;
 #[cfg(feature = "host")]
+mod token;
+#[cfg(feature = "host")]
 mod trail;
 
 use crate::agent::AgentError;
@@ -91,6 +93,9 @@ enum Command {
     #[command(subcommand)]
     Group(group::Groups),
     #[cfg(feature = "host")]
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    #[cfg(feature = "host")]
     Completions(link::Completions),
 }
 
@@ -124,6 +129,8 @@ pub fn main() -> ExitCode {
         Command::Forget(forget) => forget.run(),
         #[cfg(feature = "host")]
         Command::Group(groups) => groups.run(),
+        #[cfg(feature = "host")]
+        Command::Token(token) => token.run(),
         #[cfg(feature = "host")]
         Command::Completions(completions) => completions.run(),
     };

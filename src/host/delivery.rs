@@ -11,22 +11,34 @@ use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
 use crate::ipc::{RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
 use crate::random;
 use crate::sabotage::{crash_point, on};
-use askd_core::{Ask, Group, RequestId};
+use askd_core::{Ask, Group, RequestId, Waiter};
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
+/// A waiter whose response is a file. A call over HTTP fetches what the record says.
+fn by_file<'a>(ask: &'a Ask, request_id: &RequestId) -> Option<&'a Waiter> {
+    ask.waiter(request_id).filter(|waiter| waiter.carrier.is_file())
+}
+
+/// The waiters that read `.status`.
+pub(super) fn readers_of_status(ask: &Ask) -> impl Iterator<Item = &Waiter> {
+    ask.waiters.iter().filter(|waiter| !waiter.is_withdrawn() && waiter.carrier.is_file())
+}
+
 /// Writes and syncs a waiter's response again: one of an earlier time may have been put out of reach, and as long as that
 /// file is there, it looks as if this one had been.
 pub(super) fn rewrite(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
-    folders.ensure(&ask.group, RESPONSES)?.remove(&withdrawn_name(request_id))?;
+    if by_file(ask, request_id).is_some() {
+        folders.ensure(&ask.group, RESPONSES)?.remove(&withdrawn_name(request_id))?;
+    }
     write(folders, ask, request_id)
 }
 
 /// Writes and syncs a waiter's response under a name that no waiter reads.
 pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
-    let Some(response) = ask.waiter(request_id).and_then(|waiter| response_for(ask, waiter)) else { return Ok(()) };
+    let Some(response) = by_file(ask, request_id).and_then(|waiter| response_for(ask, waiter)) else { return Ok(()) };
     let dir = folders.ensure(&ask.group, RESPONSES)?;
     let (name, bytes) = (unpublished_name(request_id), file_bytes(&response)?);
     if on("torn") {
@@ -40,6 +52,9 @@ pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io:
 
 /// Publishes it. A file that is gone was published before.
 pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
+    if by_file(ask, request_id).is_none() {
+        return Ok(());
+    }
     let (dir, group) = (folders.ensure(&ask.group, RESPONSES)?, &ask.group);
     match dir.publish(&unpublished_name(request_id), &response_name(request_id)) {
         Ok(false) => {}
@@ -62,8 +77,8 @@ pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> i
 pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     let Some(status) = StatusFile::of(ask) else { return Ok(()) };
     let bytes = serde_json::to_vec(&status)?;
-    let dir = folders.ensure(&ask.group, RESPONSES)?;
-    for waiter in ask.waiters.iter().filter(|waiter| !waiter.is_withdrawn()) {
+    for waiter in readers_of_status(ask) {
+        let dir = folders.ensure(&ask.group, RESPONSES)?;
         let name = status_name(&waiter.request_id);
         let temporary = format!(".tmp-{}", random::unique());
         // A hint, written again at each start.
@@ -76,9 +91,13 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
 pub(super) fn has_told_status(folders: &Folders, ask: &Ask) -> io::Result<bool> {
     let Some(status) = StatusFile::of(ask) else { return Ok(true) };
     let bytes = serde_json::to_vec(&status)?;
-    let dir = folders.ensure(&ask.group, RESPONSES)?;
-    let has = |request_id| dir.read(&status_name(request_id), bytes.len()).is_ok_and(|(told, _)| told == bytes);
-    Ok(ask.waiters.iter().filter(|waiter| !waiter.is_withdrawn()).all(|waiter| has(&waiter.request_id)))
+    for waiter in readers_of_status(ask) {
+        let dir = folders.ensure(&ask.group, RESPONSES)?;
+        if !dir.read(&status_name(&waiter.request_id), bytes.len()).is_ok_and(|(told, _)| told == bytes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Tells a waiter that its request was seen, before it can be taken in.

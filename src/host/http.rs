@@ -64,9 +64,13 @@ fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The socket among those that systemd passed which has the port of this address, else one that is bound to it. An error
+/// The socket among those that systemd passed which has the port of this setting's address, else one that is bound to it. An error
 /// says how to mend it.
-pub async fn bind(listen: SocketAddr, passed: &mut Vec<std::net::TcpListener>) -> io::Result<TcpListener> {
+pub async fn bind(
+    listen: SocketAddr,
+    setting: &str,
+    passed: &mut Vec<std::net::TcpListener>,
+) -> io::Result<TcpListener> {
     let port = |socket: &std::net::TcpListener| socket.local_addr().is_ok_and(|at| at.port() == listen.port());
     if let Some(place) = passed.iter().position(port) {
         let socket = passed.swap_remove(place);
@@ -74,13 +78,19 @@ pub async fn bind(listen: SocketAddr, passed: &mut Vec<std::net::TcpListener>) -
         return TcpListener::from_std(socket);
     }
     TcpListener::bind(listen).await.map_err(|error| {
+        let (section, key) = setting.split_once('.').unwrap_or_default();
         let mend = match error.kind() {
             io::ErrorKind::AddrInUse => {
-                "something else listens there; stop it, or set [http] listen (environment: \
-                 ASKD__HTTP__LISTEN=127.0.0.1:8585)"
+                let variable = format!("ASKD__{}__{}", section.to_uppercase(), key.to_uppercase());
+                format!(
+                    "something else listens there; stop it, or set [{section}] {key} (environment: \
+                     {variable}=127.0.0.1:8585)"
+                )
             }
-            io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege; use a higher one in [http] listen",
-            _ => "check [http] listen",
+            io::ErrorKind::PermissionDenied => {
+                format!("ports below 1024 need a privilege; use a higher one in [{section}] {key}")
+            }
+            _ => format!("check [{section}] {key}"),
         };
         io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}; {mend}"))
     })
@@ -88,12 +98,19 @@ pub async fn bind(listen: SocketAddr, passed: &mut Vec<std::net::TcpListener>) -
 
 /// Serves until the daemon stops, and finishes the requests in hand. The routes in `open` accept every host name,
 /// because tunnels, proxies and probes use names of their own: webhooks carry a signature, and health is no secret.
-pub async fn serve(listener: TcpListener, http: &Http, routes: Router, open: Router, ctx: &Ctx) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    http: &Http,
+    routes: Router,
+    open: Router,
+    most: usize,
+    ctx: &Ctx,
+) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     // Webhooks limit the time of a body themselves, and health calls have none.
     let own = routes.layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
     let app = own.layer(middleware::from_fn_with_state(hosts, own_site_only)).merge(open);
-    let places = Places::new(MAX_CONNECTIONS);
+    let places = Places::new(most);
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
     connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_BUFFER);
@@ -126,7 +143,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many connections are served at a time. One more displaces the one that has been without a request in work for
 /// longest. Streams of events and webhooks have lower limits of their own, so a health check always finds a place.
-const MAX_CONNECTIONS: usize = 512;
+pub(super) const MAX_CONNECTIONS: usize = 512;
+/// The same for agents, each of which waits on one.
+pub(super) const MAX_AGENTS: usize = 4096;
 /// The largest head of a request and the largest piece of a body, in bytes.
 const MAX_BUFFER: usize = 16 * 1024;
 /// The pause after a connection could not be accepted, e.g. because no file handle is left.
@@ -255,7 +274,7 @@ fn refusal(hosts: &Hosts, request: &axum::extract::Request) -> Option<Problem> {
     if !host.is_some_and(|host| hosts.allow(host)) {
         return forbidden("Host not allowed", "Add this host name to [http] allowed_hosts, or set public_url.");
     }
-    if request.uri().path().starts_with("/api/") && !same_site(headers, hosts) {
+    if ["/api/", "/agent/"].iter().any(|calls| request.uri().path().starts_with(calls)) && !same_site(headers, hosts) {
         return forbidden("Other site", "The API takes no calls from pages of other sites.");
     }
     None

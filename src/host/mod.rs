@@ -3,6 +3,7 @@
 //! A request goes `intake` -> `broker` -> `channel`; an answer goes `channel` -> `broker` -> `delivery`. The
 //! pure rules of both are in [`askd_core`].
 
+mod agents;
 pub mod audit;
 mod backoff;
 pub mod broker;
@@ -26,10 +27,12 @@ pub mod settings;
 mod standing;
 mod status;
 pub mod store;
+pub mod tokens;
 mod traces;
 pub mod warnings;
 
 use crate::clock::Clock;
+use agents::Agents;
 use askd_core::ChannelName;
 use audit::Audit;
 use axum::Router;
@@ -55,6 +58,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Files, StoreError};
+use tokens::Tokens;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -139,16 +143,21 @@ impl Daemon {
             Some(token) => token,
             None => token(&state).map_err(DaemonError::io("the inbox token"))?,
         };
-        let listener = http::bind(settings.http.listen, &mut passed).await.map_err(DaemonError::io("http"))?;
+        let listener =
+            http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
         let webhooks = match settings.http.webhook_listen {
-            Some(listen) => {
-                Some(http::bind(listen, &mut passed).await.map_err(DaemonError::io("http.webhook_listen"))?)
-            }
+            Some(listen) => Some(
+                http::bind(listen, "http.webhook_listen", &mut passed)
+                    .await
+                    .map_err(DaemonError::io("http.webhook_listen"))?,
+            ),
             None => None,
         };
+        let tokens = Tokens::open(&state, ctx.clock().clone()).map_err(DaemonError::io("the tokens of agents"))?;
+        let door = Door::open(&settings, &tokens, &mut passed).await.map_err(DaemonError::io(AGENTS))?;
         if let Some(other) = passed.first() {
-            let why = "it has the port of neither http.listen nor http.webhook_listen; make ListenStream the same";
+            let why = "it has the port of none of http.listen, http.webhook_listen and agents.listen; make ListenStream the same";
             let what =
                 format!("the socket {} that systemd passed", other.local_addr().map_err(DaemonError::io("http"))?);
             return Err(DaemonError::io(what)(io::Error::other(why)));
@@ -167,7 +176,7 @@ impl Daemon {
             Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
         };
         let broker = broker.map_err(DaemonError::io("cannot start"))?;
-        let intake = Intake::new(broker.clone(), folders.clone(), ctx.clone(), warnings);
+        let intake = Intake::new(broker.clone(), folders.clone(), ctx.clone(), warnings.clone());
         let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
         let called = adapters.iter().map(|it| it.connect(&broker, &signed)).fold(Router::new(), Router::merge);
         // Nothing below the name of a channel is the inbox.
@@ -175,11 +184,13 @@ impl Daemon {
             routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
         });
         let started = ctx.clock().now();
+        let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
-        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone(), &state);
+        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone(), &state, tokens.clone());
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));
-        let serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
+        let mut serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
+        serving.push(door.serve(agents.routes(), tokens, &ctx));
         Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
     }
 
@@ -242,6 +253,49 @@ impl Daemon {
     }
 }
 
+/// The setting of their address.
+const AGENTS: &str = "agents.listen";
+
+/// Where agents ask over HTTP: an address of its own, so that it can be published without the inbox.
+struct Door {
+    http: Http,
+    /// `None`: no address is set, and there is no token yet.
+    listener: Option<TcpListener>,
+}
+
+impl Door {
+    async fn open(settings: &Settings, tokens: &Tokens, passed: &mut Vec<std::net::TcpListener>) -> io::Result<Self> {
+        let http = settings.agents.http();
+        let wanted = settings.agents.listen.is_some() || !tokens.is_empty();
+        let listener = if wanted { Some(http::bind(http.listen, AGENTS, passed).await?) } else { None };
+        Ok(Self { http, listener })
+    }
+
+    /// Serves these calls, from the first token on if no address is set.
+    fn serve(self, calls: Router, tokens: Tokens, ctx: &Ctx) -> JoinHandle<io::Result<()>> {
+        let own = ctx.clone();
+        ctx.finish(async move {
+            let listener = if let Some(listener) = self.listener {
+                listener
+            } else {
+                tokio::select! {
+                    () = tokens.made() => {}
+                    () = own.stopping() => return Ok(()),
+                }
+                match http::bind(self.http.listen, AGENTS, &mut Vec::new()).await {
+                    Ok(listener) => listener,
+                    Err(error) => {
+                        tracing::error!(%error, "agents cannot ask over HTTP until askd is restarted");
+                        return Ok(());
+                    }
+                }
+            };
+            tracing::info!(listen = %listener.local_addr()?, "agents can ask over HTTP");
+            http::serve(listener, &self.http, calls, Router::new(), http::MAX_AGENTS, &own).await
+        })
+    }
+}
+
 /// Serves the inbox and what others call, on one address or on two.
 fn serve(
     http: &Http,
@@ -253,7 +307,7 @@ fn serve(
 ) -> Vec<JoinHandle<io::Result<()>>> {
     let begin = |listener, routes, open| {
         let (http, own) = (http.clone(), ctx.clone());
-        ctx.finish(async move { http::serve(listener, &http, routes, open, &own).await })
+        ctx.finish(async move { http::serve(listener, &http, routes, open, http::MAX_CONNECTIONS, &own).await })
     };
     let open = health.clone().merge(called);
     match webhooks {

@@ -3,6 +3,7 @@
 //! (The promises of the pure core are broken by patches: `tests/sabotage`.)
 
 use crate::harness::{World, names, within};
+use crate::remote::{only_its_holder_takes_an_outcome, revoking_ends_open_calls};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::fs;
@@ -327,4 +328,16 @@ fn forgetting_a_rename_is_noticed() {
         scope.spawn(|| life("", true));
         scope.spawn(|| life("forgetrename", false));
     });
+}
+
+/// P2: an outcome over HTTP has one taker.
+#[test]
+fn any_taker_of_an_outcome_is_noticed() {
+    noticed("anytaker", only_its_holder_takes_an_outcome);
+}
+
+/// A revocation ends what is open.
+#[test]
+fn a_revocation_that_leaves_open_calls_is_noticed() {
+    noticed("revokelater", revoking_ends_open_calls);
 }

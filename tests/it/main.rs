@@ -50,6 +50,7 @@ mod other_versions;
 mod people;
 mod pictures;
 mod push;
+mod remote;
 mod said;
 mod saves;
 mod secrets;

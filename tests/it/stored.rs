@@ -147,6 +147,7 @@ fn ask(kind: &Kind) -> Ask {
         asked_at: kind.at,
         run: None,
         told: Told::Outcome,
+        carrier: askd_core::Carrier::File,
         response: Delivery::default(),
     };
     let accepted = Accepted {

@@ -55,8 +55,10 @@ impl Broker {
         // Settled in the meantime: the publisher of the response may have looked before this was written.
         if self.index().is_settled(ask.id) {
             written = written.and_then(|()| {
-                let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
-                ask.waiters.iter().try_for_each(|w| responses.remove_for_good(&status_name(&w.request_id)).map(drop))
+                delivery::readers_of_status(ask).try_for_each(|waiter| {
+                    let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
+                    responses.remove_for_good(&status_name(&waiter.request_id)).map(drop)
+                })
             });
         }
         if let Err(error) = written {

@@ -38,6 +38,8 @@ struct LyingOutcome {
     since: Time,
     /// The process that waits.
     process: Option<String>,
+    /// It is a file, and not what a call over HTTP fetches.
+    file: bool,
     /// askd has to act if that process is gone.
     judged: bool,
 }
@@ -50,11 +52,13 @@ impl Lying {
                 to: Taker::Waiter(waiter.request_id.clone()),
                 since: waiter.response.published_at()?,
                 process: waiter.process.clone(),
+                file: waiter.carrier.is_file(),
                 judged: ask.minds_death_of(waiter),
             })
         });
         let since = ask.follow_up().briefing.published_at();
-        let briefing = since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, judged: false });
+        let briefing =
+            since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, file: true, judged: false });
         ask.is_watched().then(|| Self { outcomes: responses.chain(briefing).collect(), probe: ask.rules.session.probe })
     }
 }
@@ -81,21 +85,23 @@ impl Broker {
         let look = |name| self.0.folders.get(group, name).map(Look::at);
         let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
         // A file that askd could not look at proves nothing.
-        let lies = |id: AskId, to: &Taker| match to {
+        let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
+            // The call itself says when it has it.
+            Taker::Waiter(_) if !outcome.file => Some(Lies::There),
             Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
         let mut judged = Vec::new();
         for (id, Lying { outcomes, probe }) in outcomes {
             for outcome in outcomes {
-                match (lies(id, &outcome.to), outcome.to) {
+                match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => {
-                        self.apply_later(id, DeliveryEvent::Taken { since: outcome.since }.to(to));
+                        self.apply_later(id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone()));
                     }
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
-                        if outcome.judged && self.may_be_dead(group, outcome.process.as_deref(), probe) =>
+                        if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
                     {
-                        judged.push((id, request_id));
+                        judged.push((id, request_id.clone()));
                     }
                     _ => {}
                 }
@@ -121,9 +127,15 @@ impl Broker {
     }
 
     /// Whether it is worth asking more closely.
-    fn may_be_dead(&self, group: &Group, process: Option<&str>, probe: bool) -> bool {
+    fn may_be_dead(&self, group: &Group, request_id: &RequestId, outcome: &LyingOutcome, probe: bool) -> bool {
+        if !outcome.file {
+            return !self.leases().holds(group, request_id);
+        }
         let now = self.clock().now();
-        process.map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
+        outcome
+            .process
+            .as_deref()
+            .map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
     }
 
     /// Whether the process of a waiter is gone; `None`: askd cannot tell.
@@ -225,6 +237,9 @@ impl Broker {
     /// Puts a response or briefing out of its taker's reach, by one rename; `true` if it was taken.
     fn take_back(&self, ask: &Ask, to: &Taker) -> io::Result<bool> {
         let (folder, id) = match to {
+            Taker::Waiter(request_id) if ask.waiter(request_id).is_some_and(|waiter| !waiter.carrier.is_file()) => {
+                return Ok(false);
+            }
             Taker::Waiter(request_id) => (RESPONSES, request_id.to_string()),
             Taker::Briefing => (BRIEFINGS, ask.id.to_string()),
         };
@@ -286,10 +301,13 @@ impl super::Inner {
     /// Removes what was put away, and with `all` the briefing too. A failure leaves litter and does no other harm.
     pub(super) fn tidy(&self, ask: &Ask, all: bool) {
         let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
+            if names.is_empty() {
+                return Ok(());
+            }
             let folder = self.folders.get(&ask.group, folder)?;
             names.iter().try_for_each(|name| folder.remove(name).map(drop))
         };
-        let back = ask.waiters.iter().filter(|waiter| waiter.response.is_taken_back());
+        let back = ask.waiters.iter().filter(|waiter| waiter.response.is_taken_back() && waiter.carrier.is_file());
         let mut briefings = vec![withdrawn_name(&ask.id)];
         if all {
             briefings.push(response_name(&ask.id));

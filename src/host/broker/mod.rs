@@ -36,7 +36,7 @@ use crate::host::folders::Folders;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
-use crate::host::session::{Heartbeats, Sessions};
+use crate::host::session::{Heartbeats, Leases, Sessions};
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError};
 use crate::host::traces::Traces;
@@ -231,6 +231,16 @@ impl Broker {
         &self.0.sessions.heartbeats
     }
 
+    /// Which calls over HTTP still wait.
+    pub(in crate::host) fn leases(&self) -> &Leases {
+        &self.0.sessions.leases
+    }
+
+    /// The ask that a group's request became.
+    pub(in crate::host) fn of_request(&self, group: &Group, request_id: &RequestId) -> Option<AskId> {
+        self.index().by_request(group, request_id)
+    }
+
     /// A handle for parts that the broker itself holds.
     pub fn downgrade(&self) -> WeakBroker {
         WeakBroker(Arc::downgrade(&self.0))
@@ -273,7 +283,7 @@ impl Broker {
 
     /// Whether a request of that id became an ask.
     pub fn knows(&self, group: &Group, request_id: &RequestId) -> bool {
-        self.index().by_request(group, request_id).is_some()
+        self.of_request(group, request_id).is_some()
     }
 
     /// The ask that a message of a chat belongs to, if it is one that was posted.

@@ -112,6 +112,7 @@ impl Broker {
         }
         match waiter.response.state() {
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
+            DeliveryState::Published { .. } if !waiter.carrier.is_file() => return Some(Submitted::Known(id)),
             DeliveryState::Published { .. } => match self.lies(&ask.group, &request.request_id).await {
                 Ok(Lies::There) => return Some(Submitted::Known(id)),
                 Ok(Lies::BeingTaken | Lies::Gone) => {}
@@ -166,7 +167,8 @@ impl Broker {
         let mut reclaim = Vec::new();
         for old in &ask.waiters {
             let Some(at) = old.response.published_at() else { continue };
-            let lies = self.lies(&ask.group, &old.request_id).await;
+            let lies =
+                if old.carrier.is_file() { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
@@ -373,5 +375,6 @@ fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Wait
         run: None,
         told: Told::Outcome,
         response: Delivery::default(),
+        carrier: request.carrier.clone(),
     })
 }

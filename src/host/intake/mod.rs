@@ -151,6 +151,10 @@ impl Intake {
                 hung.insert(scanner.group.clone());
             }
         }
+        // Groups whose agents ask over HTTP need no folder.
+        for (group, outcomes) in outcomes {
+            self.shared.broker.look_after(&group, outcomes);
+        }
         hung
     }
 

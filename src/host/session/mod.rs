@@ -4,9 +4,11 @@
 mod command;
 pub mod docker;
 mod heartbeats;
+mod leases;
 mod webhook;
 
 pub(crate) use heartbeats::{DEAD_AFTER, Heartbeats, Liveness};
+pub(crate) use leases::Leases;
 
 use crate::host::ctx::Ctx;
 use crate::host::settings::{GroupSettings, Means};
@@ -27,11 +29,14 @@ pub(crate) struct Sessions {
     engine: Engine,
     /// Signs of life.
     pub(crate) heartbeats: Heartbeats,
+    /// Which calls over HTTP still wait.
+    pub(crate) leases: Leases,
 }
 
 impl Sessions {
     pub(crate) fn new(docker_host: Option<&str>, ctx: Ctx) -> Self {
-        Self { engine: Engine::new(docker_host, ctx.clock().clone()), ctx, heartbeats: Heartbeats::default() }
+        let (engine, leases) = (Engine::new(docker_host, ctx.clock().clone()), Leases::new(ctx.clock().clone()));
+        Self { engine, ctx, heartbeats: Heartbeats::default(), leases }
     }
 
     /// The current run of the group's container; `None`: the group has none, or the Engine cannot tell.
@@ -55,6 +60,9 @@ impl Sessions {
         settings: &GroupSettings,
         now: Time,
     ) -> Option<bool> {
+        if !waiter.carrier.is_file() {
+            return Some(!self.leases.holds(&ask.group, &waiter.request_id));
+        }
         let signs = match waiter.process.as_deref().map(|process| self.heartbeats.of(&ask.group, process, now)) {
             Some(Liveness::Alive) => return Some(false),
             Some(Liveness::TooEarly) => return None,

@@ -38,6 +38,7 @@ impl Settings {
         let sections = [
             ("data_dir, dir_mode or gid", self.data_dir != new.data_dir || self.access != new.access),
             ("[http]", self.http != new.http),
+            ("[agents]", self.agents != new.agents),
             ("[slack]", self.slack.as_ref().map(slack) != new.slack.as_ref().map(slack)),
             ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
             ("[log]", self.log != new.log),

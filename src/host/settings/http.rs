@@ -25,6 +25,30 @@ pub struct Http {
     pub allowed_hosts: Vec<String>,
 }
 
+/// `[agents]`: where agents ask over HTTP, and under which names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agents {
+    /// `None`: nowhere, until there is a token.
+    #[serde(deserialize_with = "another_address")]
+    pub listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "public_url")]
+    public_url: Option<String>,
+    #[serde(deserialize_with = "list")]
+    allowed_hosts: Vec<String>,
+}
+
+/// Where agents ask over HTTP if there is a token and no address is set.
+const FOR_AGENTS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8486);
+
+impl Agents {
+    /// The same for the HTTP server, which serves nothing else there.
+    pub fn http(&self) -> Http {
+        let Self { listen, public_url, allowed_hosts } = self.clone();
+        Http { listen: listen.unwrap_or(FOR_AGENTS), webhook_listen: None, public_url, allowed_hosts }
+    }
+}
+
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| D::Error::custom(format!("{text:?} is not an address like 127.0.0.1:8484")))
@@ -44,14 +68,14 @@ fn public_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::E
 }
 
 impl Http {
-    pub(super) fn check(&self, mistakes: &mut Mistakes) {
+    pub(super) fn check(&self, section: &str, mistakes: &mut Mistakes) {
         let Self { listen, public_url, allowed_hosts, .. } = self;
         if !listen.ip().is_loopback() && public_url.is_none() && allowed_hosts.is_empty() {
             let why = format!(
-                "{listen} can be reached from other machines; say under which names: set http.public_url \
-                 (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"])"
+                "{listen} can be reached from other machines; say under which names: set {section}.public_url \
+                 (https://askd.example.com) or {section}.allowed_hosts ([\"askd.example.com\"])"
             );
-            mistakes.add("http.listen", why);
+            mistakes.add(format!("{section}.listen"), why);
         }
     }
 }

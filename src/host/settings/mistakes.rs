@@ -217,9 +217,11 @@ fn belongs(key: &str) -> Option<String> {
     if defaults.get_ref().iter().any(|(name, value)| name.get_ref() == key && !value.get_ref().is_table()) {
         return Some("It belongs at the top of the file, above the first [section]".to_owned());
     }
-    let mut sections = defaults.get_ref().iter().filter_map(|(name, value)| Some((name, value.get_ref().as_table()?)));
-    let section = sections.find(|(name, table)| has(name.get_ref(), table));
-    section.map(|(name, _)| format!("It belongs in [{}]", name.get_ref()))
+    let sections = defaults.get_ref().iter().filter_map(|(name, value)| Some((name, value.get_ref().as_table()?)));
+    let places =
+        sections.filter(|(name, table)| has(name.get_ref(), table)).map(|(name, _)| format!("[{}]", name.get_ref()));
+    let places = places.collect::<Vec<_>>().join(" or ");
+    (!places.is_empty()).then(|| format!("It belongs in {places}"))
 }
 
 fn variable_of(key: &str) -> String {

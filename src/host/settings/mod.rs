@@ -15,7 +15,7 @@ mod webhook;
 mod whatsapp;
 
 pub use group::{GroupSettings, RouteSettings};
-pub use http::{Http, is_loopback_url, reachable, url_host};
+pub use http::{Agents, Http, is_loopback_url, reachable, url_host};
 pub use mistakes::SettingsError;
 pub use people::{PersonSettings, PushSettings, WebSettings};
 pub use session::Means;
@@ -49,6 +49,8 @@ pub struct Settings {
     pub access: Access,
     /// Where to listen, and under which names.
     pub http: Http,
+    /// Where agents ask over HTTP.
+    pub agents: Agents,
     /// How Slack is reached; `None`: askd asks no one there.
     pub slack: Option<SlackSettings>,
     /// Who opens the inbox.
@@ -240,6 +242,7 @@ struct Shape {
     #[serde(deserialize_with = "values::gid")]
     gid: Option<u32>,
     http: Http,
+    agents: Agents,
     asks: GroupSettings,
     slack: SlackShape,
     whatsapp: WhatsappSettings,
@@ -253,7 +256,8 @@ struct Shape {
 
 impl Shape {
     fn check(self, mistakes: &mut Mistakes) -> Settings {
-        self.http.check(mistakes);
+        self.http.check("http", mistakes);
+        self.agents.http().check("agents", mistakes);
         self.web.check(mistakes);
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
             let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \
@@ -266,6 +270,7 @@ impl Shape {
             data_dir: self.data_dir,
             access: Access { dir_mode: self.dir_mode, gid: self.gid },
             http: self.http,
+            agents: self.agents,
             slack: self.slack.check(mistakes),
             whatsapp: self.whatsapp.check(mistakes),
             web: self.web,

@@ -147,7 +147,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[http]\nlisen = \"127.0.0.1:1\"".into(), "http: unknown key \"lisen\". Did you mean \"listen\"? (settings, line 2)".into()),
         ("[slak]\n".into(), "unknown key \"slak\". Did you mean \"slack\"? (settings, line 1)".into()),
         ("[group.a]\n".into(), "unknown key \"group\". Did you mean \"groups\"? (settings, line 1)".into()),
-        ("listen = \"127.0.0.1:1\"".into(), "unknown key \"listen\". It belongs in [http] (settings, line 1)".into()),
+        ("listen = \"127.0.0.1:1\"".into(), "unknown key \"listen\". It belongs in [agents] or [http] (settings, line 1)".into()),
         ("bot_token = \"xoxb-a\"".into(), "unknown key \"bot_token\". It belongs in [slack] (settings, line 1)".into()),
         ("[http]\ngid = \"1\"".into(), "http: unknown key \"gid\". It belongs at the top of the file, above the first [section] (settings, line 2)".into()),
         ("[slack]\nbot_tokn = \"x\"".into(), "slack: unknown key \"bot_tokn\". Did you mean \"bot_token\"? (settings, line 2)".into()),

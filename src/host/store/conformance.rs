@@ -133,6 +133,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             asked_at: START,
             run: None,
             told: Told::Outcome,
+            carrier: askd_core::Carrier::File,
             response: Delivery::default(),
         },
     }

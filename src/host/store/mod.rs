@@ -9,7 +9,7 @@ mod conformance;
 mod files;
 mod loading;
 
-pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Erased, Files, Whom};
+pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};

@@ -3,7 +3,7 @@
 use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
-    self, Choice, Content, Digest, MAX_CHOICES, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
+    self, Carrier, Choice, Content, Digest, MAX_CHOICES, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
     MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, Style, TimeoutPolicy, without_nul,
 };
 use schemars::JsonSchema;
@@ -16,9 +16,9 @@ use std::time::Duration;
 /// error. `snake_case` is written; the camel case of older clients is read too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestFile {
-    #[serde(rename = "type")]
+    #[serde(default, rename = "type")]
     pub kind: String,
-    #[serde(alias = "requestId")]
+    #[serde(default, alias = "requestId")]
     pub request_id: String,
     #[serde(default, deserialize_with = "objects")]
     pub questions: Vec<Draft>,
@@ -263,6 +263,8 @@ pub struct Request {
     pub process: Option<String>,
     /// Of the whole request: the same id with another digest is another request.
     pub digest: Digest,
+    /// How the call reaches askd.
+    pub carrier: Carrier,
 }
 
 /// Reads a request of ours, within every limit.
@@ -281,6 +283,21 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Rejection> {
         Kinds::CANCEL => Ok(Message::Cancel(request_id)),
         other => Err(wrong("type", format!("{other:?} is neither {} nor {}", Kinds::ASK, Kinds::CANCEL))),
     }
+}
+
+/// Reads a question that comes over HTTP: `type` and `request_id` may be left out, and then the id is `minted`.
+pub fn parse_ask(bytes: &[u8], minted: RequestId) -> Result<Request, Rejection> {
+    let mut file: RequestFile = typed(bytes)?;
+    if !matches!(file.kind.as_str(), "" | Kinds::ASK) {
+        return Err(wrong("type", format!("{:?} is not {}", file.kind, Kinds::ASK)));
+    }
+    let given = given(Some(file.request_id)).map(|id| id.parse());
+    let id: RequestId =
+        given.unwrap_or(Ok(minted)).map_err(|rule: askd_core::BadName| wrong("request_id", rule.to_string()))?;
+    Kinds::ASK.clone_into(&mut file.kind);
+    file.request_id = id.to_string();
+    let request = Request::new(id, file)?;
+    Ok(Request { process: None, carrier: Carrier::Http { taken_by: None }, ..request })
 }
 
 /// Bytes to a shape; what is wrong is said with the field it is wrong in.
@@ -327,6 +344,7 @@ impl Request {
             op_code: file.op_code,
             process: file.process,
             digest,
+            carrier: Carrier::File,
         })
     }
 }

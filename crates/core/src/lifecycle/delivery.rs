@@ -12,6 +12,27 @@ pub struct Delivery {
     state: DeliveryState,
 }
 
+/// How a waiting call reaches askd, and its outcome the call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carrier {
+    /// Its response is a file in its group's folder.
+    #[default]
+    File,
+    /// The call fetches its response, which is nowhere but in the record, and says when it has it.
+    Http {
+        /// Who has said so.
+        taken_by: Option<String>,
+    },
+}
+
+impl Carrier {
+    /// Whether its response is a file.
+    pub fn is_file(&self) -> bool {
+        *self == Self::File
+    }
+}
+
 /// The states of a [`Delivery`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

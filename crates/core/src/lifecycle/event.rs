@@ -173,6 +173,11 @@ pub enum WaiterEvent {
     },
     /// Its process is gone, and its response still lies there.
     Died,
+    /// A call over HTTP says that it has its outcome.
+    Collected {
+        /// The taker: only the first one has it.
+        by: String,
+    },
 }
 
 /// Something that happened after the decision.

@@ -2,8 +2,8 @@
 
 use super::follow_up::START_AGAIN;
 use super::{
-    AfterTimeout, AgentStart, Context, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact, FollowUp,
-    FollowUpEffect, Outcome, Stage, Taker, Told, Waiter,
+    AfterTimeout, AgentStart, Carrier, Context, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Effect, Fact,
+    FollowUp, FollowUpEffect, Outcome, Stage, Taker, Told, Waiter,
 };
 use crate::{Answers, AskState, Person, RequestId, Time, TimeoutPolicy};
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl AskState {
     /// When a waiter counts as dead although nothing has shown that it is.
     fn dead_at(&self, waiter: &Waiter, at: Time) -> Time {
         let rules = &self.rules.session;
-        let unknown = waiter.process.is_none() && !rules.probe;
+        let unknown = waiter.carrier.is_file() && waiter.process.is_none() && !rules.probe;
         let patience = if unknown && rules.start && self.is_worth_a_start() {
             rules.pickup_timeout.min(rules.answer_retention)
         } else {
@@ -141,6 +141,20 @@ impl AskState {
             }
             DeliveryEvent::TakenBack { taken: false } => self.taken_back(request_id, cx),
         }
+        true
+    }
+
+    /// A call over HTTP has its outcome. A second taker changes nothing.
+    pub(super) fn collected(&mut self, request_id: &RequestId, by: String, cx: &mut Context) -> bool {
+        let Some(index) = self.index_of(request_id) else { return false };
+        let waiter = &mut self.waiters[index];
+        let Carrier::Http { taken_by } = &mut waiter.carrier else { return false };
+        if !waiter.response.is_published() {
+            return false;
+        }
+        waiter.response.take();
+        *taken_by = Some(by);
+        self.was_taken(index, cx);
         true
     }
 

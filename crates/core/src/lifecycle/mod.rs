@@ -30,7 +30,7 @@ mod properties;
 mod viewing_tests;
 
 pub use blocking::{Block, Lifted};
-pub use delivery::{Delivery, DeliveryState};
+pub use delivery::{Carrier, Delivery, DeliveryState};
 pub use event::{
     DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
     Relation, Source, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
@@ -132,6 +132,9 @@ pub struct Waiter {
     pub told: Told,
     /// How far its response is.
     pub response: Delivery,
+    /// How it reaches askd.
+    #[serde(default, skip_serializing_if = "Carrier::is_file")]
+    pub carrier: Carrier,
 }
 
 /// What a waiter is told.
@@ -311,6 +314,7 @@ impl AskState {
             WaiterEvent::Withdrawn => self.withdraw(request_id, cx),
             WaiterEvent::Identified { run } => self.identified(request_id, run),
             WaiterEvent::Died => self.died(request_id, cx),
+            WaiterEvent::Collected { by } => self.collected(request_id, by, cx),
         }
     }
 

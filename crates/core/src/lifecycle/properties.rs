@@ -25,6 +25,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         asked_at: START,
         run: None,
         told: Told::Outcome,
+        carrier: if number % 2 == 1 { Carrier::Http { taken_by: None } } else { Carrier::File },
         response: Delivery::default(),
     }
 }
@@ -200,6 +201,7 @@ fn after_event() -> impl Strategy<Value = Event> {
             DeliveryEvent::Taken { since }.to(whose.map_or(Taker::Briefing, Taker::Waiter))
         }),
         3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
+        1 => whose().prop_map(|request_id| WaiterEvent::Collected { by: "t".to_owned() }.of(request_id)),
         3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
         3 => Just(DeliveryEvent::Published.to(Taker::Briefing)),
         1 => any::<bool>().prop_map(|gone| DeliveryEvent::TakenBack { taken: gone }.to(Taker::Briefing)),

@@ -2,7 +2,7 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{
-    Card, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter, Widget, WidgetState,
+    Card, Carrier, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter, Widget, WidgetState,
 };
 use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,9 @@ impl AskState {
 
     pub(super) fn owe_response(&mut self, request_id: RequestId, cx: &mut Context) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
+            if let Carrier::Http { taken_by } = &mut waiter.carrier {
+                *taken_by = None;
+            }
             cx.act(waiter.response.owe().of(request_id));
         }
     }

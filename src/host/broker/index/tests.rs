@@ -85,6 +85,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         asked_at: now,
         run: None,
         told: Told::Outcome,
+        carrier: askd_core::Carrier::File,
         response: Delivery::default(),
     };
     let rules = Rules {

@@ -3,7 +3,7 @@
 
 use super::people::{self, Caller};
 use super::view::View;
-use super::{Inbox, Peer, Problem, export, listing, problem, push};
+use super::{Inbox, Peer, Problem, export, listing, problem, push, tokens};
 use crate::host::broker::{Failure, Named};
 use crate::host::status::Report;
 use crate::host::store::StoreError;
@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
@@ -45,6 +45,8 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/reset", post(reset))
         .route("/asks/{id}/shown", post(shown))
         .route("/asks/{id}/typing", post(typing))
+        .route("/tokens", get(tokens::list).post(tokens::make))
+        .route("/tokens/{id}", delete(tokens::revoke))
         .route("/events", get(events))
         .route("/push", post(push::subscribe).delete(push::unsubscribe))
         .route("/status", get(status))

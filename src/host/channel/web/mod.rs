@@ -11,6 +11,7 @@ mod people;
 mod problem;
 mod push;
 mod token;
+mod tokens;
 mod view;
 
 pub use people::Peer;
@@ -23,6 +24,7 @@ use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::status::Status;
+use crate::host::tokens::Tokens;
 use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
 use axum::Router;
@@ -41,6 +43,8 @@ pub struct Inbox {
     ctx: Ctx,
     status: Status,
     push: Push,
+    /// Of agents that ask over HTTP.
+    tokens: Tokens,
     /// Places for streams of events.
     streams: Arc<Semaphore>,
 }
@@ -50,10 +54,17 @@ const STREAMS: usize = 32;
 
 impl Inbox {
     /// An inbox that ends its streams when the daemon stops. `state`: the folder where it keeps which browsers are pushed to.
-    pub fn new(broker: Broker, token: SecretString, ctx: Ctx, status: Status, state: &Path) -> io::Result<Self> {
+    pub fn new(
+        broker: Broker,
+        token: SecretString,
+        ctx: Ctx,
+        status: Status,
+        state: &Path,
+        tokens: Tokens,
+    ) -> io::Result<Self> {
         let people = Arc::new(People::new(token, broker.clone()));
         let push = Push::open(broker.clone(), Arc::clone(&people), &ctx, state)?;
-        Ok(Self { broker, people, ctx, status, push, streams: Arc::new(Semaphore::new(STREAMS)) })
+        Ok(Self { broker, people, ctx, status, push, tokens, streams: Arc::new(Semaphore::new(STREAMS)) })
     }
 
     /// The page and the API.

@@ -47,6 +47,11 @@ impl Caller {
         self.groups.as_ref().is_none_or(|groups| groups.contains(group)) || crate::sabotage::on("allgroups")
     }
 
+    /// Whether it is the operator, by the inbox token.
+    pub(super) fn is_operator(&self) -> bool {
+        self.name.is_none()
+    }
+
     /// The groups that this person is limited to.
     pub(super) fn only(&self) -> Option<Arc<BTreeSet<Group>>> {
         self.groups.clone()

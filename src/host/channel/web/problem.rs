@@ -6,6 +6,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// The content type of them.
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";
@@ -17,12 +18,19 @@ pub struct Problem {
     title: &'static str,
     detail: String,
     more: Map<String, Value>,
+    retry_after: Option<u64>,
 }
 
 impl Problem {
     /// With a sentence for people.
     pub fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, title, detail: detail.into(), more: Map::new() }
+        let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
+        Self { status, title, detail: detail.into(), more: Map::new(), retry_after }
+    }
+
+    /// Says after how many whole seconds to try again.
+    pub fn retry_after(self, time: Duration) -> Self {
+        Self { retry_after: Some(time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)), ..self }
     }
 
     fn with(mut self, key: &str, value: Value) -> Self {
@@ -97,8 +105,8 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Value::Object(body).to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"askd\""));

@@ -165,6 +165,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             asked_at: Time::from_millis(0),
             run: None,
             told: Told::Outcome,
+            carrier: askd_core::Carrier::File,
             response: Delivery::default(),
         },
     };

@@ -11,6 +11,7 @@ mod scan;
 mod soon;
 
 pub use forgetting::{Erased, Whom};
+pub use opening::hold;
 pub use record::BadRecord;
 
 use super::{Allowed, Loading, Save, Store, StoreError, Stored};

@@ -29,17 +29,7 @@ impl Files {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("state");
         let parent = Dir::open(parent).map_err(at("cannot open the parent of"))?;
         let root = parent.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join("lock"))
-            .map_err(at("cannot lock"))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Held(path.display().to_string())),
-            Err(error) => return Err(at("cannot lock")(error.into())),
-        }
+        let lock = hold(path)?;
         let stamp = root.touch("lock", Access::PRIVATE).and_then(|()| root.stat("lock")).map_err(at("cannot use"))?;
         for name in [PENDING, SETTLED, REJECTED, groups::GROUPS] {
             root.ensure(name, Access::PRIVATE).map_err(at("cannot use"))?;
@@ -65,6 +55,18 @@ impl Files {
         };
         store.recover()?;
         Ok(store)
+    }
+}
+
+/// Takes the lock of a state folder: only one process can hold it.
+pub fn hold(path: &Path) -> Result<File, StoreError> {
+    let at = || io_error(format!("cannot lock {}", path.display()));
+    let mut options = File::options();
+    let lock = options.create(true).truncate(false).write(true).open(path.join("lock")).map_err(at())?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Held(path.display().to_string())),
+        Err(error) => Err(at()(error.into())),
     }
 }
 

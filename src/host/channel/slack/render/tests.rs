@@ -75,6 +75,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         asked_at: NOW,
         run: None,
         told: Told::Outcome,
+        carrier: askd_core::Carrier::File,
         response: Delivery::default(),
     };
     Accepted {

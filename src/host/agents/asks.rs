@@ -1,0 +1,275 @@
+//! Asking, waiting, taking and withdrawing over HTTP.
+
+use super::Agents;
+use super::door::Caller;
+use crate::host::broker::{Failure, Submitted};
+use crate::host::channel::web::Problem;
+use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
+use crate::random;
+use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// How long a call may wait.
+const LONGEST_WAIT: u64 = 300;
+
+/// What a call is told of an ask without an outcome.
+#[derive(Serialize)]
+pub(super) struct Status {
+    request_id: RequestId,
+    #[serde(flatten)]
+    status: StatusFile,
+}
+
+impl Status {
+    pub(super) fn of(ask: &Ask, request_id: RequestId) -> Self {
+        let settled = || StatusFile { state: "settled".to_owned(), shown_at: None, answer_by: None };
+        Self { request_id, status: StatusFile::of(ask).unwrap_or_else(settled) }
+    }
+}
+
+fn problem<T>(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(status, title, detail))
+}
+
+fn unavailable<T>(detail: &str) -> Result<T, Problem> {
+    problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
+}
+
+impl Agents {
+    /// The ask that a request of the caller's group became, with its waiting call.
+    async fn find(&self, caller: &Caller, request_id: &str) -> Result<(Arc<Ask>, RequestId), Problem> {
+        let group = &caller.holder.group;
+        let unknown = || {
+            let detail = format!("This group has no question with the request id {request_id:?}, or it was forgotten.");
+            problem(StatusCode::NOT_FOUND, "No such question", detail)
+        };
+        let Ok(id) = request_id.parse::<RequestId>() else { return unknown() };
+        self.broker.loaded_of(group).await;
+        let Some(ask) = self.broker.of_request(group, &id) else { return unknown() };
+        let ask = self.load(ask).await?;
+        match ask.waiter(&id) {
+            Some(waiter) if !waiter.carrier.is_file() => Ok((ask, id)),
+            _ => unknown(),
+        }
+    }
+
+    async fn load(&self, id: AskId) -> Result<Arc<Ask>, Problem> {
+        match self.broker.get(id).await {
+            Ok(Some(ask)) => Ok(ask),
+            Ok(None) => problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten."),
+            Err(error) => {
+                tracing::error!(%error, "cannot read a stored ask");
+                unavailable("The stored questions cannot be read; the daemon's log says why.")
+            }
+        }
+    }
+
+    async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Problem> {
+        match self.broker.apply(id, event).await {
+            Ok(ask) | Err(Failure::Refused(_, ask)) => Ok(ask),
+            Err(Failure::Unknown | Failure::Broken) => {
+                problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten.")
+            }
+            Err(Failure::NotStored | Failure::InDoubt) => unavailable("It could not be stored. Try again."),
+        }
+    }
+}
+
+pub(super) async fn ask(
+    State(agents): State<Agents>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let request = match wire::parse_ask(&body, random::request_id()) {
+        Ok(request) => request,
+        Err(rejection) => return problem(StatusCode::UNPROCESSABLE_ENTITY, "Rejected", rejection.to_string()),
+    };
+    let (group, request_id) = (caller.holder.group.clone(), request.request_id.clone());
+    agents.broker.loaded_of(&group).await;
+    if !agents.broker.knows(&group, &request_id) {
+        agents.pace(&caller)?;
+    }
+    // The lease begins before anything can be owed to it.
+    let _lease = agents.broker.leases().begin(&group, &request_id);
+    let (status, id) = match agents.broker.submit(&group, request).await {
+        Submitted::New(id) | Submitted::Joined(id) => (StatusCode::CREATED, id),
+        Submitted::Known(id) => (StatusCode::OK, id),
+        Submitted::OtherContent => {
+            let detail = "This request_id already belongs to another request. Leave it out to get a new one.";
+            return problem(StatusCode::CONFLICT, "Another request", detail);
+        }
+        Submitted::Rejected(rejection) => {
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "Rejected", rejection.to_string());
+        }
+        Submitted::NotStored => return unavailable("It could not be stored, and nothing was asked. Try again."),
+        Submitted::NotYet => {
+            return unavailable("The same was asked before, and it is not clear yet who gets the outcome. Try again.");
+        }
+    };
+    let ask = agents.load(id).await?;
+    let place = format!("/agent/v1/asks/{request_id}");
+    Ok((status, [(header::LOCATION, place)], Json(Status::of(&ask, request_id))).into_response())
+}
+
+#[derive(Deserialize)]
+pub(super) struct Wait {
+    #[serde(default)]
+    wait: u64,
+}
+
+/// What there is for a call now.
+enum Now {
+    Outcome(Box<ResponseFile>),
+    /// Nothing yet.
+    Open,
+    /// It became a briefing that nobody has read: this brings it back.
+    Briefed(Event),
+    Gone(&'static str),
+}
+
+const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
+const TAKEN: &str = "Another taker has it.";
+
+impl Now {
+    fn of(ask: &Ask, waiter: &Waiter, caller: &Caller, agents: &Agents) -> Self {
+        let outcome = || response_for(ask, waiter).map_or(Self::Open, |response| Self::Outcome(Box::new(response)));
+        let follow_up = || ask.follow_up().briefing.state();
+        match waiter.response.state() {
+            DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready | DeliveryState::TakingBack => {
+                Self::Open
+            }
+            DeliveryState::Published { .. } => outcome(),
+            DeliveryState::Taken => match &waiter.carrier {
+                Carrier::Http { taken_by: Some(by) } if *by == caller.taker => outcome(),
+                _ => Self::Gone(TAKEN),
+            },
+            DeliveryState::TakenBack { .. } => match follow_up() {
+                DeliveryState::Owed | DeliveryState::Published { .. }
+                    if ask.keeps_outcome(agents.ctx.clock().now()) =>
+                {
+                    Self::Briefed(Event::Requested(Relation::Reclaims(Vec::new())))
+                }
+                DeliveryState::Undecided | DeliveryState::TakenBack { .. } => {
+                    Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
+                }
+                DeliveryState::Ready | DeliveryState::TakingBack => Self::Open,
+                DeliveryState::Owed | DeliveryState::Published { .. } | DeliveryState::Taken => Self::Gone(READ),
+            },
+        }
+    }
+}
+
+pub(super) async fn outcome(
+    State(agents): State<Agents>,
+    Extension(caller): Extension<Caller>,
+    Path(request_id): Path<String>,
+    Query(Wait { wait }): Query<Wait>,
+) -> Result<Response, Problem> {
+    if wait > LONGEST_WAIT {
+        let detail = format!("wait={wait} is more than {LONGEST_WAIT} seconds.");
+        return problem(StatusCode::BAD_REQUEST, "Not understood", detail);
+    }
+    let mut changes = agents.broker.changes();
+    let (mut ask, request_id) = agents.find(&caller, &request_id).await?;
+    let of = (caller.holder.group.clone(), request_id.clone());
+    let _place = if wait > 0 { Some(agents.place(&caller)?) } else { None };
+    let _lease = agents.broker.leases().begin(&of.0, &of.1);
+    let clock = agents.ctx.clock().clone();
+    let until = clock.monotonic() + Duration::from_secs(wait);
+    loop {
+        let Some(waiter) = ask.waiter(&request_id) else {
+            return problem(StatusCode::GONE, "Not there any more", TAKEN);
+        };
+        match Now::of(&ask, waiter, &caller, &agents) {
+            Now::Outcome(response) => return agents.hold(&caller, &of, *response),
+            Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
+            Now::Briefed(event) => {
+                let before = Arc::clone(&ask);
+                ask = agents.apply(ask.id, event).await?;
+                if *ask != *before {
+                    continue;
+                }
+            }
+            Now::Open => {}
+        }
+        let is_over = tokio::select! {
+            there_is_more = change_of(&mut changes, ask.id) => !there_is_more,
+            () = clock.sleep_to(until) => true,
+            () = agents.ctx.stopping() => return unavailable("askd is being restarted. Try again."),
+        };
+        if is_over {
+            let again_at_once = [(header::RETRY_AFTER, "0")];
+            return Ok((StatusCode::ACCEPTED, again_at_once, Json(Status::of(&ask, request_id))).into_response());
+        }
+        ask = agents.load(ask.id).await?;
+    }
+}
+
+/// Waits until an ask may have changed; `false` if nothing will any more.
+async fn change_of(changes: &mut broadcast::Receiver<AskId>, id: AskId) -> bool {
+    loop {
+        match changes.recv().await {
+            Ok(other) if other != id => {}
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return true,
+            Err(broadcast::error::RecvError::Closed) => return false,
+        }
+    }
+}
+
+impl Agents {
+    /// The outcome, unless another taker has been sent it within the last minute.
+    fn hold(&self, caller: &Caller, of: &(Group, RequestId), response: ResponseFile) -> Result<Response, Problem> {
+        let held = self.holds.hold(of, &caller.taker, self.ctx.clock().monotonic());
+        let detail = "Another taker was sent this outcome and may still say that it has it.";
+        let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
+        held.map(|()| Json(response).into_response()).map_err(to_another)
+    }
+}
+
+/// The outcome has reached its taker.
+pub(super) async fn taken(
+    State(agents): State<Agents>,
+    Extension(caller): Extension<Caller>,
+    Path(request_id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let (ask, request_id) = agents.find(&caller, &request_id).await?;
+    let of = (caller.holder.group.clone(), request_id.clone());
+    let anothers = agents.holds.is_anothers(&of, &caller.taker, agents.ctx.clock().monotonic());
+    if anothers && !crate::sabotage::on("anytaker") {
+        return problem(StatusCode::GONE, "Not yours", TAKEN);
+    }
+    let event = WaiterEvent::Collected { by: caller.taker.clone() };
+    let ask = agents.apply(ask.id, event.of(request_id.clone())).await?;
+    let waiter = ask.waiter(&request_id);
+    match waiter.map(|waiter| (waiter.response.state(), &waiter.carrier)) {
+        Some((DeliveryState::Taken, Carrier::Http { taken_by: Some(by) })) if *by == caller.taker => {
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Some((DeliveryState::Taken, _)) => problem(StatusCode::GONE, "Not yours", TAKEN),
+        Some((DeliveryState::TakingBack | DeliveryState::TakenBack { .. }, _)) => {
+            let detail = "It became a briefing meanwhile. GET it again: it comes back unless the briefing was read.";
+            problem(StatusCode::GONE, "A briefing now", detail)
+        }
+        _ => problem(StatusCode::CONFLICT, "No outcome", "There is no outcome to take yet."),
+    }
+}
+
+pub(super) async fn withdraw(
+    State(agents): State<Agents>,
+    Extension(caller): Extension<Caller>,
+    Path(request_id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let (_ask, request_id) = agents.find(&caller, &request_id).await?;
+    match agents.broker.withdraw(&caller.holder.group, &request_id).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(_) => unavailable("It could not be stored. Try again."),
+    }
+}

@@ -1,0 +1,131 @@
+//! Who may ask over HTTP, and how much: the holder of a token, for its group, within limits for each token. A refusal is
+//! counted and logged once a minute, never with the secret.
+
+use super::Agents;
+use crate::clock::Moment;
+use crate::host::channel::web::Problem;
+use crate::host::tokens::Holder;
+use askd_core::RequestId;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The header that names the taker: random for each process.
+const PROCESS: HeaderName = HeaderName::from_static("askd-process");
+/// How many calls of a token wait at a time.
+const WAITS: usize = 64;
+/// One new ask for each of these, and so many at once.
+const PACE: Duration = Duration::from_millis(200);
+const BURST: u32 = 20;
+
+/// Who calls, and for whom an outcome is held.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) holder: Holder,
+    pub(super) taker: String,
+}
+
+/// What each token has used of its limits, by its id.
+#[derive(Debug, Default)]
+pub(super) struct Budgets(Mutex<HashMap<String, Budget>>);
+
+#[derive(Debug)]
+struct Budget {
+    waits: Arc<Semaphore>,
+    /// When all asks so far would have come at the even pace.
+    paced: Moment,
+}
+
+impl Budgets {
+    fn of<T>(&self, holder: &Holder, now: Moment, change: impl FnOnce(&mut Budget) -> T) -> T {
+        let mut budgets = self.0.lock();
+        let new = || Budget { waits: Arc::new(Semaphore::new(WAITS)), paced: now };
+        change(budgets.entry(holder.id.clone()).or_insert_with(new))
+    }
+}
+
+impl Agents {
+    /// A place for a call that waits.
+    pub(super) fn place(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, Problem> {
+        let now = self.ctx.clock().monotonic();
+        let place = self.budgets.of(&caller.holder, now, |budget| Arc::clone(&budget.waits).try_acquire_owned());
+        place.map_err(|_none| {
+            let detail = format!("This token has {WAITS} calls that wait. Wait for one of them to end.");
+            self.too_many(caller, detail, Duration::from_secs(1))
+        })
+    }
+
+    /// Counts one more ask of this token.
+    pub(super) fn pace(&self, caller: &Caller) -> Result<(), Problem> {
+        let now = self.ctx.clock().monotonic();
+        let over = self.budgets.of(&caller.holder, now, |budget| {
+            let paced = budget.paced.max(now);
+            let over = (paced.since(now) + PACE).checked_sub(PACE * BURST).filter(|over| !over.is_zero());
+            if over.is_none() {
+                budget.paced = paced + PACE;
+            }
+            over
+        });
+        over.map_or(Ok(()), |over| {
+            let detail = format!("This token has asked {BURST} questions at once; 5 more are possible each second.");
+            Err(self.too_many(caller, detail, over))
+        })
+    }
+
+    fn too_many(&self, caller: &Caller, detail: String, after: Duration) -> Problem {
+        let token = &caller.holder.id;
+        let what = format!("a call over HTTP was refused: too many with the token {token}");
+        if self.warnings.is_first(Some(&caller.holder.group), &what) {
+            tracing::warn!(group = %caller.holder.group, token, detail, "a call over HTTP was refused");
+        }
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "Too many", detail).retry_after(after)
+    }
+}
+
+fn no_token() -> Response {
+    let detail = "The token is missing, wrong, revoked or expired. `askd token new GROUP` makes one on askd's host; send it \
+                  as: Authorization: Bearer <token>. The inbox token does not open this door.";
+    Problem::new(StatusCode::UNAUTHORIZED, "No access", detail).into_response()
+}
+
+fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    agents.tokens.holder(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+}
+
+/// No call gets further without a good token. One that reads ends as soon as its token does.
+pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Request, next: Next) -> Response {
+    let Some(holder) = holder(&agents, request.headers()) else {
+        if agents.warnings.is_first(None, "a call over HTTP was refused: no good token") {
+            tracing::warn!("a call over HTTP was refused: no good token");
+        }
+        return no_token();
+    };
+    let process = request.headers().get(PROCESS).map(|value| value.to_str().ok().and_then(|id| id.parse().ok()));
+    let process: Option<RequestId> = match process {
+        Some(None) => {
+            let detail = "Askd-Process has 1 to 64 of A-Z, a-z, 0-9, _ and -.";
+            return Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail).into_response();
+        }
+        process => process.flatten(),
+    };
+    if agents.tokens.note_use(&holder) {
+        let tokens = agents.tokens.clone();
+        agents.ctx.finish_blocking(move || tokens.save_used());
+    }
+    let process = process.as_ref().map_or("", RequestId::as_str);
+    let caller = Caller { taker: format!("{}/{process}", holder.id), holder: holder.clone() };
+    let reads = request.method() == Method::GET;
+    request.extensions_mut().insert(caller);
+    tokio::select! {
+        response = next.run(request) => response,
+        () = holder.ends(agents.ctx.clock()), if reads => no_token(),
+    }
+}

@@ -1,0 +1,66 @@
+//! Agents over HTTP: one more carrier in front of the broker, for agents that share no folder with the daemon. It turns calls
+//! into what the broker knows, and decides nothing about asks. `docs/remote.md` has the calls.
+//!
+//! An outcome lies in the record alone until its call says that it has it. Who still waits is a lease (`session::leases`).
+
+mod asks;
+mod briefings;
+mod door;
+mod events;
+mod holds;
+
+use super::broker::Broker;
+use super::channel::web::Problem;
+use super::ctx::Ctx;
+use super::folders::Folders;
+use super::tokens::Tokens;
+use super::warnings::Warnings;
+use crate::ipc::MAX_REQUEST_BYTES;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::routing::{get, post};
+use door::Budgets;
+use holds::Holds;
+use std::sync::Arc;
+
+/// What the calls need. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Agents {
+    broker: Broker,
+    folders: Folders,
+    tokens: Tokens,
+    ctx: Ctx,
+    warnings: Warnings,
+    budgets: Arc<Budgets>,
+    holds: Arc<Holds>,
+}
+
+impl Agents {
+    pub(super) fn new(broker: Broker, folders: Folders, tokens: Tokens, ctx: Ctx, warnings: Warnings) -> Self {
+        Self { broker, folders, tokens, ctx, warnings, budgets: Arc::default(), holds: Arc::default() }
+    }
+
+    /// The calls.
+    pub(super) fn routes(self) -> Router {
+        let calls = Router::new()
+            .route("/asks", post(asks::ask))
+            .route("/asks/{request_id}", get(asks::outcome).delete(asks::withdraw))
+            .route("/asks/{request_id}/taken", post(asks::taken))
+            .route("/briefings", get(briefings::list))
+            .route("/briefings/{ask_id}/taken", post(briefings::taken))
+            .route("/events", get(events::events))
+            .fallback(|| async {
+                Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/remote.md lists the calls.")
+            })
+            .method_not_allowed_fallback(|| async {
+                let detail = "This call does not take that method; docs/remote.md lists the calls.";
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
+            })
+            .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
+            .layer(middleware::from_fn_with_state(self.clone(), door::holders_only))
+            .with_state(self);
+        Router::new().nest("/agent/v1", calls)
+    }
+}

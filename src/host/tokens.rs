@@ -1,0 +1,251 @@
+//! The tokens with which agents ask over HTTP: each belongs to one group, and only its hash is stored. The inbox makes and
+//! revokes them for `askd token`; without a daemon the command does so itself, under the lock of the state folder.
+
+use crate::clock::Clock;
+use crate::ipc::files::{Access, Dir, ReadError};
+use crate::ipc::wire::{digest, file_bytes};
+use crate::random;
+use askd_core::{Group, Time};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// The tokens, and when each was last used. Below `state/`, for the daemon's user alone.
+const TOKENS_FILE: &str = "agent_tokens.json";
+const USED_FILE: &str = "agent_tokens_used.json";
+/// What every token begins with, for scanners of secrets.
+const PREFIX: &str = "askd_";
+const VERSION: u32 = 1;
+const LARGEST: usize = 16 * 1024 * 1024;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// All tokens. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tokens(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Dir,
+    clock: Clock,
+    known: Mutex<Known>,
+    /// One was made.
+    made: Notify,
+}
+
+#[derive(Debug)]
+struct Known {
+    tokens: Vec<Token>,
+    used: BTreeMap<String, Time>,
+}
+
+#[derive(Debug, Clone)]
+struct Token {
+    kept: Kept,
+    revoked: CancellationToken,
+}
+
+/// A token as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    id: String,
+    name: Option<String>,
+    group: Group,
+    hash: String,
+    made: Time,
+    expires: Option<Time>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File<T> {
+    v: u32,
+    tokens: T,
+}
+
+/// A token as an operator sees it.
+#[derive(Debug, Serialize)]
+pub struct Listed {
+    id: String,
+    name: Option<String>,
+    group: Group,
+    made: Time,
+    expires: Option<Time>,
+    last_used: Option<Time>,
+}
+
+/// The holder of a good token.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// The token's id.
+    pub id: String,
+    /// All that it can ask for.
+    pub group: Group,
+    expires: Option<Time>,
+    revoked: CancellationToken,
+}
+
+impl Holder {
+    /// Waits until the token is revoked or expires.
+    pub async fn ends(&self, clock: &Clock) {
+        tokio::select! {
+            () = self.revoked.cancelled() => {}
+            () = clock.sleep_until(self.expires.unwrap_or(Time::MAX)) => {}
+        }
+    }
+}
+
+impl Tokens {
+    /// Reads those that are kept in the state folder.
+    pub fn open(state: &Path, clock: Clock) -> io::Result<Self> {
+        let state = Dir::open(state)?;
+        let kept: Vec<Kept> = read(&state, TOKENS_FILE)?;
+        // Only a hint for operators: a damaged one is begun anew.
+        let used = read(&state, USED_FILE).unwrap_or_default();
+        let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
+        let known = Mutex::new(Known { tokens, used });
+        Ok(Self(Arc::new(Inner { state, clock, known, made: Notify::new() })))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.known.lock().tokens.is_empty()
+    }
+
+    /// Waits until one is made.
+    pub async fn made(&self) {
+        self.0.made.notified().await;
+    }
+
+    /// Makes one, on stable storage when it returns. Nobody can see its secret again. Blocks on the disk.
+    pub fn make(&self, group: Group, name: Option<String>, expires_in: Option<Duration>) -> io::Result<String> {
+        let now = self.0.clock.now();
+        let (id, secret) = (random::unique()[..12].to_owned(), random::secret()?);
+        let expires = expires_in.map(|time| now + time);
+        let kept = Kept { id: id.clone(), name, group, hash: hash(&secret), made: now, expires };
+        let mut known = self.0.known.lock();
+        let mut all = known.tokens.clone();
+        all.push(Token { kept, revoked: CancellationToken::new() });
+        self.store(&all)?;
+        known.tokens = all;
+        drop(known);
+        self.0.made.notify_one();
+        Ok(format!("{PREFIX}{id}_{secret}"))
+    }
+
+    /// Revokes one, on stable storage when it returns; `false` if there is none of that id. Blocks on the disk.
+    pub fn revoke(&self, id: &str) -> io::Result<bool> {
+        let mut known = self.0.known.lock();
+        let Some(at) = known.tokens.iter().position(|token| token.kept.id == id) else { return Ok(false) };
+        let mut all = known.tokens.clone();
+        let gone = all.remove(at);
+        self.store(&all)?;
+        known.tokens = all;
+        known.used.remove(id);
+        if !crate::sabotage::on("revokelater") {
+            gone.revoked.cancel();
+        }
+        Ok(true)
+    }
+
+    fn store(&self, tokens: &[Token]) -> io::Result<()> {
+        let tokens: Vec<&Kept> = tokens.iter().map(|token| &token.kept).collect();
+        let bytes = file_bytes(&File { v: VERSION, tokens })?;
+        self.0.state.replace(".tmp-agent_tokens", TOKENS_FILE, &bytes, Access::PRIVATE)
+    }
+
+    /// All of them, the oldest first.
+    pub fn list(&self) -> Vec<Listed> {
+        let known = self.0.known.lock();
+        let listed = |Token { kept, .. }: &Token| {
+            let Kept { id, name, group, made, expires, .. } = kept.clone();
+            Listed { last_used: known.used.get(&id).copied(), id, name, group, made, expires }
+        };
+        known.tokens.iter().map(listed).collect()
+    }
+
+    /// Who holds this token, if it is good.
+    pub fn holder(&self, token: &str) -> Option<Holder> {
+        let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+        let known = self.0.known.lock();
+        let Token { kept, revoked } = known.tokens.iter().find(|token| token.kept.id == id)?.clone();
+        drop(known);
+        let is_it = bool::from(hash(secret).as_bytes().ct_eq(kept.hash.as_bytes()));
+        let is_over = kept.expires.is_some_and(|expires| expires <= self.0.clock.now());
+        (is_it && !is_over).then_some(Holder { id: kept.id, group: kept.group, expires: kept.expires, revoked })
+    }
+
+    /// Notes that a token was used, to the minute; `true` if [`Self::save_used`] has something to save.
+    pub fn note_use(&self, holder: &Holder) -> bool {
+        let (now, mut known) = (self.0.clock.now(), self.0.known.lock());
+        if known.used.get(&holder.id).is_some_and(|last| now.since(*last) < MINUTE && *last <= now) {
+            return false;
+        }
+        known.used.insert(holder.id.clone(), now);
+        true
+    }
+
+    /// Saves when tokens were used. Nothing depends on it, so it is not synced. Blocks on the disk.
+    pub fn save_used(&self) {
+        let known = self.0.known.lock();
+        let place = |bytes: Vec<u8>| self.0.state.place(".tmp-agent_tokens_used", USED_FILE, &bytes, Access::PRIVATE);
+        let file = file_bytes(&File { v: VERSION, tokens: &known.used }).map_err(io::Error::from);
+        if let Err(error) = file.and_then(place) {
+            tracing::warn!(%error, "cannot note when agents' tokens were used");
+        }
+    }
+}
+
+fn hash(secret: &str) -> String {
+    digest([secret.as_bytes()]).to_string()
+}
+
+fn read<T: DeserializeOwned + Default>(state: &Dir, name: &str) -> io::Result<T> {
+    let unfit = |why: String| io::Error::other(format!("state/{name}: {why}"));
+    match state.read_own(name, LARGEST) {
+        Ok((bytes, _)) => {
+            let File { v, tokens } = serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
+            if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
+        }
+        Err(ReadError::Gone) => Ok(T::default()),
+        Err(error) => Err(unfit(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_until_it_is_revoked_or_expires_and_only_its_hash_is_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let tokens = Tokens::open(state.path(), clock.clone()).unwrap();
+        let make = |days| tokens.make("g".parse().unwrap(), None, Some(MINUTE * days)).unwrap();
+        let (short, long) = (make(1), make(9));
+        for token in [&short, &long] {
+            assert_eq!(tokens.holder(token).unwrap().group.as_str(), "g");
+            assert!(
+                tokens.holder(&token[..token.len() - 1]).is_none() && tokens.holder(&format!("{token}0")).is_none()
+            );
+        }
+        assert!(tokens.note_use(&tokens.holder(&long).unwrap()) && !tokens.note_use(&tokens.holder(&long).unwrap()));
+        tokens.save_used();
+        hand.advance(MINUTE);
+        assert!(tokens.holder(&short).is_none() && tokens.holder(&long).is_some());
+        let again = Tokens::open(state.path(), clock).unwrap();
+        let holder = again.holder(&long).unwrap();
+        assert!(again.list()[1].last_used.is_some());
+        assert!(again.revoke(&holder.id).unwrap() && !again.revoke(&holder.id).unwrap());
+        assert!(again.holder(&long).is_none() && holder.revoked.is_cancelled());
+        let (_, secret) = long.rsplit_once('_').unwrap();
+        let kept = std::fs::read_to_string(state.path().join(TOKENS_FILE)).unwrap();
+        assert!(!kept.contains(secret) && kept.contains("\"hash\""));
+    }
+}

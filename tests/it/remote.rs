@@ -1,0 +1,357 @@
+//! Agents over HTTP: the same ask and the same outcomes as with files, for the holder of a group's token and for nobody else.
+
+use crate::daemon::free_port;
+use crate::harness::{SOON, World, askd, choice, exchange, within};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A world whose daemon listens for agents.
+struct Remote {
+    world: World,
+    agents: SocketAddr,
+}
+
+/// An agent that has a token and nothing else.
+#[derive(Clone)]
+struct Agent {
+    at: SocketAddr,
+    token: String,
+    process: &'static str,
+}
+
+/// A world that is not started yet, and where its daemon will listen for agents.
+fn listening(world: World) -> (World, SocketAddr) {
+    let agents = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    (world.more_config(&format!("[agents]\nlisten = \"{agents}\"\n")), agents)
+}
+
+impl Remote {
+    fn new() -> Self {
+        Self::of(World::empty())
+    }
+
+    fn of(world: World) -> Self {
+        let (world, agents) = listening(world);
+        Self { world: world.started(), agents }
+    }
+
+    fn agent(&self, group: &str) -> Agent {
+        self.agent_until(group, &Value::Null)
+    }
+
+    fn agent_until(&self, group: &str, expires_in: &Value) -> Agent {
+        let body = json!({"group": group, "name": "ci", "expires_in": expires_in});
+        let (status, made) = self.world.call("POST", "/tokens", Some(&body));
+        assert_eq!(status, 201, "{made}");
+        Agent { at: self.agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" }
+    }
+
+    fn answer(&self, request_id: &str, label: &str) {
+        let ask = self.world.open_of(request_id);
+        let question = ask["questions"][0]["id"].as_str().unwrap();
+        assert_eq!(self.world.answer(&ask, &json!({question: label})).0, 200);
+    }
+}
+
+impl Agent {
+    fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let (status, body) = self.raw(method, path, body);
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let request = format!(
+            "{method} /agent/v1{path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\naskd-process: {}\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.at,
+            self.token,
+            self.process,
+            body.len()
+        );
+        exchange(self.at, request.as_bytes())
+    }
+
+    fn ask(&self, request_id: &str, question: &str) -> (u16, Value) {
+        let mut request = choice(question, &["yes", "no"]);
+        request["request_id"] = request_id.into();
+        self.call("POST", "/asks", &request.to_string())
+    }
+
+    /// The outcome, once it is there.
+    fn outcome(&self, request_id: &str) -> Value {
+        within(SOON, "the outcome", || {
+            let (status, outcome) = self.call("GET", &format!("/asks/{request_id}"), "");
+            assert!(matches!(status, 200 | 202), "{status} {outcome}");
+            (status == 200).then_some(outcome)
+        })
+    }
+
+    fn taken(&self, request_id: &str) -> u16 {
+        self.call("POST", &format!("/asks/{request_id}/taken"), "").0
+    }
+
+    /// The same agent in another process.
+    fn other(&self) -> Self {
+        Self { process: "p2", ..self.clone() }
+    }
+}
+
+#[test]
+fn an_agent_with_a_token_asks_waits_and_takes_its_answer_once() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let (status, asked) = agent.ask("r1", "Deploy?");
+    assert_eq!((status, &asked["request_id"]), (201, &json!("r1")), "{asked}");
+    let waiting = {
+        let agent = agent.clone();
+        thread::spawn(move || agent.call("GET", "/asks/r1?wait=55", ""))
+    };
+    let (status, open) = agent.other().call("GET", "/asks/r1", "");
+    assert_eq!((status, &open["request_id"]), (202, &json!("r1")), "{open}");
+    assert_eq!(agent.taken("r1"), 409, "there is nothing to take yet");
+    remote.answer("r1", "yes");
+    let (status, outcome) = waiting.join().unwrap();
+    assert_eq!((status, &outcome["result"]["answers"]), (200, &json!({"Deploy?": "yes"})), "{outcome}");
+    assert_eq!(outcome["result"]["status"], "answered");
+    // It is held for its taker, and taken once.
+    assert_eq!(agent.outcome("r1"), outcome, "the same taker gets it again");
+    assert_eq!(agent.other().call("GET", "/asks/r1", "").0, 409);
+    assert_eq!(agent.other().taken("r1"), 410);
+    assert_eq!((agent.taken("r1"), agent.taken("r1"), agent.other().taken("r1")), (204, 204, 410));
+    assert_eq!(agent.other().call("GET", "/asks/r1", "").0, 410);
+    // The group has no folder: nothing was written there.
+    assert!(!remote.world.data().join("ipc/research/responses").exists());
+}
+
+/// What was sent to one process is not taken by another.
+pub(crate) fn only_its_holder_takes_an_outcome(world: World) {
+    let remote = Remote::of(world);
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    agent.outcome("r1");
+    assert_eq!(agent.other().taken("r1"), 410);
+}
+
+/// A call that waits with a token ends when the token is revoked.
+pub(crate) fn revoking_ends_open_calls(world: World) {
+    let remote = Remote::of(world);
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    let waiting = thread::spawn({
+        let agent = agent.clone();
+        move || agent.call("GET", "/asks/r1?wait=4", "").0
+    });
+    thread::sleep(Duration::from_millis(300));
+    let id = agent.token.split('_').nth(1).unwrap();
+    assert_eq!(remote.world.call("DELETE", &format!("/tokens/{id}"), None).0, 204);
+    assert_eq!(waiting.join().unwrap(), 401);
+}
+
+#[test]
+fn a_request_is_told_by_its_id_and_what_is_wrong_is_a_sentence() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!((agent.ask("r1", "Deploy?").0, agent.ask("r1", "Deploy?").0), (201, 200));
+    let (status, problem) = agent.ask("r1", "Something else?");
+    assert_eq!((status, &problem["title"]), (409, &json!("Another request")));
+    let (status, problem) = agent.call("POST", "/asks", "{}");
+    assert_eq!((status, &problem["detail"]), (422, &json!("No questions provided")));
+    let (status, minted) = agent.call("POST", "/asks", &choice("And this?", &["a", "b"]).to_string());
+    assert_eq!((status, minted["request_id"].as_str().map(str::len)), (201, Some(32)), "{minted}");
+    assert_eq!(agent.call("DELETE", "/asks/r1", "").0, 204);
+    assert_eq!(agent.outcome("r1")["result"]["reason"], "system");
+    for (method, path) in [("GET", "/asks/nothing"), ("DELETE", "/asks/nothing"), ("POST", "/asks/nothing/taken")] {
+        assert_eq!(agent.call(method, path, "").0, 404, "{method} {path}");
+    }
+    assert_eq!(agent.call("GET", "/asks/r1?wait=301", "").0, 400);
+    assert_eq!(agent.call("POST", "/asks", &"x".repeat(600_000)).0, 413);
+}
+
+#[test]
+fn a_token_opens_its_own_group_and_no_other_door() {
+    let remote = Remote::new();
+    let (mine, other) = (remote.agent("research"), remote.agent("writer"));
+    assert_eq!(mine.ask("r1", "Deploy?").0, 201);
+    for (method, path) in [("GET", "/asks/r1"), ("DELETE", "/asks/r1"), ("POST", "/asks/r1/taken")] {
+        assert_eq!(other.call(method, path, "").0, 404, "{method} {path}");
+    }
+    let with = |token: String| Agent { token, ..mine.clone() };
+    let inbox = with(remote.world.token());
+    assert_eq!(inbox.call("GET", "/asks/r1", "").0, 401, "the inbox token");
+    assert_eq!(with(format!("{}0", mine.token)).call("GET", "/asks/r1", "").0, 401);
+    let headers = format!("authorization: Bearer {}\r\n", mine.token);
+    assert_eq!(remote.world.raw("GET", "/api/v1/asks", &headers, "").0, 401, "this token at the inbox");
+    let elsewhere = exchange(mine.at, format!("GET /api/v1/asks HTTP/1.1\r\nhost: {}\r\n\r\n", mine.at).as_bytes());
+    assert_eq!(elsewhere.0, 404, "nothing of the inbox is here");
+    // A name that was pointed at our address, and a page of another site.
+    for header in ["host: evil.example\r\n".to_owned(), format!("host: {}\r\norigin: http://evil.example\r\n", mine.at)]
+    {
+        let call = format!("GET /agent/v1/asks/r1 HTTP/1.1\r\n{header}{headers}connection: close\r\n\r\n");
+        assert_eq!(exchange(mine.at, call.as_bytes()).0, 403, "{header}");
+    }
+    assert_eq!(remote.world.call("POST", "/tokens", Some(&json!({"group": "no group!"}))).0, 400);
+}
+
+#[test]
+fn a_revoked_or_expired_token_ends_open_calls_at_once() {
+    let remote = Remote::new();
+    let (revoked, expiring) = (remote.agent("research"), remote.agent_until("research", &json!(200)));
+    assert_eq!(revoked.ask("r1", "Deploy?").0, 201);
+    let wait = |agent: &Agent, path: &'static str| {
+        let agent = agent.clone();
+        thread::spawn(move || agent.raw("GET", path, ""))
+    };
+    let waits = [wait(&revoked, "/asks/r1?wait=300"), wait(&expiring, "/asks/r1?wait=300")];
+    let stream = wait(&revoked, "/events");
+    let used = |token: &Value| token["last_used"].is_string();
+    let tokens = within(SOON, "both tokens to be used", || {
+        let tokens = remote.world.call("GET", "/tokens", None).1["tokens"].as_array().unwrap().clone();
+        tokens.iter().all(used).then_some(tokens)
+    });
+    thread::sleep(Duration::from_millis(100));
+    let id = tokens[0]["id"].as_str().unwrap();
+    assert_eq!(remote.world.call("DELETE", &format!("/tokens/{id}"), None).0, 204);
+    assert_eq!(remote.world.call("DELETE", &format!("/tokens/{id}"), None).0, 404);
+    let [first, second] = waits;
+    assert_eq!(first.join().unwrap().0, 401);
+    let (status, seen) = stream.join().unwrap();
+    assert!(status == 200 && seen.contains("event: reset") && seen.contains("r1"), "{seen}");
+    assert_eq!(revoked.call("GET", "/asks/r1", "").0, 401);
+    assert!(!second.is_finished());
+    remote.world.later(SECOND * 201);
+    assert_eq!((second.join().unwrap().0, expiring.call("GET", "/asks/r1", "").0), (401, 401));
+    // No secret is in a log or in a record.
+    let log = remote.world.log();
+    let kept = std::fs::read_to_string(remote.world.state().join("agent_tokens.json")).unwrap();
+    for Agent { token, .. } in [&revoked, &expiring] {
+        let (_, secret) = token.rsplit_once('_').unwrap();
+        assert!(!log.contains(secret) && !kept.contains(secret));
+    }
+}
+
+#[test]
+fn an_outcome_that_nobody_waits_for_becomes_a_briefing_and_comes_back_unless_it_was_read() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let is_briefed = |id: &str| {
+        let briefings = agent.call("GET", "/briefings", "").1["briefings"].as_array().unwrap().clone();
+        briefings.into_iter().find(|briefing| briefing["result"]["request_id"] == id)
+    };
+    for id in ["back", "read"] {
+        assert_eq!(agent.ask(id, &format!("Deploy {id}?")).0, 201);
+        remote.answer(id, "yes");
+    }
+    // The call that asked holds its lease for a minute.
+    remote.world.later(SECOND * 50);
+    thread::sleep(Duration::from_millis(200));
+    assert!(is_briefed("back").is_none());
+    let briefing = remote
+        .world
+        .passing(SECOND * 60, "the briefings", || is_briefed("read").filter(|_| is_briefed("back").is_some()));
+    assert!(briefing["text"].as_str().unwrap().contains("The user answered: \"yes\""), "{briefing}");
+    assert_eq!(agent.outcome("back")["result"]["status"], "answered");
+    assert!(is_briefed("back").is_none());
+    assert_eq!(agent.taken("back"), 204);
+    let path = format!("/briefings/{}/taken", briefing["ask_id"].as_str().unwrap());
+    assert_eq!((agent.call("POST", &path, "").0, agent.call("POST", &path, "").0), (204, 410));
+    remote.world.passing(SECOND * 30, "the briefing to count as read", || {
+        (agent.call("GET", "/asks/read", "").0 == 410).then_some(())
+    });
+}
+
+#[test]
+fn a_sent_outcome_that_is_not_taken_is_still_owed() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "no");
+    agent.outcome("r1");
+    assert_eq!(agent.other().call("GET", "/asks/r1", "").0, 409);
+    remote.world.later(SECOND * 40);
+    assert_eq!(agent.other().call("GET", "/asks/r1", "").0, 409);
+    remote.world.later(SECOND * 21);
+    // Another taker may have it now, and the first one lost it.
+    agent.other().outcome("r1");
+    assert_eq!((agent.taken("r1"), agent.other().taken("r1")), (410, 204));
+}
+
+#[test]
+fn a_restart_keeps_what_was_asked_answered_and_taken() {
+    let mut remote = Remote::new();
+    let agent = remote.agent("research");
+    for id in ["open", "answered", "taken"] {
+        assert_eq!(agent.ask(id, &format!("Deploy {id}?")).0, 201);
+    }
+    for id in ["answered", "taken"] {
+        remote.answer(id, "yes");
+        agent.outcome(id);
+    }
+    assert_eq!(agent.taken("taken"), 204);
+    assert!(remote.world.terminate().success());
+    remote.world.start();
+    assert_eq!(agent.other().taken("taken"), 410);
+    assert_eq!((agent.taken("taken"), agent.ask("open", "Deploy open?").0), (204, 200));
+    // Its lease has its whole time anew.
+    remote.world.later(SECOND * 40);
+    assert_eq!((agent.outcome("answered")["result"]["answered"].clone(), agent.taken("answered")), (json!(true), 204));
+    remote.answer("open", "no");
+    assert_eq!(agent.outcome("open")["result"]["answers"], json!({"Deploy open?": "no"}));
+}
+
+#[test]
+fn a_token_has_limits_of_its_own() {
+    let remote = Remote::new();
+    let (busy, calm) = (remote.agent("research"), remote.agent("writer"));
+    let statuses: Vec<u16> = (0..40).map(|n| busy.ask(&format!("r{n}"), &format!("Go {n}?")).0).collect();
+    assert_eq!(statuses.iter().position(|status| *status != 201), Some(16), "the group's own limit: {statuses:?}");
+    assert!(statuses.contains(&422) && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(calm.ask("r", "Deploy?").0, 201);
+    remote.world.later(SECOND);
+    assert_eq!(busy.call("GET", "/asks/r0", "").0, 202);
+    assert_ne!(busy.ask("r99", "Deploy?").0, 429);
+    let wait = |_| {
+        let busy = busy.clone();
+        thread::spawn(move || busy.call("GET", "/asks/r0?wait=300", "").0)
+    };
+    let waits: Vec<_> = (0..70).map(wait).collect();
+    within(SOON, "six waits too many to be refused", || {
+        (waits.iter().filter(|wait| wait.is_finished()).count() == 6).then_some(())
+    });
+    remote.world.later(SECOND * 300);
+    let statuses: Vec<u16> = waits.into_iter().map(|wait| wait.join().unwrap()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 6, "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 202 | 429)), "{statuses:?}");
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_with_and_without_a_daemon() {
+    let (mut world, agents) = listening(World::empty());
+    let file = world.dir.path().join("settings.toml");
+    std::fs::write(&file, format!("data_dir = \"{}\"\n", world.data().display())).unwrap();
+    std::fs::create_dir_all(world.state()).unwrap();
+    let run = |more: &[&str]| {
+        let done = askd().arg("token").args(more).arg("--config").arg(&file).output().unwrap();
+        assert!(done.status.success(), "{more:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let token = run(&["new", "research", "--name", "ci", "--expires", "90d"]).trim().to_owned();
+    let id = token.split('_').nth(1).unwrap().to_owned();
+    let listed = run(&["list"]);
+    assert!(listed.contains(&id) && listed.contains("research") && listed.contains("ci"), "{listed}");
+    assert!(listed.contains("in 89d") || listed.contains("in 90d"), "{listed}");
+    world.start();
+    let agent = Agent { at: agents, token, process: "p1" };
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    // The daemon holds the folder now, and does not answer at the address of these settings.
+    let refused = askd().args(["token", "list", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let url = world.url();
+    let revoked = askd().args(["token", "revoke", &id, "--url", &url, "--token", &world.token()]).output().unwrap();
+    assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
+    assert_eq!(agent.call("GET", "/asks/r1", "").0, 401);
+}

@@ -29,7 +29,7 @@ pub(super) struct ForgetCommand {
     /// The person's id: U0123ABCD in Slack, a number (digits) on WhatsApp, a name in the inbox.
     #[arg(long, value_name = "ID", required_unless_present = "ask", conflicts_with = "ask")]
     person: Option<String>,
-    /// The question's id, or the beginning of it.
+    /// The question's code, or the beginning of its id.
     #[arg(long, value_name = "ID")]
     ask: Option<String>,
     /// The daemon's settings file.
@@ -46,8 +46,15 @@ impl ForgetCommand {
                 return Err(Exit::new(USAGE, why));
             }
             (Some(person), _) => Whom::Person(BTreeSet::from([person])),
-            (None, Some(ask)) if !ask.is_empty() && ask.bytes().all(|byte| byte.is_ascii_hexdigit()) => Whom::Ask(ask),
-            _ => return Err(Exit::new(USAGE, "that is not the id of a question; `askd list --settled` shows them")),
+            (None, Some(ask)) if !ask.is_empty() && ask.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                Whom::Ask(ask)
+            }
+            _ => {
+                return Err(Exit::new(
+                    USAGE,
+                    "that is not the code or the id of a question; `askd list --settled` shows codes",
+                ));
+            }
         };
         let state = settings.state_dir();
         let owner = std::fs::metadata(&state).map_err(|error| {

@@ -5,7 +5,7 @@ use crate::command_line::{err, out};
 use crate::harness::{SOON, World, askd, choice, names};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, BOB as BEN, TO_ADA, on_whatsapp, sim};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -124,7 +124,7 @@ async fn a_forgotten_person_in_the_audit_log_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_question_is_forgotten_by_the_beginning_of_its_id_also_after_a_crash() {
+async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_after_a_crash() {
     let mut world = three().await;
     let settled = world.call("GET", "/asks?state=settled", None).1;
     let ask = settled["asks"].as_array().unwrap().iter().find(|ask| ask["request_id"] == "r1").unwrap().clone();
@@ -136,7 +136,7 @@ async fn a_question_is_forgotten_by_the_beginning_of_its_id_also_after_a_crash()
     world.begin().await;
     assert_eq!(world.details(id)["state"], "settled", "it is whole, or gone");
     world.stop().await;
-    let told = run(forget(&world, &["--ask", &id[..8]]));
+    let told = run(forget(&world, &["--ask", ask["short_id"].as_str().unwrap()]));
     assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
     assert_eq!(with(&world, &["Fire Bob", id]).len(), 1, "only its trail in the audit log, without a name");
     assert!(world.audit().iter().all(|line| line["by"] != ALICE));
@@ -171,11 +171,39 @@ async fn a_person_on_whatsapp_is_forgotten_with_every_id_and_what_the_channel_re
 }
 
 #[test]
+fn a_person_of_the_inbox_is_forgotten_with_the_browsers_that_get_their_notices() {
+    let people = "[web]\npeople = [{ name = \"ann\", token = \"ann-0123456789abcdef\" }]\n";
+    let mut world = World::empty().config(people).started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open()["id"].as_str().unwrap().to_owned();
+    let headers = "authorization: Bearer ann-0123456789abcdef\r\ncontent-type: application/json\r\n";
+    let answer = json!({"answers": {"r1_0": "Vue"}}).to_string();
+    assert_eq!(world.raw("POST", &format!("/api/v1/asks/{ask}/answer"), headers, &answer).0, 200);
+    agent.take("r1");
+    world.all_done("g");
+    assert!(world.terminate().success());
+    let file = world.state().join("push.json");
+    let mut push: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let device = |person: &str| {
+        json!({"person": person, "since": "2026-11-22T10:00:00.000Z", "subscription":
+            {"endpoint": "https://push.example/1", "keys": {"p256dh": "", "auth": ""}}})
+    };
+    push["devices"] = json!([device("ann"), device("bob")]);
+    std::fs::write(&file, push.to_string()).unwrap();
+    let told = run(forget(&world, &["--person", "ann"]));
+    assert_eq!(erased(&told), "Erased: 1 question, 1 line of the audit log, 1 other file.", "{}", err(&told));
+    assert_eq!(with(&world, &["\"ann\"", "Vue"]), Vec::<PathBuf>::new());
+    push["devices"] = json!([device("bob")]);
+    assert_eq!(serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap(), push, "the key stays");
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_with_what_to_do() {
     let world = World::empty();
     for (args, code, told) in [
         (&["--person", "operator"][..], 2, "\"operator\" is everyone who holds the inbox token, not a person"),
-        (&["--ask", "../x"], 2, "that is not the id of a question; `askd list --settled` shows them"),
+        (&["--ask", "../x"], 2, "that is not the code or the id of a question; `askd list --settled` shows codes"),
         (&["--ask", "3f", "--person", "U1"], 2, "cannot be used with"),
         (&[], 2, "required"),
         (&["--person", "U1"], 1, "cannot look at"),

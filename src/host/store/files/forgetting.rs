@@ -18,7 +18,7 @@ use std::io;
 /// Who or what is forgotten.
 #[derive(Debug, Clone)]
 pub enum Whom {
-    /// The question with this id; [`Files::learn`] takes the beginning of one.
+    /// The question with this id; [`Files::learn`] takes its code, or the beginning of the id.
     Ask(String),
     /// The person with these ids.
     Person(BTreeSet<String>),
@@ -70,23 +70,29 @@ impl Files {
         learn().map_err(io_error("cannot forget"))
     }
 
+    /// Of the question that has this code, or whose id begins so.
     fn whole_id(&self, id: &mut String) -> io::Result<()> {
         let mut known = BTreeSet::new();
         for kind in [PENDING, SETTLED] {
-            for group in self.root.sub(kind)?.names()? {
-                let names = self.root.sub(kind)?.sub(&group)?.names()?;
-                known.extend(names.iter().filter_map(|name| name.split('.').next()?.parse::<AskId>().ok()));
+            let groups = self.root.sub(kind)?;
+            for group in groups.names()? {
+                let folder = groups.sub(&group)?;
+                for name in folder.names()? {
+                    let Some(whole) = name.split('.').next().filter(|whole| whole.parse::<AskId>().is_ok()) else {
+                        continue;
+                    };
+                    if whole.starts_with(&**id) || json_of(&folder, &name)?["short_id"] == **id {
+                        known.insert(whole.to_owned());
+                    }
+                }
             }
         }
-        let whole: Vec<String> = known.iter().map(AskId::to_string).filter(|whole| whole.starts_with(&**id)).collect();
+        let whole: Vec<String> = known.into_iter().collect();
         match &whole[..] {
             [one] => one.clone_into(id),
             [] => {}
             _ => {
-                return Err(io::Error::other(format!(
-                    "several questions begin with {id:?}:\n  {}",
-                    whole.join("\n  ")
-                )));
+                return Err(io::Error::other(format!("{id:?} may be any of these:\n  {}", whole.join("\n  "))));
             }
         }
         Ok(())
@@ -107,17 +113,11 @@ impl Files {
         erased: &mut Erased,
         first: &mut dyn FnMut(&Ask) -> io::Result<()>,
     ) -> io::Result<()> {
-        for (folder, change) in [(CHANNELS, prune as Change), (groups::GROUPS, leave_unnamed)] {
-            let folder = self.root.ensure(folder, Access::PRIVATE)?;
-            for name in folder.names()? {
-                let mut value = json_of(&folder, &name)?;
-                let before = value.clone();
-                change(&mut value, whom);
-                if value != before {
-                    let bytes = serde_json::to_vec_pretty(&value)?;
-                    folder.replace(".tmp-forget", &name, &bytes, Access::PRIVATE)?;
-                    erased.others += 1;
-                }
+        let (channels, groups) = (self.root.ensure(CHANNELS, Access::PRIVATE)?, self.root.sub(groups::GROUPS)?);
+        // What lies in `state/` itself is what channels keep, too.
+        for (folder, change) in [(&self.root, prune as Change), (&channels, prune), (&groups, leave_unnamed)] {
+            for name in folder.names()?.iter().filter(|name| name.contains(".json")) {
+                erased.others += usize::from(erase_in(folder, name, change, whom)?);
             }
         }
         let rejected = self.root.sub(REJECTED)?;
@@ -155,6 +155,20 @@ fn json_of(folder: &Dir, name: &str) -> io::Result<Value> {
         Err(ReadError::Gone) => Ok(Value::Null),
         Err(error) => Err(io::Error::other(error)),
     }
+}
+
+/// Changes a file beside the asks; one that is damaged goes if it names the person. Whether it had to.
+fn erase_in(folder: &Dir, name: &str, change: Change, whom: &Whom) -> io::Result<bool> {
+    let (bytes, _) = folder.read_own(name, MAX_FILE_BYTES).map_err(io::Error::other)?;
+    let Ok(mut value) = serde_json::from_slice::<Value>(&bytes) else {
+        return if whom.is_in(&String::from_utf8_lossy(&bytes)) { folder.remove_for_good(name) } else { Ok(false) };
+    };
+    let before = value.clone();
+    change(&mut value, whom);
+    if value != before {
+        folder.replace(".tmp-forget", name, &serde_json::to_vec_pretty(&value)?, Access::PRIVATE)?;
+    }
+    Ok(value != before)
 }
 
 fn erase_record(

@@ -13,7 +13,10 @@ export function startWorker() {
   navigator.serviceWorker.register(url).catch(() => {});
   navigator.serviceWorker.ready.then((ready) => { registration = ready; });
   // A click on a notice brings this page forward.
-  navigator.serviceWorker.addEventListener('message', ({ data }) => { window.location.hash = `ask-${data.ask}`; });
+  navigator.serviceWorker.addEventListener('message', ({ data, ports }) => {
+    window.location.hash = `ask-${data.ask}`;
+    ports[0].postMessage('taken');
+  });
 }
 
 // A notice of this page. One that is pushed for the same question takes its place, because both have the same tag.

@@ -9,7 +9,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // rustls cannot choose between two providers by itself and panics at the first connection.
-    #[cfg(feature = "host")]
+    #[cfg(feature = "remote")]
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return ExitCode::FAILURE;
     }

@@ -11,10 +11,14 @@ mod briefing;
 mod deadline;
 pub mod mcp;
 mod process;
+#[cfg(feature = "remote")]
+mod remote;
 mod waiter;
 
 pub use briefing::{Briefing, Briefings, Found};
 pub use process::Process;
+#[cfg(feature = "remote")]
+pub use remote::{Remote, RemoteError};
 pub use waiter::{Look, Taken, Waiter};
 
 use crate::ipc::files::{Access, Dir, Stamp};

@@ -2,6 +2,8 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
+#[cfg(feature = "remote")]
+use crate::agent::Remote;
 use crate::agent::{Process, Taken, Waiter, find};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
@@ -84,6 +86,10 @@ impl AskCommand {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let request = self.request()?;
+        #[cfg(feature = "remote")]
+        if let Some(url) = super::variable("ASKD_URL").filter(|_| self.ipc.is_none()) {
+            return self.run_over_http(&url, request);
+        }
         let folder = find(self.ipc.as_deref(), super::variable)?;
         super::small_runtime()?.block_on(async {
             let clock = Clock::system();
@@ -107,6 +113,46 @@ impl AskCommand {
                     }
                 }
             }
+        })
+    }
+
+    /// The same for an agent that shares no folder with the daemon.
+    #[cfg(feature = "remote")]
+    fn run_over_http(&self, url: &str, request: RequestFile) -> Result<(), Exit> {
+        let clock = Clock::system();
+        let remote = Remote::new(url, super::variable, clock.clone())?;
+        super::small_runtime()?.block_on(async {
+            let stop = super::stop_on_signals()?;
+            let terminal = std::io::stderr().is_terminal();
+            let progress = count_down(&clock, || (remote.left(), remote.left().is_some()));
+            let asked = tokio::select! {
+                response = remote.ask(request) => Some(response),
+                () = stop.cancelled() => None,
+                () = progress, if terminal => None,
+            };
+            clear_line(terminal);
+            let response = if let Some(response) = asked {
+                response?
+            } else if self.keep {
+                let stays = format!("interrupted; the question stays open (request {})", remote.request_id());
+                return Err(Exit::new(FAILED, stays));
+            } else {
+                remote.withdraw(WITHDRAWAL).await;
+                // The answer may have come first.
+                let end = clock.monotonic() + WITHDRAWAL;
+                match clock.timeout(WITHDRAWAL, remote.wait(end)).await {
+                    Some(Ok(response)) => response,
+                    _ => return Err(Exit::new(3, "interrupted; the question was withdrawn")),
+                }
+            };
+            let code = exit_code(&response);
+            self.print(&response, code).map_err(|error| {
+                Exit::new(FAILED, format!("the answer cannot be written: {error:#}; askd keeps it for the next call"))
+            })?;
+            if response.result.status != "rejected" {
+                remote.taken().await?;
+            }
+            self.said(code, &response)
         })
     }
 
@@ -175,23 +221,13 @@ impl AskCommand {
     /// Waits for the response or a signal (`None`), saying on a terminal how long is left.
     async fn wait(&self, waiter: &Waiter, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
         let terminal = std::io::stderr().is_terminal();
-        let began = clock.monotonic();
-        let progress = async {
-            loop {
-                let what = waits_for(waiter.left(), waiter.is_claimed(), clock.monotonic().since(began));
-                let _unread = write!(std::io::stderr(), "\r\x1b[K{what} (Ctrl-C withdraws it)");
-                clock.sleep(Duration::from_secs(1)).await;
-            }
-        };
+        let progress = count_down(clock, || (waiter.left(), waiter.is_claimed()));
         let ended = tokio::select! {
             end = waiter.wait() => end.map(Some),
             () = stop.cancelled() => Ok(None),
             () = progress, if terminal => Ok(None),
         };
-        if terminal {
-            // Leave a clean line behind.
-            let _unread = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        clear_line(terminal);
         Ok(ended?)
     }
 
@@ -202,8 +238,14 @@ impl AskCommand {
             let kept = taken.put_back().map_or("it is lost", |()| "the response stays in responses/");
             return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
         }
-        let error = taken.response.error.clone().map(|error| with_cause(&error, &taken.response));
+        let said = self.said(code, &taken.response);
         taken.done().context("cannot delete the response")?;
+        said
+    }
+
+    /// The exit code and, unless it is in the JSON, what went wrong.
+    fn said(&self, code: u8, response: &ResponseFile) -> Result<(), Exit> {
+        let error = response.error.as_ref().map(|error| with_cause(error, response));
         match code {
             0 => Ok(()),
             code => Err(Exit::new(code, error.filter(|_| !self.json).unwrap_or_default())),
@@ -226,6 +268,24 @@ impl AskCommand {
             }
         }
         Ok(())
+    }
+}
+
+/// Says on a terminal what is waited for, and how long is left.
+async fn count_down(clock: &Clock, look: impl Fn() -> (Option<Duration>, bool)) {
+    let began = clock.monotonic();
+    loop {
+        let (left, claimed) = look();
+        let what = waits_for(left, claimed, clock.monotonic().since(began));
+        let _unread = write!(std::io::stderr(), "\r\x1b[K{what} (Ctrl-C withdraws it)");
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Leaves a clean line behind.
+fn clear_line(terminal: bool) {
+    if terminal {
+        let _unread = write!(std::io::stderr(), "\r\x1b[K");
     }
 }
 

@@ -192,6 +192,18 @@ impl From<AgentError> for Exit {
     }
 }
 
+#[cfg(feature = "remote")]
+impl From<crate::agent::RemoteError> for Exit {
+    fn from(error: crate::agent::RemoteError) -> Self {
+        let code = match error {
+            crate::agent::RemoteError::NotTaken { .. } => 5,
+            crate::agent::RemoteError::Settings(_) => USAGE,
+            _ => FAILED,
+        };
+        Self::new(code, error)
+    }
+}
+
 /// One line on standard error. A reader that has gone is no error.
 fn complain(message: &str) {
     use std::io::Write as _;

@@ -4,6 +4,7 @@ use crate::daemon::free_port;
 use crate::harness::{SOON, World, askd, choice, exchange, within};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -354,4 +355,56 @@ fn tokens_are_made_listed_and_revoked_with_and_without_a_daemon() {
     let revoked = askd().args(["token", "revoke", &id, "--url", &url, "--token", &world.token()]).output().unwrap();
     assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
     assert_eq!(agent.call("GET", "/asks/r1", "").0, 401);
+}
+
+/// `askd ask` with the environment of an agent that has a token.
+fn asks(agent: &Agent, more: &[&str]) -> std::process::Child {
+    let mut command = askd();
+    command.args(["ask", "Deploy now?", "--option", "yes", "--option", "no"]).args(more);
+    command.env("ASKD_URL", format!("http://{}", agent.at)).env("ASKD_TOKEN", &agent.token);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn askd_ask_needs_no_folder_and_goes_on_through_a_restart() {
+    let mut remote = Remote::new();
+    let agent = remote.agent("research");
+    let asking = asks(&agent, &[]);
+    let ask = remote.world.one_open();
+    assert!(remote.world.terminate().success());
+    remote.world.start();
+    let question = ask["questions"][0]["id"].as_str().unwrap();
+    assert_eq!(remote.world.answer(&ask, &json!({question: "yes"})).0, 200);
+    let said = asking.wait_with_output().unwrap();
+    assert_eq!((said.status.code(), &*said.stdout), (Some(0), &b"yes\n"[..]), "{said:?}");
+    let path = format!("/asks/{}", ask["request_id"].as_str().unwrap());
+    assert_eq!(agent.call("GET", &path, "").0, 410, "it was taken");
+}
+
+#[test]
+fn askd_ask_ends_over_http_as_it_does_with_files() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let asking = asks(&agent, &[]);
+    let id = remote.world.one_open()["id"].as_str().unwrap().to_owned();
+    assert_eq!(remote.world.call("POST", &format!("/asks/{id}/dismiss"), None).0, 200);
+    assert_eq!(asking.wait_with_output().unwrap().status.code(), Some(3));
+    // Told to stop, it withdraws the question.
+    let asking = asks(&agent, &["--title", "Another"]);
+    let other = within(SOON, "the question", || remote.world.open().pop());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(asking.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(asking.wait_with_output().unwrap().status.code(), Some(3));
+    assert_eq!(remote.world.details(other["id"].as_str().unwrap())["state"], "settled");
+    // A token that is refused is an error at once.
+    let wrong = Agent { token: format!("{}0", agent.token), ..agent.clone() };
+    let said = asks(&wrong, &[]).wait_with_output().unwrap();
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(
+        said.status.code() == Some(1) && told.contains("refuses the token") && !told.contains(&agent.token),
+        "{told}"
+    );
+    // What the group rejects is told as with files.
+    let said = asks(&agent, &["--timeout", "10s", "--context", &"x".repeat(3001)]).wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
 }

@@ -178,6 +178,8 @@ export function openList({ cards, open, drop, shifted, watch, inView }) {
   }
 
   const search = byId('search');
+  // A finger has no keys to press.
+  if (window.matchMedia('(hover: none)').matches) search.placeholder = 'Search';
   const look = () => {
     words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     show();

@@ -131,7 +131,8 @@ fn the_ready_lines_for_mcp_clients_work() {
     let mut lines = 0;
     for block in blocks(&text, "json") {
         let settings: Value = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{error}: {block}"));
-        let server = &settings["mcpServers"]["askd"];
+        // VS Code has a name of its own for the list.
+        let server = &settings.get("mcpServers").unwrap_or(&settings["servers"])["askd"];
         assert_eq!(server["command"], "askd", "{block}");
         let env = server["env"].as_object().cloned().unwrap_or_default();
         let env: Vec<_> = env.into_iter().map(|(name, value)| (name, value.as_str().unwrap().to_owned())).collect();

@@ -66,6 +66,8 @@ impl Drop for World {
                 eprintln!("--- said to {}: {:#?}", person.name, self.said_to(&person.wa_id));
             }
             eprintln!("--- the daemon's log ---\n{}", self.log());
+        } else if let Some(phone) = &self.phone.0 {
+            crate::meta_schema::judge(phone);
         }
     }
 }

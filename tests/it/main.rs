@@ -44,6 +44,7 @@ mod mcp;
 mod mcp_client;
 mod mcp_lines;
 mod mcp_troubles;
+mod meta_schema;
 mod metrics;
 mod on_whatsapp;
 mod other_versions;

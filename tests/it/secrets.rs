@@ -1,9 +1,11 @@
 //! A secret that a platform signs with is replaced while people click: for a while the old and the new one are both good,
 //! and a reload is enough for each step.
 
-use crate::harness::{SOON, World};
+use crate::harness::{SOON, World, choice};
 use crate::in_slack::{Mode, in_slack};
+use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, sim};
 use askd_sim::slack::{Raw, SIGNING_SECRET};
+use askd_sim::whatsapp::{Config, Whatsapp};
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::Path;
@@ -24,12 +26,12 @@ async fn takes(world: &World) -> [bool; 4] {
 }
 
 /// Writes the secret anew, reloads, and waits until that holds.
-async fn reload(world: &World, secret: &str) {
+async fn reload(world: &World, key: &str, secret: &str) {
     let file = world.dir.path().join("askd.toml");
     let text = std::fs::read_to_string(&file).unwrap();
-    let other = |line: &str| if line.starts_with("signing_secret") { secret.to_owned() } else { line.to_owned() };
+    let other = |line: &str| if line.starts_with(key) { secret.to_owned() } else { line.to_owned() };
     std::fs::write(&file, text.lines().map(other).collect::<Vec<_>>().join("\n")).unwrap();
-    let told = || world.log().matches("reloaded the group settings: slack.signing_secret changed").count();
+    let told = || world.log().matches("reloaded the group settings: ").count();
     let before = told();
     world.signal(Signal::HUP);
     world.passes(SOON, "the reload", || (told() > before).then_some(())).await;
@@ -46,11 +48,11 @@ async fn replaced(env: &[(&str, &str)]) -> [[bool; 4]; 3] {
     world.begin_with(env).await;
     let file = world.dir.path().join("signing_secret");
     let before = takes(&world).await;
-    reload(&world, &format!("signing_secret = [\"{NEW}\", \"{SIGNING_SECRET}\"]")).await;
+    reload(&world, "signing_secret", &format!("signing_secret = [\"{NEW}\", \"{SIGNING_SECRET}\"]")).await;
     let both = takes(&world).await;
-    reload(&world, &in_file(&file, &format!("{NEW}\n"))).await;
+    reload(&world, "signing_secret", &in_file(&file, &format!("{NEW}\n"))).await;
     let after = takes(&world).await;
-    reload(&world, &in_file(&file, &format!("{SIGNING_SECRET}\n{NEW}\n"))).await;
+    reload(&world, "signing_secret", &in_file(&file, &format!("{SIGNING_SECRET}\n{NEW}\n"))).await;
     assert_eq!(takes(&world).await, both, "two in a file, one a line");
     assert!(!world.log().contains("needs a restart"), "{}", world.log());
     [before, both, after]
@@ -67,4 +69,37 @@ async fn a_signing_secret_is_replaced_without_a_gap() {
 async fn a_secret_that_stays_good_is_noticed() {
     let [_, _, after] = replaced(&[("ASKD_SABOTAGE", "oldsecret")]).await;
     assert_eq!(after, [true, true, false, false], "nobody noticed");
+}
+
+/// Whether the daemon takes a webhook with each of these signatures.
+async fn hears(world: &World, signers: [&Whatsapp; 2]) -> [bool; 2] {
+    let body = br#"{"object":"whatsapp_business_account","entry":[]}"#;
+    let mut heard = [false; 2];
+    for (heard, signer) in heard.iter_mut().zip(signers) {
+        *heard = world.phone.webhook_raw(body, Some(&signer.sign(body))).await == Some(200);
+    }
+    heard
+}
+
+#[tokio::test]
+async fn an_app_secret_is_replaced_without_a_gap_and_buttons_from_before_work() {
+    let world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    let new = Whatsapp::start(Config { app_secret: NEW.to_owned(), ..sim() }).await.unwrap();
+    let signers = [&*world.phone, &new];
+    world.writes(ADA, "hello").await;
+    world.ask("r1", choice("Before?", &["yes", "no"]));
+    let before = world.shown(ADA, "Before?").await;
+    assert_eq!(hears(&world, signers).await, [true, false]);
+    reload(&world, "app_secret", &format!("app_secret = [\"{NEW}\", \"sim-app-secret\"]")).await;
+    assert!(world.log().contains("whatsapp.app_secret changed"), "{}", world.log());
+    assert_eq!(hears(&world, signers).await, [true, true]);
+    world.phone.person_taps(&before, "yes").unwrap();
+    assert_eq!(world.response("r1").await["result"]["answers"]["Before?"], "yes");
+    world.ask("r2", choice("After?", &["yes", "no"]));
+    let after = world.shown(ADA, "After?").await;
+    world.phone.person_taps(&after, "no").unwrap();
+    assert_eq!(world.response("r2").await["result"]["answers"]["After?"], "no");
+    reload(&world, "app_secret", &format!("app_secret = \"{NEW}\"")).await;
+    assert_eq!(hears(&world, signers).await, [false, true]);
+    assert!(!world.log().contains("needs a restart"), "{}", world.log());
 }

@@ -151,7 +151,7 @@ impl Server {
 
     /// How long this call may take: what it says itself, else the setting, else what the client is known to allow.
     fn wait_of(&self, own: Option<Duration>, context: &Context) -> Option<Duration> {
-        let client = || context.client_info().map(|client| client.name);
+        let client = || context.client_info().map(|client| (client.name, client.version));
         own.map_or_else(|| self.calls.settings().max_wait(client), Some)
     }
 

@@ -10,8 +10,16 @@ use std::time::Duration;
 const CAREFUL_WAIT: Duration = Duration::from_secs(45);
 /// A person needs at least so long to see a question.
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// Clients, by the name they introduce themselves with, that wait for a call as long as it reports progress.
-const PATIENT_CLIENTS: [&str; 1] = ["claude-code"];
+/// What clients are known to allow: how the name begins with which they introduce themselves, in small letters, the first
+/// version that allows it, and how long a call waits (`None`: to the end). `docs/agents.md` has the same table.
+const CLIENTS: [(&str, (u32, u32), Option<Duration>); 6] = [
+    ("claude-code", (0, 0), None),
+    ("visual studio code", (0, 0), None),
+    ("codex-mcp-client", (0, 141), Some(Duration::from_secs(290))),
+    ("gemini-cli-mcp-client", (0, 0), Some(Duration::from_secs(590))),
+    ("hermes", (0, 0), Some(Duration::from_secs(290))),
+    ("openai-agents", (0, 0), Some(Duration::from_secs(4))),
+];
 
 /// A variable with a wrong value.
 #[derive(Debug, thiserror::Error)]
@@ -58,14 +66,22 @@ impl Settings {
         Ok(Self { ipc, session, policy, min_timeout, max_wait })
     }
 
-    /// How long a call may wait that says nothing itself; `None` is to the end.
-    pub(super) fn max_wait(&self, client: impl FnOnce() -> Option<String>) -> Option<Duration> {
-        let patient = || client().is_some_and(|name| PATIENT_CLIENTS.contains(&name.to_lowercase().as_str()));
-        match self.max_wait {
-            Some(wait) => Some(wait).filter(|wait| !wait.is_zero()),
-            None => (!patient()).then_some(CAREFUL_WAIT),
+    /// How long a call may wait that says nothing itself; `None` is to the end. The client says its name and version.
+    pub(super) fn max_wait(&self, client: impl FnOnce() -> Option<(String, String)>) -> Option<Duration> {
+        if let Some(wait) = self.max_wait {
+            return Some(wait).filter(|wait| !wait.is_zero());
         }
+        let Some((name, version)) = client() else { return Some(CAREFUL_WAIT) };
+        let (name, version) = (name.to_lowercase(), major_minor(&version));
+        let known = CLIENTS.iter().find(|(begins, since, _)| name.starts_with(begins) && version >= *since);
+        known.map_or(Some(CAREFUL_WAIT), |(.., wait)| *wait)
     }
+}
+
+/// The first two numbers of a version; what is no number counts as zero.
+fn major_minor(version: &str) -> (u32, u32) {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or_default());
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
 }
 
 /// Seconds, or a number with its unit.
@@ -91,16 +107,25 @@ mod tests {
 
     #[test]
     fn the_client_is_waited_for_as_long_as_it_is_known_to_allow() {
-        let wait = |value: &str, client: &str| {
+        let wait = |value: &str, name: &str, version: &str| {
             let settings = read(&[("ASKD_MAX_WAIT", value)]).unwrap();
-            settings.max_wait(|| Some(client.to_owned()))
+            settings.max_wait(|| Some((name.to_owned(), version.to_owned()))).map(|wait| wait.as_secs())
         };
-        assert_eq!(wait("", "claude-code"), None);
-        assert_eq!(wait("auto", "claude-code"), None);
-        assert_eq!(wait("auto", "codex-mcp-client"), Some(CAREFUL_WAIT));
-        assert_eq!(wait("90", "claude-code"), Some(Duration::from_secs(90)));
-        assert_eq!(wait("2m", "x"), Some(Duration::from_secs(120)));
-        assert_eq!(wait("0", "x"), None);
+        assert_eq!(wait("", "claude-code", "2.1.0"), None);
+        assert_eq!(wait("auto", "claude-code", ""), None);
+        for (version, seconds) in
+            [("0.141.0", 290), ("0.142.0-alpha.1", 290), ("1.0.0", 290), ("0.140.0", 45), ("0.50.0", 45), ("dev", 45)]
+        {
+            assert_eq!(wait("auto", "codex-mcp-client", version), Some(seconds), "{version}");
+        }
+        assert_eq!(wait("auto", "gemini-cli-mcp-client-askd", "0.0.1"), Some(590));
+        assert_eq!(wait("auto", "Visual Studio Code - Insiders", "1.110.0"), None);
+        assert_eq!(wait("auto", "hermes-agent", "0.9.0"), Some(290));
+        assert_eq!(wait("auto", "openai-agents-mcp", "1.0"), Some(4));
+        assert_eq!(wait("auto", "mcp", "0.1.0"), Some(45));
+        assert_eq!(wait("90", "claude-code", ""), Some(90));
+        assert_eq!(wait("2m", "x", ""), Some(120));
+        assert_eq!(wait("0", "x", ""), None);
         assert_eq!(read(&[]).unwrap().max_wait(|| None), Some(CAREFUL_WAIT));
     }
 

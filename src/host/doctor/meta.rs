@@ -105,8 +105,16 @@ fn expiry(found: &mut Findings, seconds: i64, now: Time) {
 
 /// Whether Meta takes the app secret, and sends what people write.
 async fn field(found: &mut Findings, meta: &Meta<'_>, app: &str) {
-    let own_token = format!("{app}|{}", meta.whatsapp.app_secret.expose_secret());
-    let told = match meta.get(&format!("{app}/subscriptions"), &[], &own_token).await {
+    // While a secret is replaced, Meta knows one of the two.
+    let mut told = Err(String::new());
+    for secret in meta.whatsapp.app_secrets.all() {
+        let own_token = format!("{app}|{}", secret.expose_secret());
+        told = meta.get(&format!("{app}/subscriptions"), &[], &own_token).await;
+        if told.is_ok() {
+            break;
+        }
+    }
+    let told = match told {
         Ok(told) => told,
         Err(why) => {
             let fix = format!("copy the App secret (App settings > Basic) of the app {app} to whatsapp.app_secret");

@@ -81,11 +81,18 @@ async fn signed(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings
     }
     let url = format!("{}/whatsapp/webhook", webhooks(settings));
     let body = "{\"object\":\"whatsapp_business_account\",\"entry\":[]}";
-    let signed = format!("sha256={}", signature(&whatsapp.app_secret, body.as_bytes()));
-    let call = |client: &reqwest::Client| client.post(&url).header("x-hub-signature-256", signed).body(body);
-    match probe.call(&url, call).await {
-        Ok(said) if said.status == 200 => found.ok("whatsapp signature", "the daemon takes this app secret"),
-        Ok(_) => found.fault("whatsapp signature", "the daemon uses another app secret than the settings", RESTART),
-        Err(why) => found.fault("whatsapp signature", format!("{url}: {why}"), RESTART),
+    for secret in whatsapp.app_secrets.all() {
+        let signed = format!("sha256={}", signature(secret, body.as_bytes()));
+        let call = |client: &reqwest::Client| client.post(&url).header("x-hub-signature-256", signed).body(body);
+        match probe.call(&url, call).await {
+            Ok(said) if said.status == 200 => {}
+            Ok(_) => {
+                let fix = "reload the daemon, so that it reads whatsapp.app_secret again: sudo systemctl reload askd";
+                let what = "the daemon uses another app secret than the settings";
+                return found.fault("whatsapp signature", what, fix);
+            }
+            Err(why) => return found.fault("whatsapp signature", format!("{url}: {why}"), RESTART),
+        }
     }
+    found.ok("whatsapp signature", "the daemon takes this app secret");
 }

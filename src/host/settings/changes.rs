@@ -32,6 +32,12 @@ impl Settings {
         {
             now.push("slack.signing_secret changed".to_owned());
         }
+        let app = |settings: &Self| settings.whatsapp.as_ref().map(|whatsapp| whatsapp.app_secrets.clone());
+        if let (Some(before), Some(after)) = (app(self), app(new))
+            && before != after
+        {
+            now.push("whatsapp.app_secret changed".to_owned());
+        }
         if web(&self.web) != web(&new.web) {
             now.push("[web] changed".to_owned());
         }
@@ -70,8 +76,8 @@ fn web(web: &WebSettings) -> (String, Vec<&str>) {
     (format!("{web:?}"), tokens.map(expose).collect())
 }
 
-fn whatsapp(whatsapp: &WhatsappSettings) -> (String, [&str; 3]) {
-    let secrets = [&whatsapp.access_token, &whatsapp.app_secret, &whatsapp.verify_token];
+fn whatsapp(whatsapp: &WhatsappSettings) -> (String, [&str; 2]) {
+    let secrets = [&whatsapp.access_token, &whatsapp.verify_token];
     (format!("{whatsapp:?}"), secrets.map(expose))
 }
 

@@ -171,7 +171,7 @@ pub(super) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret
 }
 
 /// A secret that the platform signs with, and while it is being replaced the one before it: both are good.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Secrets {
     newest: SecretString,
     earlier: Option<SecretString>,

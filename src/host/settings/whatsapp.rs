@@ -3,10 +3,10 @@
 use super::Settings;
 use super::group::RouteSettings;
 use super::mistakes::Mistakes;
-use super::values::api_url;
+use super::values::{Secrets, api_url, secrets};
 use askd_core::Responders;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// What the channel needs to write to people on WhatsApp and to verify what comes back.
 #[derive(Debug, Clone, Deserialize)]
@@ -15,9 +15,9 @@ pub struct WhatsappSettings {
     /// Bearer token of calls.
     #[serde(default = "not_given")]
     pub access_token: SecretString,
-    /// Key of the signatures of webhooks.
-    #[serde(default = "not_given")]
-    pub app_secret: SecretString,
+    /// Keys of the signatures of webhooks, and of what can be tapped.
+    #[serde(default, rename = "app_secret", deserialize_with = "app_secrets")]
+    pub app_secrets: Secrets,
     /// The word that the platform says when the webhook is set up.
     #[serde(default = "not_given")]
     pub verify_token: SecretString,
@@ -32,6 +32,10 @@ pub struct WhatsappSettings {
     pub api_url: String,
 }
 
+fn app_secrets<'de, D: Deserializer<'de>>(from: D) -> Result<Secrets, D::Error> {
+    secrets(from).map(Option::unwrap_or_default)
+}
+
 fn not_given() -> SecretString {
     String::new().into()
 }
@@ -43,7 +47,7 @@ impl WhatsappSettings {
         let needed = [
             ("phone_number_id", number.as_str(), NUMBER),
             ("access_token", self.access_token.expose_secret(), ACCESS_TOKEN),
-            ("app_secret", self.app_secret.expose_secret(), APP_SECRET),
+            ("app_secret", self.app_secrets.newest().expose_secret(), APP_SECRET),
             ("verify_token", self.verify_token.expose_secret(), VERIFY_TOKEN),
         ];
         if needed.iter().all(|(_, value, _)| value.is_empty()) {

@@ -63,8 +63,8 @@ pub fn briefing(ask: &Ask) -> String {
             Some(Outcome::Dismissed { .. }) => "The user dismissed the question.".to_owned(),
             Some(Outcome::TimedOut) => "Nobody answered in time.".to_owned(),
             Some(Outcome::Withdrawn) | None => "The question was withdrawn.".to_owned(),
-            Some(Outcome::Undelivered { .. }) => "The question could not be shown to anybody.".to_owned(),
-            Some(Outcome::Blocked { .. }) => "It was asked too often, so nobody was asked.".to_owned(),
+            Some(Outcome::Undelivered { .. }) => "The question could not be shown to anyone.".to_owned(),
+            Some(Outcome::Blocked { .. }) => "It was asked too often, so no one was asked.".to_owned(),
         });
     }
     lines.push("Continue from where you left off.".to_owned());

@@ -179,8 +179,8 @@ pub fn receipt(line: &str) -> String {
 }
 
 /// Why a question cannot be put to a person who has been silent, and how to mend it.
-pub const NO_TEMPLATE: &str = "the person has not written within 24 hours, so that WhatsApp lets only an approved \
-                               template through, and whatsapp.template is not set (see docs/whatsapp.md)";
+pub const NO_TEMPLATE: &str = "the person has not written within 24 hours, so WhatsApp lets only an approved template \
+                               through, and whatsapp.template is not set (see docs/whatsapp.md)";
 
 /// Why an approved template cannot be used, and how to mend it.
 pub const TEMPLATE_PARAMETERS: &str = "the template does not have the parameters that askd fills in: one, {{1}}, for \

@@ -138,7 +138,7 @@ async fn carry_out(hub: &Hub, order: Order) -> Result<Value, String> {
         Order::Webhook { url } => hub.lock().webhook = url,
         Order::Handshake => courier::handshake(hub).await?,
         Order::Raw { body, signature } => {
-            let status = courier::attempt(hub, body.as_bytes(), signature, 1).await;
+            let status = courier::attempt(hub, body.as_bytes(), signature, 0).await;
             return Ok(json!({"status": status}));
         }
         Order::Again { back } => {

@@ -170,7 +170,7 @@ pub struct Call {
 pub struct Posted {
     /// Real milliseconds since the stand-in started.
     pub at_ms: i64,
-    /// 1 for the first attempt.
+    /// 1 for the first attempt; 0 for bytes that a test made.
     pub attempt: usize,
     /// HTTP status of the receiver; 0: none came.
     pub status: u16,

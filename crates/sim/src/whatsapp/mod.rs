@@ -234,7 +234,7 @@ impl Whatsapp {
 
     /// Posts any bytes to the webhook, signed well (`None`) or as given. The receiver's HTTP status.
     pub async fn webhook_raw(&self, body: &[u8], signature: Option<&str>) -> Option<u16> {
-        courier::attempt(&self.hub, body, signature.map(str::to_owned), 1).await
+        courier::attempt(&self.hub, body, signature.map(str::to_owned), 0).await
     }
 
     /// The signature Meta would put on these bytes.

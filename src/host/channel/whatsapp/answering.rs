@@ -66,7 +66,7 @@ impl Incoming<'_> {
 
     /// Takes the option that was tapped. The tap names its question; an id that askd did not make changes nothing.
     async fn take_tap(&self, chosen: &Chosen) -> Result<(), NotStored> {
-        let Some(tap) = Tap::read(&chosen.id, &self.channel.0.settings.app_secret) else {
+        let Some(tap) = Tap::read(&chosen.id, self.channel.app_secrets().all()) else {
             tracing::warn!("a tap on WhatsApp has an id that askd did not make; it changes nothing");
             return Ok(());
         };

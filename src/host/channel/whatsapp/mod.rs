@@ -36,7 +36,7 @@ use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::settings as host;
-use crate::host::settings::WhatsappSettings as Settings;
+use crate::host::settings::{Secrets, WhatsappSettings as Settings};
 use askd_core::{AskId, ChannelName, Time};
 use axum::Router;
 use callback_data::CallbackData;
@@ -113,6 +113,12 @@ impl Whatsapp {
 
     fn now(&self) -> Time {
         self.0.ctx.clock().now()
+    }
+
+    /// The app's secrets as a reload may have changed them: one is replaced without a moment in which replies are refused.
+    fn app_secrets(&self) -> Secrets {
+        let now = self.broker().and_then(|broker| Some(broker.settings().whatsapp.as_ref()?.app_secrets.clone()));
+        now.unwrap_or_else(|| self.0.settings.app_secrets.clone())
     }
 
     /// The time by the clock of that chat.

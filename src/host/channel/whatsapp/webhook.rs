@@ -56,7 +56,7 @@ impl Platform for Arc<WebhookState> {
     }
 
     fn is_genuine(&self, signature: &Vec<u8>, body: &[u8]) -> bool {
-        is_signed(&self.channel.0.settings.app_secret, body, signature)
+        self.channel.app_secrets().all().any(|secret| is_signed(secret, body, signature))
     }
 }
 

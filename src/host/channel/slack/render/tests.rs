@@ -144,19 +144,6 @@ fn elements(message: &Message) -> Vec<String> {
 }
 
 #[test]
-fn a_single_choice_is_a_row_of_buttons() {
-    let content = content(
-        Some("Release 2.4"),
-        Some("All *812* tests pass."),
-        vec![draft("Which `framework`?", "select", &["React", "Vue"])],
-    );
-    let cards = drawn(&content, 1);
-    within_limits(&cards);
-    insta::assert_json_snapshot!(cards[0].blocks);
-    assert_eq!(cards[0].text, "research asks: Which `framework`?");
-}
-
-#[test]
 fn several_questions_are_one_form() {
     let optional = Draft {
         required: Some(false),
@@ -173,15 +160,6 @@ fn several_questions_are_one_form() {
     let cards = drawn(&content, 2);
     within_limits(&cards);
     insta::assert_json_snapshot!(cards[0].blocks);
-}
-
-#[test]
-fn a_closed_card_keeps_the_question_and_says_how_it_ended() {
-    let content = content(Some("Release"), None, vec![draft("Which?", "select", &["React", "Vue"])]);
-    let message = answered(content, vec![(0, Given { picks: vec![0], text: None })], "alice");
-    within_limits(std::slice::from_ref(&message));
-    insta::assert_json_snapshot!(message.blocks);
-    assert_eq!(message.text, "Answered: React by alice");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::daemon::free_port;
 use crate::harness::{SOON, World, askd, choice, exchange, within};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -49,6 +50,15 @@ impl Remote {
         let (status, made) = self.world.call("POST", "/tokens", Some(&body));
         assert_eq!(status, 201, "{made}");
         Agent { at: self.agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" }
+    }
+
+    /// Answers what is open, if anything is.
+    fn answer_any(&self, label: &str) {
+        let open = self.world.open().pop();
+        if let Some(ask) = open {
+            let question = ask["questions"][0]["id"].as_str().unwrap();
+            assert_eq!(self.world.answer(&ask, &json!({question: label})).0, 200);
+        }
     }
 
     fn answer(&self, request_id: &str, label: &str) {
@@ -407,4 +417,35 @@ fn askd_ask_ends_over_http_as_it_does_with_files() {
     // What the group rejects is told as with files.
     let said = asks(&agent, &["--timeout", "10s", "--context", &"x".repeat(3001)]).wait_with_output().unwrap();
     assert_eq!(said.status.code(), Some(2), "{said:?}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_at_each_step_brings_every_outcome_to_its_caller_once() {
+    let mut remote = Remote::of(World::empty().with_binary());
+    let agent = remote.agent("research");
+    let mut crashes = 0;
+    for step in ["accept.stored", "settle.saved", "deliver.ready", "saved", "close.saved"] {
+        remote.world.kill();
+        remote.world.set_env("ASKD_CRASH_AT", step);
+        remote.world.start();
+        let mut asking = asks(&agent, &["--title", step]);
+        within(SOON, "askd ask to end", || {
+            if remote.world.has_ended().is_some() {
+                crashes += 1;
+                remote.world.without_env("ASKD_CRASH_AT");
+                remote.world.start();
+            }
+            // The daemon may die of the click, or still be reading what it has stored.
+            drop(catch_unwind(AssertUnwindSafe(|| remote.answer_any("yes"))));
+            thread::sleep(Duration::from_millis(20));
+            asking.try_wait().unwrap()
+        });
+        let said = asking.wait_with_output().unwrap();
+        assert_eq!((said.status.code(), &*said.stdout), (Some(0), &b"yes\n"[..]), "{step}: {said:?}");
+        let settled = remote.world.call("GET", "/asks?state=settled&limit=1", None).1;
+        let request = settled["asks"][0]["request_id"].as_str().unwrap();
+        assert_eq!((agent.call("GET", &format!("/asks/{request}"), "").0, agent.taken(request)), (410, 410), "{step}");
+    }
+    assert!(crashes >= 4, "{crashes}");
+    assert!(agent.call("GET", "/briefings", "").1["briefings"].as_array().unwrap().is_empty());
 }

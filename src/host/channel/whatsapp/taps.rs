@@ -148,7 +148,7 @@ mod tests {
     fn the_messages_in_the_documents_are_those_that_askd_sends() {
         let secret = SecretString::from("secret");
         let buttons = questions("Book the 12:45?", "confirm", &[], None);
-        let flights = ["Direct, 12:45", "Via Porto, 9:10", "Via Madrid, 7:30", "None of them"];
+        let flights = ["Direct, 12:45", "Via Porto, 9:10", "Via Madrid, 7:30", "Via Paris, 6:10"];
         let list = questions("Which flight?", "select", &flights, Some("about 180 euros"));
         for (name, questions) in [("buttons", buttons), ("list", list)] {
             let content = Content { title: None, context: None, questions };

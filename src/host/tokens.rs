@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Notify;
@@ -35,7 +36,13 @@ pub struct Tokens(Arc<Inner>);
 struct Inner {
     state: Dir,
     clock: Clock,
+    /// Calls look at it on the threads of the runtime: its lock is never held over the disk.
     known: Mutex<Known>,
+    /// Held from what a change begins with until it is stored and known, so that changes reach the disk in their order.
+    changing: Mutex<()>,
+    /// The same for the times of use, and whether some are not saved yet.
+    saving: Mutex<()>,
+    unsaved: AtomicBool,
     /// One was made.
     made: Notify,
 }
@@ -110,7 +117,8 @@ impl Tokens {
         let used = read(&state, USED_FILE).unwrap_or_default();
         let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
         let known = Mutex::new(Known { tokens, used });
-        Ok(Self(Arc::new(Inner { state, clock, known, made: Notify::new() })))
+        let (changing, saving, unsaved) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { state, clock, known, changing, saving, unsaved, made: Notify::new() })))
     }
 
     /// Whether there is none.
@@ -129,23 +137,24 @@ impl Tokens {
         let (id, secret) = (random::unique()[..12].to_owned(), random::secret()?);
         let expires = expires_in.map(|time| now + time);
         let kept = Kept { id: id.clone(), name, group, hash: hash(&secret), made: now, expires };
-        let mut known = self.0.known.lock();
-        let mut all = known.tokens.clone();
+        let changing = self.0.changing.lock();
+        let mut all = self.0.known.lock().tokens.clone();
         all.push(Token { kept, revoked: CancellationToken::new() });
         self.store(&all)?;
-        known.tokens = all;
-        drop(known);
+        self.0.known.lock().tokens = all;
+        drop(changing);
         self.0.made.notify_one();
         Ok(format!("{PREFIX}{id}_{secret}"))
     }
 
     /// Revokes one, on stable storage when it returns; `false` if there is none of that id. Blocks on the disk.
     pub fn revoke(&self, id: &str) -> io::Result<bool> {
-        let mut known = self.0.known.lock();
-        let Some(at) = known.tokens.iter().position(|token| token.kept.id == id) else { return Ok(false) };
-        let mut all = known.tokens.clone();
+        let _changing = self.0.changing.lock();
+        let mut all = self.0.known.lock().tokens.clone();
+        let Some(at) = all.iter().position(|token| token.kept.id == id) else { return Ok(false) };
         let gone = all.remove(at);
         self.store(&all)?;
+        let mut known = self.0.known.lock();
         known.tokens = all;
         known.used.remove(id);
         if !crate::sabotage::on("revokelater") {
@@ -191,13 +200,21 @@ impl Tokens {
         true
     }
 
-    /// Saves when tokens were used. Nothing depends on it, so it is not synced. Blocks on the disk.
+    /// Saves when tokens were used, unless that is being done: then it is done again. Nothing depends on it, so it is not
+    /// synced. Blocks on the disk, on one thread.
     pub fn save_used(&self) {
-        let known = self.0.known.lock();
-        let place = |bytes: Vec<u8>| self.0.state.place(".tmp-agent_tokens_used", USED_FILE, &bytes, Access::PRIVATE);
-        let file = file_bytes(&File { v: VERSION, tokens: &known.used }).map_err(io::Error::from);
-        if let Err(error) = file.and_then(place) {
-            tracing::warn!(%error, "cannot note when agents' tokens were used");
+        self.0.unsaved.store(true, Ordering::SeqCst);
+        while let Some(_saving) = self.0.saving.try_lock() {
+            if !self.0.unsaved.swap(false, Ordering::SeqCst) {
+                return;
+            }
+            let used = self.0.known.lock().used.clone();
+            let place =
+                |bytes: Vec<u8>| self.0.state.place(".tmp-agent_tokens_used", USED_FILE, &bytes, Access::PRIVATE);
+            let file = file_bytes(&File { v: VERSION, tokens: used }).map_err(io::Error::from);
+            if let Err(error) = file.and_then(place) {
+                tracing::warn!(%error, "cannot note when agents' tokens were used");
+            }
         }
     }
 }
@@ -244,6 +261,11 @@ mod tests {
         assert!(again.list()[1].last_used.is_some());
         assert!(again.revoke(&holder.id).unwrap() && !again.revoke(&holder.id).unwrap());
         assert!(again.holder(&long).is_none() && holder.revoked.is_cancelled());
+        let others = again.make("h".parse().unwrap(), None, None).unwrap();
+        let (_changing, _saving) = (again.0.changing.lock(), again.0.saving.lock());
+        let seen = again.holder(&others).expect("a disk that hangs holds no call up");
+        assert!(again.note_use(&seen) && again.list().len() == 2);
+        again.save_used();
         let (_, secret) = long.rsplit_once('_').unwrap();
         let kept = std::fs::read_to_string(state.path().join(TOKENS_FILE)).unwrap();
         assert!(!kept.contains(secret) && kept.contains("\"hash\""));

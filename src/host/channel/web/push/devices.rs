@@ -26,7 +26,7 @@ pub(super) struct Device {
     pub(super) subscription: Subscription,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     v: u32,
     /// The private key of [`Vapid`].
@@ -39,7 +39,10 @@ struct Kept {
 pub(super) struct Devices {
     state: Dir,
     pub(super) vapid: Vapid,
+    /// Calls look at it on the threads of the runtime: its lock is never held over the disk.
     kept: Mutex<Kept>,
+    /// Held over a change and its write, so that changes reach the disk in their order.
+    changing: Mutex<()>,
 }
 
 impl Devices {
@@ -63,7 +66,7 @@ impl Devices {
             return Err(unusable("a newer askd wrote it".to_owned()));
         }
         let vapid = Vapid::of(&kept.key).ok_or_else(|| unusable("its key is damaged; delete the file".to_owned()))?;
-        Ok(Self { state, vapid, kept: Mutex::new(kept) })
+        Ok(Self { state, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
     }
 
     /// All that there are.
@@ -108,10 +111,11 @@ impl Devices {
 
     /// What is not on stable storage has not changed.
     fn change(&self, change: impl FnOnce(&mut Vec<Device>) -> bool) -> io::Result<()> {
-        let mut kept = self.kept.lock();
-        let before = kept.devices.clone();
+        let _changing = self.changing.lock();
+        let mut kept = self.kept.lock().clone();
         if change(&mut kept.devices) {
-            write(&self.state, &kept).inspect_err(|_| kept.devices = before)?;
+            write(&self.state, &kept)?;
+            *self.kept.lock() = kept;
         }
         Ok(())
     }

@@ -5,38 +5,57 @@ use super::door::Caller;
 use crate::host::channel::web::Problem;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::BriefingFile;
-use crate::ipc::{BRIEFINGS, is_json_file, response_name};
+use crate::ipc::{BRIEFINGS, response_name};
 use askd_core::{AskId, Group};
 use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
-/// How many are told at a time, and how large one can be.
+/// How many are told at a time, how large one can be, and how large all are together at most.
 const MOST: usize = 100;
 /// A container can put any number of names there.
 const MOST_NAMES: usize = 20_000;
 const LARGEST: usize = 4 * 1024 * 1024;
+const LARGEST_REPLY: usize = 16 * 1024 * 1024;
+/// How long a call waits for the group's disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Agents {
-    /// Works in the group's folder; one that is not there is empty.
+    /// Works in the group's folder, where the disk may hang: on one thread for the group, and at most for [`PATIENCE`]. A
+    /// folder that is not there is empty.
     async fn in_briefings<T: Send + Default + 'static>(
         &self,
         group: &Group,
         work: impl FnOnce(&Dir) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
         let (folders, group) = (self.folders.clone(), group.clone());
-        let task = move || match folders.get(&group, BRIEFINGS) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-            folder => work(&*folder?),
-        };
-        let done = tokio::task::spawn_blocking(task).await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        done.map_err(|error| {
-            tracing::error!(%error, "cannot use the briefings of a group");
-            let detail = "The group's briefings cannot be read; the daemon's log says why.";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", detail)
-        })
+        let disk = Arc::clone(self.disks.lock().entry(group.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let done = self.ctx.clock().timeout(PATIENCE, async move {
+            let place = disk.acquire_owned().await;
+            let task = move || {
+                // Held until the disk answers, however long the call waits.
+                let _place = place;
+                match folders.get(&group, BRIEFINGS) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+                    folder => work(&*folder?),
+                }
+            };
+            tokio::task::spawn_blocking(task).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        });
+        let unreadable = |detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", detail);
+        match done.await {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) => {
+                tracing::error!(%error, "cannot use the briefings of a group");
+                Err(unreadable("The group's briefings cannot be read; the daemon's log says why."))
+            }
+            None => Err(unreadable("The disk of the group's briefings does not answer.").retry_after(PATIENCE)),
+        }
     }
 }
 
@@ -45,23 +64,28 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Problem> {
     let read = |folder: &Dir| {
-        let (mut briefings, mut names) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
         folder.list()?.part(MOST_NAMES, |name| {
-            names.extend(is_json_file(name).then(|| name.to_owned()));
+            names.extend(name.strip_suffix(".json").and_then(|id| id.parse::<AskId>().ok()));
             Ok(())
         })?;
-        for name in names {
-            let id = name.strip_suffix(".json").and_then(|id| id.parse::<AskId>().ok());
-            let (Some(id), Some(stamp)) = (id, folder.stat(&name)?) else { continue };
-            let bytes = folder.read(&name, LARGEST).ok().map(|(bytes, _)| bytes);
-            let briefing = bytes.and_then(|bytes| serde_json::from_slice::<BriefingFile>(&bytes).ok());
-            briefings.extend(briefing.map(|briefing| (stamp.modified(), id, briefing)));
+        let mut written = Vec::with_capacity(names.len());
+        for id in names {
+            written.extend(folder.stat(&response_name(&id))?.map(|stamp| (stamp.modified(), id)));
         }
-        briefings.sort_by_key(|(written, id, _)| (*written, *id));
+        written.sort_unstable();
+        let (mut briefings, mut left) = (Vec::new(), LARGEST_REPLY);
+        for (_, id) in written.into_iter().take(MOST) {
+            let Ok((bytes, _)) = folder.read(&response_name(&id), LARGEST) else { continue };
+            let Some(rest) = left.checked_sub(bytes.len()) else { break };
+            left = rest;
+            let briefing = serde_json::from_slice::<BriefingFile>(&bytes);
+            briefings.extend(briefing.ok().map(|briefing| (id, briefing)));
+        }
         Ok(briefings)
     };
     let briefings = agents.in_briefings(&caller.holder.group, read).await?;
-    let told = briefings.into_iter().take(MOST).map(|(_, id, BriefingFile { text, session_id, result })| {
+    let told = briefings.into_iter().map(|(id, BriefingFile { text, session_id, result })| {
         json!({"ask_id": id.to_string(), "text": text, "session_id": session_id, "result": result})
     });
     Ok(Json(json!({"briefings": told.collect::<Vec<_>>()})))

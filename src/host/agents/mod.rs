@@ -16,6 +16,7 @@ use super::folders::Folders;
 use super::tokens::Tokens;
 use super::warnings::Warnings;
 use crate::ipc::MAX_REQUEST_BYTES;
+use askd_core::Group;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -23,7 +24,10 @@ use axum::middleware;
 use axum::routing::{get, post};
 use door::Budgets;
 use holds::Holds;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// What the calls need. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,11 +39,14 @@ pub(super) struct Agents {
     warnings: Warnings,
     budgets: Arc<Budgets>,
     holds: Arc<Holds>,
+    /// One place on the disk for each group, which may hang.
+    disks: Arc<Mutex<BTreeMap<Group, Arc<Semaphore>>>>,
 }
 
 impl Agents {
     pub(super) fn new(broker: Broker, folders: Folders, tokens: Tokens, ctx: Ctx, warnings: Warnings) -> Self {
-        Self { broker, folders, tokens, ctx, warnings, budgets: Arc::default(), holds: Arc::default() }
+        let (budgets, holds, disks) = (Arc::default(), Arc::default(), Arc::default());
+        Self { broker, folders, tokens, ctx, warnings, budgets, holds, disks }
     }
 
     /// The calls.

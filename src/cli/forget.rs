@@ -6,6 +6,7 @@ use crate::host::settings::Settings;
 use crate::host::store::{StoreError, Whom};
 use askd_core::{Ask, AskId, ChannelName};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -23,13 +24,13 @@ const MESSAGES: usize = 20;
 #[command(
     name = "forget",
     after_help = "Examples:\n  sudo systemctl stop askd\n  sudo -u askd askd forget --person U0123ABCD\n  \
-                  sudo -u askd askd forget --ask 3f2a\n  sudo systemctl start askd"
+                  sudo -u askd askd forget --ask k7\n  sudo systemctl start askd"
 )]
 pub(super) struct ForgetCommand {
     /// The person's id: U0123ABCD in Slack, a number (digits) on WhatsApp, a name in the inbox.
-    #[arg(long, value_name = "ID", required_unless_present = "ask", conflicts_with = "ask")]
+    #[arg(long, value_name = "ID", required_unless_present = "ask", conflicts_with = "ask", value_parser = NonEmptyStringValueParser::new())]
     person: Option<String>,
-    /// The question's code, or the beginning of its id.
+    /// The question's code, or the first 8 or more characters of its id.
     #[arg(long, value_name = "ID")]
     ask: Option<String>,
     /// The daemon's settings file.

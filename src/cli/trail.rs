@@ -38,7 +38,7 @@ impl Trail {
         match asks.len() {
             0 => Err(Exit::new(
                 FAILED,
-                format!("the audit files know no question {id:?}; `askd list --settled` shows ids"),
+                format!("the audit files know no question {id:?}; `askd list --settled --json` shows ids"),
             )),
             1 if self.json => Ok(lines.iter().try_for_each(|(_, line)| say(line))?),
             1 => Ok(lines.iter().try_for_each(|(line, _)| say(&plain(line)))?),

@@ -139,10 +139,9 @@ impl Daemon {
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
         let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
-        let token = match settings.web.token.clone() {
-            Some(token) => token,
-            None => token(&state).map_err(DaemonError::io("the inbox token"))?,
-        };
+        // A reload can take `[web] token` away: from then on the kept one holds.
+        let kept = token(&state).map_err(DaemonError::io("the inbox token"))?;
+        let token = settings.web.token.clone().unwrap_or_else(|| kept.clone());
         let listener =
             http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
@@ -186,7 +185,7 @@ impl Daemon {
         let started = ctx.clock().now();
         let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
-        let inbox = Inbox::new(broker.clone(), token.clone(), ctx.clone(), status.clone(), &state, tokens.clone());
+        let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), &state, tokens.clone());
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));
         let mut serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));

@@ -5,6 +5,7 @@ use crate::command_line::{err, out};
 use crate::harness::{SOON, World, askd, choice, names};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, BOB as BEN, TO_ADA, on_whatsapp, sim};
+use base64::Engine as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -136,6 +137,8 @@ async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_aft
     world.begin().await;
     assert_eq!(world.details(id)["state"], "settled", "it is whole, or gone");
     world.stop().await;
+    // A write that was cut off leaves this.
+    std::fs::write(world.state().join(format!("settled/research/.tmp-{id}")), "{\"title\":\"Fire Bob").unwrap();
     let told = run(forget(&world, &["--ask", ask["short_id"].as_str().unwrap()]));
     assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
     assert_eq!(with(&world, &["Fire Bob", id]).len(), 1, "only its trail in the audit log, without a name");
@@ -144,6 +147,80 @@ async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_aft
     let card = world.slack.messages(CHANNEL)[0].clone();
     assert_eq!(world.call("GET", &format!("/asks/{id}"), None).0, 404);
     assert!(card.visible_text().contains("Fire Bob?"), "the chat keeps its card");
+}
+
+#[tokio::test]
+async fn a_code_is_never_the_beginning_of_the_id_of_another_question() {
+    let mut world = three().await;
+    let settled = world.call("GET", "/asks?state=settled", None).1;
+    let of =
+        |request: &str| settled["asks"].as_array().unwrap().iter().find(|ask| ask["request_id"] == request).unwrap();
+    let (fire, hire) = (of("r1"), of("r2")["id"].as_str().unwrap());
+    world.stop().await;
+    // The code of the one is "a2", and the id of the other begins so.
+    let folder = world.state().join("settled/research");
+    let path = |id: &str| folder.join(format!("{id}.json"));
+    let (record, other) = (path(fire["id"].as_str().unwrap()), format!("a2{}", &hire[2..]));
+    let change = |from: &Path, to: &Path, old: &str, new: &str| {
+        let text = std::fs::read_to_string(from).unwrap();
+        assert!(text.contains(old));
+        std::fs::remove_file(from).unwrap();
+        std::fs::write(to, text.replace(old, new)).unwrap();
+    };
+    change(&record, &record, &fire["short_id"].to_string(), "\"a2\"");
+    change(&path(hire), &path(&other), hire, &other);
+    assert!(erased(&run(forget(&world, &["--ask", "a2"]))).starts_with("Erased: 1 question"));
+    assert!(!record.exists());
+    assert_eq!(erased(&run(forget(&world, &["--ask", "a2"]))), "Nothing in the records is about that.");
+    assert!(path(&other).exists(), "its code is another");
+    assert!(erased(&run(forget(&world, &["--ask", &other[..8]]))).starts_with("Erased: 1 question"));
+}
+
+#[tokio::test]
+async fn while_a_question_is_open_the_other_ids_of_its_person_stay_known() {
+    let mut world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", json!({"questions": [{"question": "What is your address?"}]}));
+    world.shown(ADA, "What is your address?").await;
+    world.writes(ADA, "Main Street 5").await;
+    world.response("r1").await;
+    world.all_closed(SOON).await;
+    world.ask("r2", json!({"questions": [{"question": "And your town?"}]}));
+    world.shown(ADA, "And your town?").await;
+    world.stop().await;
+    let file = world.state().join("channels/whatsapp.json");
+    let kept = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let before = kept();
+    // A person who is called like a field takes nothing of it away.
+    for field in ["v", "numbers", "same", "seen", "last_inbound"] {
+        run(forget(&world, &["--person", field]));
+        assert_eq!(kept(), before, "{field}");
+    }
+    let number = before["numbers"].as_object().unwrap().keys().next().unwrap().clone();
+    let same = before["numbers"][&number]["same"].as_object().unwrap();
+    let other = same.iter().find(|(_, other)| *other == ADA).unwrap().0.clone();
+    // The id of a message has the number in base64, as Meta writes it.
+    let message = |number: &str| {
+        let inner = [b"\x1c\x18\x0b", number.as_bytes(), b"\x15\x02\x00\x11\x18\x12"].concat();
+        format!("wamid.{}", base64::engine::general_purpose::STANDARD.encode(inner))
+    };
+    let mut more = before.clone();
+    let seen = more["numbers"][&number]["seen"].as_object_mut().unwrap();
+    for whose in [ADA, BEN] {
+        seen.insert(message(whose), json!("2026-11-22T10:00:00.000Z"));
+    }
+    std::fs::write(&file, more.to_string()).unwrap();
+
+    assert_eq!(run(forget(&world, &["--person", &other])).status.code(), Some(1), "one is open");
+    let seen = &kept()["numbers"][&number]["seen"];
+    assert_eq!((seen.get(message(ADA)), seen.get(message(BEN)).is_some()), (None, true));
+    world.begin().await;
+    world.writes(ADA, "Rome").await;
+    world.response("r2").await;
+    world.all_closed(SOON).await;
+    world.stop().await;
+    assert_eq!(run(forget(&world, &["--person", &other])).status.code(), Some(0));
+    assert_eq!(with(&world, &[ADA, &other, "Main Street", "Rome"]), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
@@ -191,11 +268,50 @@ fn a_person_of_the_inbox_is_forgotten_with_the_browsers_that_get_their_notices()
     };
     push["devices"] = json!([device("ann"), device("bob")]);
     std::fs::write(&file, push.to_string()).unwrap();
+    // An agent's token has the same name, and what it may do is no business of the person's.
+    let tokens = world.state().join("agent_tokens.json");
+    let token = json!({"v": 1, "tokens": [{"id": "t1", "name": "ann", "group": "ann", "hash": "x",
+        "made": "2026-11-22T10:00:00.000Z", "expires": null}]});
+    std::fs::write(&tokens, token.to_string()).unwrap();
     let told = run(forget(&world, &["--person", "ann"]));
     assert_eq!(erased(&told), "Erased: 1 question, 1 line of the audit log, 1 other file.", "{}", err(&told));
-    assert_eq!(with(&world, &["\"ann\"", "Vue"]), Vec::<PathBuf>::new());
+    assert_eq!(with(&world, &["\"ann\"", "Vue"]), std::slice::from_ref(&tokens));
     push["devices"] = json!([device("bob")]);
-    assert_eq!(serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap(), push, "the key stays");
+    // So does one who is called like a field.
+    for field in ["v", "key", "devices", "tokens"] {
+        run(forget(&world, &["--person", field]));
+        assert_eq!(serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap(), push, "the key stays");
+        assert_eq!(std::fs::read_to_string(&tokens).unwrap(), token.to_string());
+    }
+}
+
+#[test]
+fn what_was_cut_off_or_rejected_is_looked_into_also_for_a_person_whom_a_proxy_names() {
+    let mut world = World::empty().started();
+    let state = world.state();
+    assert!(world.terminate().success());
+    for folder in ["rejected/g", "channels"] {
+        std::fs::create_dir_all(state.join(folder)).unwrap();
+    }
+    let put = |name: &str, who: &str| std::fs::write(state.join(name), format!("{{\"by\": \"{who}\", ")).unwrap();
+    let gone = [
+        "rejected/g/1.json",
+        "groups/.tmp-g",
+        "groups/h.json.corrupt",
+        "channels/.tmp-whatsapp.json",
+        ".tmp-push.json",
+    ];
+    for name in gone {
+        put(name, "ann@example.com");
+    }
+    put("rejected/g/2.json", "joann@example.com");
+    put("groups/.tmp-h", "ann@example.com.au");
+    let told = run(forget(&world, &["--person", "ann"]));
+    assert!(out(&told).starts_with("Nothing in the records"), "{}", out(&told));
+    let told = run(forget(&world, &["--person", "ann@example.com"]));
+    assert_eq!(erased(&told), "Erased: 5 other files.", "{}", err(&told));
+    assert_eq!(gone.iter().filter(|name| state.join(name).exists()).count(), 0);
+    assert_eq!(with(&world, &["ann@example.com"]).len(), 2);
 }
 
 #[test]
@@ -205,6 +321,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
         (&["--person", "operator"][..], 2, "\"operator\" is everyone who holds the inbox token, not a person"),
         (&["--ask", "../x"], 2, "that is not the code or the id of a question; `askd list --settled` shows codes"),
         (&["--ask", "3f", "--person", "U1"], 2, "cannot be used with"),
+        (&["--person", ""], 2, "a value is required"),
         (&[], 2, "required"),
         (&["--person", "U1"], 1, "cannot look at"),
     ] {

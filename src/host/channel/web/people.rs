@@ -24,7 +24,7 @@ pub struct Peer(pub IpAddr);
 /// Everybody who is let in, by the settings as they are now.
 #[derive(Debug)]
 pub struct People {
-    /// The token of the operator, where the settings have none.
+    /// The token of the operator in `state/`, which holds while the settings have none.
     operator: SecretString,
     broker: Broker,
 }

@@ -1,7 +1,8 @@
 //! What `askd forget` takes out of `state/`: whole records, a person's id in lists of people who could answer, and what
 //! is remembered of a person beside the asks. It changes files of any format, and only while no daemon holds the folder.
 //!
-//! A record goes last, because it names what lies elsewhere: after a crash the same call finds the rest.
+//! A record goes after what it names elsewhere, and what channels know of a person goes last, because their other ids are known
+//! from there: after a crash, or with a question still open, the same call finds the rest.
 
 use super::{
     CHANNELS, Files, Kind, MAX_FILE_BYTES, MAX_RECORD_BYTES, PENDING, REJECTED, SETTLED, StoreError, groups, io_error,
@@ -11,9 +12,20 @@ use crate::host::store::Store as _;
 use crate::ipc::files::{Access, Dir, ReadError};
 use crate::ipc::is_json_file;
 use askd_core::{Ask, AskId, Group};
-use serde_json::{Value, json};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode::Indifferent;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::io;
+
+/// A text of this length on is the beginning of an id; codes are shorter, and can consist of hex digits, too.
+const BEGINNING: usize = 8;
+/// Digits of a number with its country.
+const SHORTEST_NUMBER: usize = 7;
+/// The browsers that get notices, and what a write of that file left that was cut off.
+const PUSH: [&str; 2] = ["push.json", ".tmp-push.json"];
 
 /// Who or what is forgotten.
 #[derive(Debug, Clone)]
@@ -35,11 +47,49 @@ impl Whom {
         matches!(self, Self::Ask(known) if known == id)
     }
 
-    /// Whether one of the person's ids stands in this text as a whole word.
+    /// Whether this is one of the person's ids, or the question's.
+    fn is(&self, id: &str) -> bool {
+        self.is_person(id) || self.is_ask(id)
+    }
+
+    /// Whether one of these ids stands in this text as a whole word, or in the id of a WhatsApp message, which has the number of
+    /// the other side in base64.
     fn is_in(&self, text: &str) -> bool {
-        text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-')).any(|word| self.is_person(word))
+        let id = |rest: &str| {
+            rest.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '/')).next().map(decoded)
+        };
+        let messages: Vec<String> = text.split("wamid.").skip(1).filter_map(id).collect();
+        let has = |id: &str| {
+            // The rest of a message's id is any bytes, among which a short word may stand by chance.
+            let is_number = id.len() >= SHORTEST_NUMBER && id.bytes().all(|byte| byte.is_ascii_digit());
+            has_word(text, id) || is_number && messages.iter().any(|message| has_word(message, id))
+        };
+        match self {
+            Self::Ask(id) => id.parse::<AskId>().is_ok() && has(id),
+            Self::Person(ids) => ids.iter().any(|id| has(id)),
+        }
     }
 }
+
+/// Whether this stands in the text as a whole word; `ann` is not `ann@example.com`.
+fn has_word(text: &str, word: &str) -> bool {
+    let inner = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    text.match_indices(word).any(|(at, _)| {
+        let after = text[at + word.len()..].chars().next();
+        !text[..at].chars().next_back().is_some_and(inner) && !after.is_some_and(|c| inner(c) || c == '@')
+    })
+}
+
+/// What stands in the id of a message, so far as it is text.
+fn decoded(id: &str) -> String {
+    String::from_utf8_lossy(&MESSAGE.decode(id).unwrap_or_default()).into_owned()
+}
+
+/// How Meta writes what stands in the id of a message.
+const MESSAGE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent).with_decode_allow_trailing_bits(true),
+);
 
 /// What was taken out of the records.
 #[derive(Debug, Default)]
@@ -78,10 +128,9 @@ impl Files {
             for group in groups.names()? {
                 let folder = groups.sub(&group)?;
                 for name in folder.names()? {
-                    let Some(whole) = name.split('.').next().filter(|whole| whole.parse::<AskId>().is_ok()) else {
-                        continue;
-                    };
-                    if whole.starts_with(&**id) || json_of(&folder, &name)?["short_id"] == **id {
+                    let Some(whole) = words(&name).find(|word| word.parse::<AskId>().is_ok()) else { continue };
+                    let begins = id.len() >= BEGINNING && whole.starts_with(&**id);
+                    if begins || json_of(&folder, &name)?["short_id"] == **id {
                         known.insert(whole.to_owned());
                     }
                 }
@@ -113,12 +162,12 @@ impl Files {
         erased: &mut Erased,
         first: &mut dyn FnMut(&Ask) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (channels, groups) = (self.root.ensure(CHANNELS, Access::PRIVATE)?, self.root.sub(groups::GROUPS)?);
-        // What lies in `state/` itself is what channels keep, too.
-        for (folder, change) in [(&self.root, prune as Change), (&channels, prune), (&groups, leave_unnamed)] {
-            for name in folder.names()?.iter().filter(|name| name.contains(".json")) {
-                erased.others += usize::from(erase_in(folder, name, change, whom)?);
-            }
+        let groups = self.root.sub(groups::GROUPS)?;
+        for name in self.root.names()?.iter().filter(|name| PUSH.contains(&&***name)) {
+            erased.others += usize::from(erase_in(&self.root, name, &leave_devices, whom)?);
+        }
+        for name in groups.names()? {
+            erased.others += usize::from(erase_in(&groups, &name, &leave_unnamed, whom)?);
         }
         let rejected = self.root.sub(REJECTED)?;
         for group in rejected.names()? {
@@ -142,11 +191,22 @@ impl Files {
                 folder.sync()?;
             }
         }
+        // The file that has the other ids goes after the channels' other files.
+        let channels = self.root.ensure(CHANNELS, Access::PRIVATE)?;
+        let mut names = channels.names()?;
+        names.sort_by_key(|name| (is_json_file(name), name.clone()));
+        let ids_too = erased.unfinished.is_empty();
+        for name in names {
+            erased.others += usize::from(erase_in(&channels, &name, &|value, whom| prune(value, whom, ids_too), whom)?);
+        }
         Ok(())
     }
 }
 
-type Change = fn(&mut Value, &Whom);
+/// The words of a file's name, one of which is the id of the ask that the file is about.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+}
 
 /// A file of the store; one that is not whole JSON says nothing.
 fn json_of(folder: &Dir, name: &str) -> io::Result<Value> {
@@ -157,10 +217,11 @@ fn json_of(folder: &Dir, name: &str) -> io::Result<Value> {
     }
 }
 
-/// Changes a file beside the asks; one that is damaged goes if it names the person. Whether it had to.
-fn erase_in(folder: &Dir, name: &str, change: Change, whom: &Whom) -> io::Result<bool> {
+/// Changes a file beside the asks. One that is damaged, was set aside, or was left by a write that was cut off goes if it names
+/// the person. Whether it had to.
+fn erase_in(folder: &Dir, name: &str, change: &dyn Fn(&mut Value, &Whom), whom: &Whom) -> io::Result<bool> {
     let (bytes, _) = folder.read_own(name, MAX_FILE_BYTES).map_err(io::Error::other)?;
-    let Ok(mut value) = serde_json::from_slice::<Value>(&bytes) else {
+    let Some(mut value) = is_json_file(name).then(|| serde_json::from_slice::<Value>(&bytes).ok()).flatten() else {
         return if whom.is_in(&String::from_utf8_lossy(&bytes)) { folder.remove_for_good(name) } else { Ok(false) };
     };
     let before = value.clone();
@@ -184,9 +245,9 @@ fn erase_record(
         Err(ReadError::Gone) => return Ok(()),
         Err(error) => return Err(io::Error::other(error)),
     };
-    let named = name.split('.').next().is_some_and(|id| whom.is_ask(id));
+    let named = words(name).any(|word| whom.is_ask(word));
     let Some(ask) = is_json_file(name).then(|| record::read(&bytes).ok()).flatten() else {
-        // What was set aside, or is damaged.
+        // What was set aside, is damaged, or was left by a write that was cut off.
         if named || whom.is_in(&String::from_utf8_lossy(&bytes)) {
             folder.remove_for_good(name)?;
             erased.others += 1;
@@ -195,7 +256,7 @@ fn erase_record(
     };
     let mut value: Value = serde_json::from_slice(&bytes)?;
     let listed = leave_lists(&mut value, whom);
-    let named = named || mentions(&value, whom);
+    let named = named || mentions(&value, &|text| whom.is_person(text));
     if kind == Kind::Pending {
         erased.unfinished.extend((named || listed).then_some(ask.ask.id));
     } else if named {
@@ -211,12 +272,12 @@ fn erase_record(
     Ok(())
 }
 
-/// Whether one of the person's ids stands anywhere in it.
-fn mentions(value: &Value, whom: &Whom) -> bool {
+/// Whether one of these ids stands anywhere in it.
+fn mentions(value: &Value, is: &dyn Fn(&str) -> bool) -> bool {
     match value {
-        Value::String(text) => whom.is_person(text),
-        Value::Array(values) => values.iter().any(|value| mentions(value, whom)),
-        Value::Object(fields) => fields.iter().any(|(key, value)| whom.is_person(key) || mentions(value, whom)),
+        Value::String(text) => is(text),
+        Value::Array(values) => values.iter().any(|value| mentions(value, is)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| is(key) || mentions(value, is)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -268,24 +329,26 @@ fn learn_ids(ids: &mut BTreeSet<String>, value: &Value) {
     fields.values().for_each(|value| learn_ids(ids, value));
 }
 
-/// Takes out of what a channel remembers each entry that is about the person, or that quotes words about the ask.
-fn prune(value: &mut Value, whom: &Whom) {
-    let names = |value: &Value| value.as_str().is_some_and(|text| whom.is_person(text) || whom.is_ask(text));
-    let tells = |value: &Value| value.as_object().is_some_and(|fields| fields.values().any(names));
-    match value {
-        Value::Array(values) => {
-            values.retain(|value| !tells(value));
-            for value in values {
-                prune(value, whom);
+/// Takes the person's browsers out of those that get notices.
+fn leave_devices(push: &mut Value, whom: &Whom) {
+    if let Some(Value::Array(devices)) = push.get_mut("devices") {
+        devices.retain(|device| !device["person"].as_str().is_some_and(|person| whom.is_person(person)));
+    }
+}
+
+/// Takes out of what a channel remembers of each number each entry that is about the person or the question. Which ids are one
+/// person is still to be known for the next call, unless `ids_too`.
+fn prune(channel: &mut Value, whom: &Whom, ids_too: bool) {
+    let is = |id: &str| whom.is(id);
+    let numbers = channel.get_mut("numbers").and_then(Value::as_object_mut);
+    let fields = numbers.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).flatten();
+    for (_, entries) in fields.filter(|(field, _)| ids_too || *field != SAME) {
+        match entries {
+            Value::Object(entries) => entries.retain(|key, value| !whom.is_in(key) && !mentions(value, &is)),
+            Value::Array(entries) => {
+                entries.retain(|entry| !entry.as_str().is_some_and(|text| whom.is_in(text)) && !mentions(entry, &is));
             }
+            _ => {}
         }
-        Value::Object(fields) => {
-            fields.retain(|key, value| !whom.is_in(key) && (key == SAME || !tells(value)));
-            if let Some(Value::Object(same)) = fields.get_mut(SAME) {
-                same.retain(|_, other| !names(other));
-            }
-            fields.values_mut().for_each(|value| prune(value, whom));
-        }
-        _ => {}
     }
 }

@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 use web_push_native::p256::ecdsa::signature::Verifier as _;
 use web_push_native::p256::ecdsa::{Signature, VerifyingKey};
 use web_push_native::p256::{SecretKey, elliptic_curve::sec1::ToEncodedPoint as _};
@@ -195,9 +196,12 @@ fn a_browser_is_told_of_a_question_and_of_its_end_and_of_no_other_group() {
     assert_eq!(kept(&world)["devices"].as_array().unwrap().len(), 2);
     assert_eq!(call(&world, &world.token(), "DELETE", &gone).0, 204);
     world.group("writer").ask("last", &choice("Last?", &["a"]));
-    assert_eq!(service.sent_to(&world, &anns, 3).len(), 3);
+    world.open_of("last");
+    // A push that were still on its way to the other browser would arrive before the next one to hers.
+    world.group("writer").ask("afterwards", &choice("Afterwards?", &["a"]));
+    assert_eq!(service.sent_to(&world, &anns, 4).len(), 4);
     assert_eq!(service.sent_to(&world, &own, 0).len(), 3);
-    let all: Vec<Value> = service.sent_to(&world, &anns, 3).iter().map(|push| anns.reads(push)).collect();
+    let all: Vec<Value> = service.sent_to(&world, &anns, 4).iter().map(|push| anns.reads(push)).collect();
     assert!(all.iter().all(|told| told["group"] == "writer" && told["ask"] != hidden["id"]), "{all:?}");
 }
 
@@ -219,7 +223,88 @@ fn a_browser_that_is_gone_is_forgotten_and_a_busy_service_is_tried_again() {
     });
     assert_eq!(world.answer(&ask, &json!({"r1_0": "One"})).0, 200);
     assert_eq!(service.sent_to(&world, &busy, 3).len(), 3);
+    world.group("g").ask("r2", &choice("Which cover?", &["One", "Two"]));
+    assert_eq!(service.sent_to(&world, &busy, 4).len(), 4);
     assert_eq!(service.sent_to(&world, &gone, 0).len(), 1, "nothing more is pushed to it");
+}
+
+#[test]
+fn a_browser_hears_no_more_when_its_token_was_replaced_or_its_proxy_has_not_named_it_for_weeks() {
+    let service = Service::start();
+    let config = |operator: &str, ann: &str| {
+        format!(
+            "[web]\npush_hosts = [\"{}\"]\ntoken = \"{operator}\"\nproxy_header = \"X-Remote-User\"\ntrusted_proxies = [\"127.0.0.1\"]\n\
+             people = [{{ name = \"ann\", token = \"{ann}\" }}, {{ name = \"bob\" }}]\n",
+            service.host
+        )
+    };
+    let (old, new) = ("leaked-0123456789abcdef", "another-0123456789abcdef");
+    let mut world = World::empty().config(&config(old, ANN)).started();
+    let [stranger, anns, bobs, own] = ["/stranger", "/ann", "/bob", "/own"].map(Browser::new);
+    let by_proxy = |world: &World| {
+        let headers = "x-remote-user: bob\r\ncontent-type: application/json\r\n";
+        world.raw("POST", "/api/v1/push", headers, &bobs.subscription(&service).to_string()).0
+    };
+    // How many questions this browser was told of, once there are so many.
+    let asked = |world: &World, browser: &Browser, count: usize| {
+        world.passing(SOON, "a question", || {
+            let sent = service.sent.lock().unwrap();
+            let own = sent.iter().filter(|push| push.browser == browser.path);
+            let asked = own.filter(|push| browser.reads(push)["over"] == false).count();
+            (asked >= count).then_some(asked)
+        })
+    };
+    let known = |world: &World| kept(world)["devices"].as_array().unwrap().len();
+    signs_up(&world, old, &stranger, &service);
+    signs_up(&world, ANN, &anns, &service);
+    assert_eq!(by_proxy(&world), 204);
+    world.group("g").ask("r1", &choice("First?", &["a"]));
+    for browser in [&stranger, &anns, &bobs] {
+        assert_eq!(asked(&world, browser, 1), 1);
+    }
+
+    assert_eq!(world.terminate().code(), Some(0));
+    let mut world = world.config(&config(new, "ann-another-0123456789"));
+    world.start();
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    signs_up(&world, new, &own, &service);
+    for (request, count) in [("r2", 1), ("r3", 2)] {
+        world.group("g").ask(request, &choice("And now?", &["a"]));
+        assert_eq!((asked(&world, &own, count), asked(&world, &bobs, count + 1)), (count, count + 1));
+    }
+    assert_eq!((asked(&world, &stranger, 0), asked(&world, &anns, 0)), (1, 1), "their tokens were replaced");
+    world.passing(SOON, "them to be forgotten", || (known(&world) == 2).then_some(()));
+
+    // Each page that is opened renews it.
+    let weeks = |weeks: u64| world.hand().advance(Duration::from_secs(weeks * 7 * 24 * 3600));
+    weeks(3);
+    assert_eq!(by_proxy(&world), 204);
+    weeks(3);
+    world.group("g").ask("r4", &choice("Still?", &["a"]));
+    assert_eq!((asked(&world, &own, 3), asked(&world, &bobs, 4)), (3, 4));
+    weeks(2);
+    for (request, count) in [("r5", 4), ("r6", 5)] {
+        world.group("g").ask(request, &choice("And weeks later?", &["a"]));
+        assert_eq!(asked(&world, &own, count), count);
+    }
+    assert_eq!(asked(&world, &bobs, 0), 4, "no page of his was open for four weeks");
+    world.passing(SOON, "it to be forgotten", || (known(&world) == 1).then_some(()));
+}
+
+#[test]
+fn a_clock_that_is_set_back_holds_up_no_notice() {
+    let service = Service::start();
+    let world = with_people(&service, "");
+    let own = Browser::new("/own");
+    signs_up(&world, &world.token(), &own, &service);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let back = now.checked_sub(Duration::from_secs(3600)).unwrap();
+    world.hand().set(askd_core::Time::from_millis(i64::try_from(back.as_millis()).unwrap()));
+    world.group("g").ask("r1", &choice("Which title?", &["One", "Two"]));
+    let ask = world.open_of("r1");
+    assert_eq!(own.reads(&service.sent_to(&world, &own, 1)[0]), json!({"ask": ask["id"], "group": "g", "over": false}));
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "One"})).0, 200);
+    assert_eq!(own.reads(&service.sent_to(&world, &own, 2)[1])["over"], true);
 }
 
 #[test]

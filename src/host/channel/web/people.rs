@@ -4,7 +4,8 @@
 use super::{Inbox, Problem};
 use crate::host::broker::Broker;
 use crate::host::settings::{PersonSettings, Settings, WebSettings};
-use askd_core::{Group, Person, Via};
+use crate::ipc::wire::digest;
+use askd_core::{Digest, Group, Person, Via};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
@@ -36,11 +37,17 @@ pub(super) struct Caller {
     name: Option<String>,
     /// All that they see; `None`: every group.
     groups: Option<Arc<BTreeSet<Group>>>,
+    /// The hash of the token that they gave; `None`: a proxy named them.
+    token: Option<Digest>,
+}
+
+fn hash(token: &str) -> Digest {
+    digest([token.as_bytes()])
 }
 
 impl Caller {
     fn of(person: &PersonSettings) -> Self {
-        Self { name: Some(person.name.clone()), groups: person.groups.clone().map(Arc::new) }
+        Self { name: Some(person.name.clone()), groups: person.groups.clone().map(Arc::new), token: None }
     }
 
     pub(super) fn sees(&self, group: &Group) -> bool {
@@ -62,6 +69,11 @@ impl Caller {
         self.name.clone()
     }
 
+    /// The hash of their token; `None`: a proxy named them.
+    pub(super) fn token(&self) -> Option<Digest> {
+        self.token
+    }
+
     /// As who answers are recorded.
     pub(super) fn person(&self, via: Via) -> Person {
         let operator = Person::operator(via);
@@ -75,31 +87,38 @@ impl People {
         Self { operator, broker }
     }
 
-    /// Somebody who was let in by this name once; `None` is the operator. Returns `None` if they are not let in any more.
-    pub(super) fn named(&self, name: Option<&str>) -> Option<Caller> {
-        let Some(name) = name else { return Some(Caller::default()) };
+    /// Somebody who was let in once: `name` is `None` for the operator, and `token` for those whom a proxy named. Returns
+    /// `None` if they are not let in any more, or by another token only.
+    pub(super) fn still(&self, name: Option<&str>, token: Option<Digest>) -> Option<Caller> {
         let settings = self.broker.settings();
-        let WebSettings { people, proxy_header, .. } = &settings.web;
-        if people.is_empty() && proxy_header.is_some() {
-            return Some(Caller { name: Some(name.to_owned()), groups: None });
+        let web = &settings.web;
+        match token {
+            Some(token) => {
+                self.holder(web, |known| hash(known.expose_secret()) == token).filter(|who| who.name.as_deref() == name)
+            }
+            None => by_proxy(web, name?),
         }
-        people.iter().find(|person| person.name == name).map(Caller::of)
+    }
+
+    /// Whose token this is.
+    fn holder(&self, web: &WebSettings, is: impl Fn(&SecretString) -> bool) -> Option<Caller> {
+        if is(web.token.as_ref().unwrap_or(&self.operator)) {
+            return Some(Caller::default());
+        }
+        web.people.iter().find(|person| person.token.as_ref().is_some_and(&is)).map(Caller::of)
     }
 
     /// Who sent these headers from that address; `None`: nobody who is let in.
     fn caller(&self, headers: &HeaderMap, from: Option<IpAddr>) -> Option<Caller> {
         let settings: Arc<Settings> = self.broker.settings();
-        let WebSettings { token: operator, people, proxy_header, trusted_proxies, .. } = &settings.web;
+        let WebSettings { proxy_header, trusted_proxies, .. } = &settings.web;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         if let Some((_, token)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-            let is = |known: &SecretString| bool::from(token.trim().as_bytes().ct_eq(known.expose_secret().as_bytes()));
-            let person = people.iter().find(|person| person.token.as_ref().is_some_and(is));
-            return if is(operator.as_ref().unwrap_or(&self.operator)) {
-                Some(Caller::default())
-            } else {
-                person.map(Caller::of)
-            };
+            let token = token.trim();
+            let is = |known: &SecretString| bool::from(token.as_bytes().ct_eq(known.expose_secret().as_bytes()));
+            let holder = self.holder(&settings.web, is)?;
+            return Some(Caller { token: Some(hash(token)), ..holder });
         }
         let from = from.map(|from| from.to_canonical());
         let is_trusted = from.is_some_and(|from| trusted_proxies.iter().any(|network| network.contains(&from)));
@@ -107,8 +126,17 @@ impl People {
         // One that a client sent beside the proxy's own would make two.
         let (Some(name), None) = (named.next(), named.next()) else { return None };
         let name = name.to_str().ok().map(str::trim).filter(|name| !name.is_empty() && *name != "operator")?;
-        self.named(Some(name))
+        by_proxy(&settings.web, name)
     }
+}
+
+/// Whom a proxy names.
+fn by_proxy(web: &WebSettings, name: &str) -> Option<Caller> {
+    web.proxy_header.as_ref()?;
+    if web.people.is_empty() {
+        return Some(Caller { name: Some(name.to_owned()), ..Caller::default() });
+    }
+    web.people.iter().find(|person| person.name == name).map(Caller::of)
 }
 
 pub(super) fn caller(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> Option<Caller> {

@@ -12,10 +12,10 @@ export function startWorker() {
   const url = window.trustedTypes?.createPolicy('askd', { createScriptURL: () => path }).createScriptURL(path) ?? path;
   navigator.serviceWorker.register(url).catch(() => {});
   navigator.serviceWorker.ready.then((ready) => { registration = ready; });
-  // A click on a notice brings this page forward.
+  // A click on a notice brings one page forward: the worker first asks which of them are there.
   navigator.serviceWorker.addEventListener('message', ({ data, ports }) => {
-    window.location.hash = `ask-${data.ask}`;
-    ports[0].postMessage('taken');
+    if (data.ask) window.location.hash = `ask-${data.ask}`;
+    else ports[0].postMessage('here');
   });
 }
 

@@ -20,21 +20,23 @@ async function tell({ ask, group, text, over }) {
 
 self.addEventListener('push', (event) => event.waitUntil(tell(event.data.json())));
 
-// A click lets a worker open a window for a second only.
+// A click lets a worker open a window for a second only: all pages are asked at once.
 const ANSWERS_MS = 300;
 
-// Whether this page takes the question. One that was left, and that the browser keeps for the way back, is named too and says
+// This page if it is there. One that was left, and that the browser keeps for the way back, is named too and says
 // nothing.
-const takes = (page, ask) => new Promise((resolve) => {
+const there = (page) => new Promise((resolve) => {
   const { port1, port2 } = new MessageChannel();
-  port1.onmessage = () => resolve(true);
-  setTimeout(() => resolve(false), ANSWERS_MS);
-  page.postMessage({ ask }, [port2]);
+  port1.onmessage = () => resolve(page);
+  setTimeout(() => resolve(null), ANSWERS_MS);
+  page.postMessage({}, [port2]);
 });
 
 async function open(ask) {
-  for (const page of await pages()) {
-    if (await takes(page, ask)) return page.focus();
+  const page = (await Promise.all((await pages()).map(there))).find(Boolean);
+  if (page) {
+    page.postMessage({ ask });
+    return page.focus();
   }
   return self.clients.openWindow(new URL(`./#ask-${ask}`, self.registration.scope).href);
 }

@@ -2,12 +2,14 @@
 //! the daemon's user alone. A browser counts once it is on stable storage.
 
 use super::sealed::{Subscription, Vapid};
+use crate::clock::Moment;
 use crate::ipc::files::{Access, Dir, ReadError};
-use askd_core::Time;
+use askd_core::{Digest, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 const FILE: &str = "push.json";
 const FORMAT: u32 = 1;
@@ -15,15 +17,44 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Browsers of one person, and of all. One more displaces the oldest.
 const OF_ONE: usize = 20;
 const OF_ALL: usize = 1000;
+/// How long a browser counts whose person a proxy named: askd does not learn whom the proxy still lets in, but that page has not
+/// been open for so long.
+const UNSEEN: Duration = Duration::from_secs(28 * 24 * 3600);
+/// A browser that is back within this time is not noted anew.
+const SEEN_ANEW: Duration = Duration::from_secs(24 * 3600);
 
 /// A browser.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Device {
     /// Who signed in there; `None`: the operator.
     pub(super) person: Option<String>,
+    /// The hash of the token that they gave; `None`: a proxy named them.
+    #[serde(default)]
+    pub(super) token: Option<Digest>,
     /// Since when; it hears of no ask that is older.
     pub(super) since: Time,
+    /// The same for asks of this run, whatever is done to the time of day; `None`: since an earlier run.
+    #[serde(skip)]
+    pub(super) joined: Option<Moment>,
+    /// When a page was last open there, about to the day.
+    #[serde(default)]
+    pub(super) seen: Time,
     pub(super) subscription: Subscription,
+}
+
+impl Device {
+    /// Whether its person may be long gone.
+    pub(super) fn is_stale(&self, now: Time) -> bool {
+        self.token.is_none() && now.since(self.seen) > UNSEEN
+    }
+
+    /// Whether it was there when browsers were told of an ask: `told` is when, `None` in an earlier run.
+    pub(super) fn heard_of(&self, told: Option<Moment>, created_at: Time) -> bool {
+        match (self.joined, told) {
+            (None, None) => self.since <= created_at,
+            (joined, told) => joined <= told,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,19 +105,16 @@ impl Devices {
         self.kept.lock().devices.clone()
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.kept.lock().devices.is_empty()
-    }
-
     /// Adds a browser. It belongs to the person who signed in there last. Blocks on the disk.
-    pub(super) fn add(&self, device: Device) -> io::Result<()> {
+    pub(super) fn add(&self, mut device: Device) -> io::Result<()> {
         self.change(|devices| {
             let known = devices.iter().position(|known| known.subscription.endpoint == device.subscription.endpoint);
-            if known.is_some_and(|at| {
-                devices[at].person == device.person && devices[at].subscription == device.subscription
-            }) {
-                return false;
+            let same = known.map(|at| &devices[at]);
+            if let Some(same) = same.filter(|it| it.person == device.person && it.subscription == device.subscription) {
+                if same.token == device.token && device.seen.since(same.seen) < SEEN_ANEW {
+                    return false;
+                }
+                (device.since, device.joined) = (same.since, same.joined);
             }
             known.map(|at| devices.remove(at));
             let own = devices.iter().filter(|known| known.person == device.person).count();
@@ -98,13 +126,11 @@ impl Devices {
         })
     }
 
-    /// Forgets the browser at this address. With a person only if it is theirs. Blocks on the disk.
-    pub(super) fn remove(&self, endpoint: &str, person: Option<&Option<String>>) -> io::Result<()> {
+    /// Forgets such browsers. Blocks on the disk.
+    pub(super) fn remove(&self, is: impl Fn(&Device) -> bool) -> io::Result<()> {
         self.change(|devices| {
             let before = devices.len();
-            devices.retain(|known| {
-                known.subscription.endpoint != endpoint || person.is_some_and(|person| known.person != *person)
-            });
+            devices.retain(|known| !is(known));
             devices.len() < before
         })
     }

@@ -8,10 +8,10 @@ mod sealed;
 
 use super::people::{Caller, People};
 use super::{Inbox, Problem};
+use crate::clock::Moment;
 use crate::host::backoff::Backoff;
 use crate::host::broker::{Broker, Filter};
 use crate::host::ctx::Ctx;
-use crate::host::keyed_lock::KeyedLock;
 use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::ipc::wire::Object;
@@ -26,7 +26,8 @@ use reqwest::redirect::Policy;
 use sealed::Subscription;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ const SIGNED_FOR: Duration = Duration::from_secs(12 * 3600);
 const KEEP_END: Duration = Duration::from_secs(24 * 3600);
 /// The longest text of a question in a notice, in characters.
 const LONGEST_TEXT: usize = 300;
+/// Notices that wait for one browser: the last of each ask, and the newest asks.
+const WAITING: usize = 100;
 /// Asks that are read at a time.
 const PAGE: usize = 200;
 
@@ -63,10 +66,14 @@ struct Inner {
     devices: Devices,
     /// Made when the first notice leaves: it reads certificates.
     client: Mutex<Option<reqwest::Client>>,
-    /// The end of a question comes after its beginning.
-    turns: KeyedLock<(AskId, String)>,
+    /// What waits for each browser, by its address. One task for each takes from there, so that the end of a question comes
+    /// after its beginning, and a push service that is away costs no more than [`WAITING`].
+    lines: Mutex<HashMap<String, VecDeque<Arc<Notice>>>>,
     places: Semaphore,
 }
+
+/// The open asks that browsers were told of, and when; `None`: in an earlier run.
+type Told = HashMap<AskId, Option<Moment>>;
 
 /// What browsers are told of an ask.
 #[derive(Debug, Clone)]
@@ -106,8 +113,8 @@ impl Push {
     /// Reads which browsers there are, and tells them of what changes from now on.
     pub(super) fn open(broker: Broker, people: Arc<People>, ctx: &Ctx, state: &Path) -> io::Result<Self> {
         let devices = Devices::open(state)?;
-        let (client, turns, places) = (Mutex::default(), KeyedLock::default(), Semaphore::new(AT_ONCE));
-        let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, turns, places };
+        let (client, lines, places) = (Mutex::default(), Mutex::default(), Semaphore::new(AT_ONCE));
+        let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, places };
         let push = Self(Arc::new(inner));
         ctx.spawn(push.clone().follow());
         Ok(push)
@@ -124,79 +131,123 @@ impl Push {
 
     async fn follow(self) {
         let (mut changes, started) = (self.0.broker.changes(), self.0.ctx.clock().now());
-        // The open asks that browsers were told of.
-        let mut told = HashSet::new();
+        let mut told = Told::new();
         self.0.broker.loaded().await;
-        if !self.0.devices.is_empty() {
-            self.look(&mut told, started).await;
-        }
+        // What was asked before the start was told then. What was taken in since is news; so is all that is new from now on,
+        // whatever is done to the time of day.
+        self.look(&mut told, |notice, told| {
+            if notice.created_at < started {
+                told.insert(notice.ask, None);
+            } else {
+                self.take(notice, told);
+            }
+        })
+        .await;
         loop {
             match changes.recv().await {
                 Ok(id) => {
                     if let Ok(Some(ask)) = self.0.broker.get(id).await {
-                        self.take(&Notice::of(&ask), &mut told, started);
+                        self.take(&Notice::of(&ask), &mut told);
                     }
                 }
-                Err(RecvError::Lagged(_)) => self.look(&mut told, started).await,
+                Err(RecvError::Lagged(_)) => self.look(&mut told, |notice, told| self.take(notice, told)).await,
                 Err(RecvError::Closed) => return,
             }
         }
     }
 
     /// Looks at all open asks, and at those that were open when browsers were told of them.
-    async fn look(&self, told: &mut HashSet<AskId>, started: Time) {
+    async fn look(&self, told: &mut Told, open: impl Fn(&Notice, &mut Told)) {
         let (mut after, mut gone) = (None, told.clone());
         loop {
             let filter = Filter { settled: Some(false), ..Filter::default() };
             let page = self.0.broker.page(filter, PAGE, after, Notice::of).await;
             for notice in page.asks {
                 gone.remove(&notice.ask);
-                self.take(&notice, told, started);
+                open(&notice, told);
             }
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        for id in gone {
+        for id in gone.into_keys() {
             if let Ok(Some(ask)) = self.0.broker.get(id).await {
-                self.take(&Notice::of(&ask), told, started);
+                self.take(&Notice::of(&ask), told);
             }
         }
     }
 
-    /// What was asked before the start was told then.
-    fn take(&self, notice: &Notice, told: &mut HashSet<AskId>, started: Time) {
-        let is_news = if notice.is_open {
-            told.insert(notice.ask) && notice.created_at >= started
+    fn take(&self, notice: &Notice, told: &mut Told) {
+        let at = if notice.is_open {
+            let Entry::Vacant(news) = told.entry(notice.ask) else { return };
+            let clock = self.0.ctx.clock();
+            // A browser that signed up since then knows the question from its page.
+            *news.insert(Some(clock.monotonic() - clock.now().since(notice.created_at)))
         } else {
-            told.remove(&notice.ask)
+            let Some(at) = told.remove(&notice.ask) else { return };
+            at
         };
-        if is_news {
-            self.tell(notice);
-        }
+        self.tell(notice, at);
     }
 
     /// Tells every browser whose person sees this group. Forgets those of people who are not let in any more.
-    fn tell(&self, notice: &Notice) {
+    fn tell(&self, notice: &Notice, at: Option<Moment>) {
         if self.key().is_none() {
             return;
         }
+        let (now, notice) = (self.0.ctx.clock().now(), Arc::new(notice.clone()));
         for device in self.0.devices.all() {
-            let Some(caller) = self.0.people.named(device.person.as_deref()) else {
-                self.forget(&device.subscription);
+            let caller = self.0.people.still(device.person.as_deref(), device.token);
+            let Some(caller) = caller.filter(|_| !device.is_stale(now)) else {
+                self.forget(move |known| {
+                    known.subscription == device.subscription
+                        && (&known.person, known.token) == (&device.person, device.token)
+                });
                 continue;
             };
-            if caller.sees(&notice.group) && device.since <= notice.created_at {
-                let (push, notice) = (self.clone(), notice.clone());
-                self.0.ctx.spawn(async move { push.deliver(&device.subscription, &notice).await });
+            if caller.sees(&notice.group) && device.heard_of(at, notice.created_at) {
+                self.line_up(device.subscription, &notice);
             }
         }
     }
 
+    fn line_up(&self, to: Subscription, notice: &Arc<Notice>) {
+        let mut lines = self.0.lines.lock();
+        match lines.entry(to.endpoint.clone()) {
+            Entry::Occupied(mut line) => {
+                let line = line.get_mut();
+                line.retain(|waits| waits.ask != notice.ask);
+                if line.len() >= WAITING {
+                    line.pop_front();
+                }
+                line.push_back(Arc::clone(notice));
+            }
+            Entry::Vacant(line) => {
+                line.insert(VecDeque::from([Arc::clone(notice)]));
+                let push = self.clone();
+                self.0.ctx.spawn(async move { push.serve(&to).await });
+            }
+        }
+    }
+
+    /// Pushes to one browser until nothing waits for it.
+    async fn serve(&self, to: &Subscription) {
+        while let Some(notice) = self.next(&to.endpoint) {
+            self.deliver(to, &notice).await;
+        }
+    }
+
+    fn next(&self, endpoint: &str) -> Option<Arc<Notice>> {
+        let mut lines = self.0.lines.lock();
+        let next = lines.get_mut(endpoint).and_then(VecDeque::pop_front);
+        if next.is_none() {
+            lines.remove(endpoint);
+        }
+        next
+    }
+
     async fn deliver(&self, to: &Subscription, notice: &Notice) {
-        let _turn = self.0.turns.lock((notice.ask, to.endpoint.clone())).await;
-        let Ok(_place) = self.0.places.acquire().await else { return };
         let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
         for tries_left in (0..TRIES).rev() {
             let is_over = !matches!(self.0.broker.get(notice.ask).await, Ok(Some(ask)) if ask.outcome().is_none());
@@ -205,7 +256,12 @@ impl Push {
             }
             match self.try_once(to, notice).await {
                 Tried::Done => return,
-                Tried::Gone => return self.forget(to),
+                Tried::Gone => {
+                    // What waits for it would go nowhere either.
+                    self.0.lines.lock().entry(to.endpoint.clone()).and_modify(VecDeque::clear);
+                    let gone = to.clone();
+                    return self.forget(move |known| known.subscription == gone);
+                }
                 Tried::Later(why) if tries_left == 0 => {
                     tracing::warn!(ask = %notice.ask, why, "a browser cannot be told of a question");
                 }
@@ -216,6 +272,7 @@ impl Push {
     }
 
     async fn try_once(&self, to: &Subscription, notice: &Notice) -> Tried {
+        let Ok(_place) = self.0.places.acquire().await else { return Tried::Gone };
         let settings = self.settings();
         let Ok(url) = address::allowed(&to.endpoint, &settings.web.push_hosts) else { return Tried::Gone };
         let mut message = json!({"ask": notice.ask, "group": notice.group, "over": !notice.is_open});
@@ -260,10 +317,10 @@ impl Push {
         Ok(kept.insert(client).clone())
     }
 
-    fn forget(&self, gone: &Subscription) {
-        let (push, endpoint) = (self.clone(), gone.endpoint.clone());
+    fn forget(&self, gone: impl Fn(&Device) -> bool + Send + 'static) {
+        let push = self.clone();
         self.0.ctx.finish_blocking(move || {
-            if let Err(error) = push.0.devices.remove(&endpoint, None) {
+            if let Err(error) = push.0.devices.remove(gone) {
                 tracing::error!(%error, "a browser that is gone cannot be forgotten");
             }
         });
@@ -285,7 +342,9 @@ pub(super) async fn subscribe(
     }
     address::allowed(&subscription.endpoint, &settings.web.push_hosts).map_err(wrong)?;
     subscription.seal(b"").map_err(|_| wrong("keys are not those of a browser"))?;
-    let device = Device { person: caller.name(), since: inbox.ctx.clock().now(), subscription };
+    let (clock, person, token) = (inbox.ctx.clock(), caller.name(), caller.token());
+    let (since, joined) = (clock.now(), Some(clock.monotonic()));
+    let device = Device { person, token, since, joined, seen: since, subscription };
     stored(tokio::task::spawn_blocking(move || push.0.devices.add(device)).await)
 }
 
@@ -302,7 +361,8 @@ pub(super) async fn unsubscribe(
 ) -> Result<StatusCode, Problem> {
     let Json(Object(Endpoint { endpoint })) = body?;
     let (push, person) = (inbox.push, caller.name());
-    stored(tokio::task::spawn_blocking(move || push.0.devices.remove(&endpoint, Some(&person))).await)
+    let theirs = move |known: &Device| known.subscription.endpoint == endpoint && known.person == person;
+    stored(tokio::task::spawn_blocking(move || push.0.devices.remove(theirs)).await)
 }
 
 fn stored<E: std::fmt::Display>(written: Result<io::Result<()>, E>) -> Result<StatusCode, Problem> {

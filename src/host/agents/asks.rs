@@ -6,7 +6,9 @@ use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
-use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent};
+use askd_core::{
+    AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
@@ -136,12 +138,12 @@ enum Now {
 }
 
 const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
+const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
 const TAKEN: &str = "Another taker has it.";
 
 impl Now {
     fn of(ask: &Ask, waiter: &Waiter, caller: &Caller, agents: &Agents) -> Self {
         let outcome = || response_for(ask, waiter).map_or(Self::Open, |response| Self::Outcome(Box::new(response)));
-        let follow_up = || ask.follow_up().briefing.state();
         match waiter.response.state() {
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready | DeliveryState::TakingBack => {
                 Self::Open
@@ -151,7 +153,14 @@ impl Now {
                 Carrier::Http { taken_by: Some(by) } if *by == caller.taker => outcome(),
                 _ => Self::Gone(TAKEN),
             },
-            DeliveryState::TakenBack { .. } => match follow_up() {
+            DeliveryState::TakenBack { .. } => match ask.follow_up().briefing.state() {
+                // Who was started with it would find nothing.
+                DeliveryState::Taken => Self::Gone(READ),
+                DeliveryState::Owed | DeliveryState::Published { .. }
+                    if ask.follow_up().start == AgentStart::Started =>
+                {
+                    Self::Gone(READ)
+                }
                 DeliveryState::Owed | DeliveryState::Published { .. }
                     if ask.keeps_outcome(agents.ctx.clock().now()) =>
                 {
@@ -161,7 +170,7 @@ impl Now {
                     Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
                 }
                 DeliveryState::Ready | DeliveryState::TakingBack => Self::Open,
-                DeliveryState::Owed | DeliveryState::Published { .. } | DeliveryState::Taken => Self::Gone(READ),
+                DeliveryState::Owed | DeliveryState::Published { .. } => Self::Gone(KEPT),
             },
         }
     }

@@ -6,6 +6,7 @@ use crate::host::settings::{LogFormat, Settings};
 use crate::host::{CHANNELS, Daemon, DaemonError};
 use anyhow::Context as _;
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use secrecy::ExposeSecret as _;
 use std::io::IsTerminal as _;
@@ -19,6 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 const HELD: u8 = 75;
 /// How many threads serve connections at most. Others wait for the disk.
 const MOST_WORKERS: usize = 4;
+/// How many files may be open: each call that waits has a connection (4,096 of agents, 512 of the inbox). Not all that the
+/// system allows: a command that askd starts inherits it, and some close every number up to it.
+const OPEN_FILES: u64 = 8192;
 /// How long the disk may take for what is under way when everything else has stopped.
 const DISK: Duration = Duration::from_secs(1);
 
@@ -40,12 +44,25 @@ pub(super) struct Serve {
     after_loss: bool,
 }
 
+/// Shells and systemd begin with 1,024 open files and let a program have more.
+fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if current.is_none_or(|now| now >= wanted) {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
 impl Serve {
     pub(super) fn run(self) -> Result<(), Exit> {
         let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
         let held = HeldSignals::hold()?;
+        raise_open_files();
         let cores = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.enable_all().worker_threads(cores.clamp(2, MOST_WORKERS)).build();

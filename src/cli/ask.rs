@@ -137,7 +137,12 @@ impl AskCommand {
                 let stays = format!("interrupted; the question stays open (request {})", remote.request_id());
                 return Err(Exit::new(FAILED, stays));
             } else {
-                remote.withdraw(WITHDRAWAL).await;
+                if !remote.withdraw(WITHDRAWAL).await {
+                    let id = remote.request_id();
+                    let open =
+                        format!("interrupted; askd could not be told, so the question may stay open (request {id})");
+                    return Err(Exit::new(FAILED, open));
+                }
                 // The answer may have come first.
                 let end = clock.monotonic() + WITHDRAWAL;
                 match clock.timeout(WITHDRAWAL, remote.wait(end)).await {

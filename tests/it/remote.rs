@@ -2,6 +2,8 @@
 
 use crate::daemon::free_port;
 use crate::harness::{SOON, World, askd, choice, exchange, within};
+use crate::said;
+use crate::sessions::with_session;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -276,6 +278,20 @@ fn an_outcome_that_nobody_waits_for_becomes_a_briefing_and_comes_back_unless_it_
 }
 
 #[test]
+fn what_an_agent_was_started_with_does_not_come_back() {
+    let remote = Remote::of(with_session("start = { command = [\"/bin/true\"] }", ""));
+    let agent = remote.agent("g");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    let id = remote.world.one_open()["id"].as_str().unwrap().to_owned();
+    remote.answer("r1", "yes");
+    let started = json!(said::STARTED);
+    remote.world.passing(SECOND * 90, "the start", || (remote.world.details(&id)["note"] == started).then_some(()));
+    let (status, told) = agent.call("GET", "/asks/r1", "");
+    assert!(status == 410 && told["detail"].as_str().unwrap().contains("started"), "{status} {told}");
+    assert_eq!(agent.call("GET", "/briefings", "").1["briefings"][0]["ask_id"], json!(id));
+}
+
+#[test]
 fn a_sent_outcome_that_is_not_taken_is_still_owed() {
     let remote = Remote::new();
     let agent = remote.agent("research");
@@ -375,6 +391,23 @@ fn asks(agent: &Agent, more: &[&str]) -> std::process::Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+fn interrupt(asking: &std::process::Child) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(asking.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+}
+
+#[test]
+fn a_question_that_could_not_be_withdrawn_is_not_said_to_be() {
+    let mut remote = Remote::new();
+    let asking = asks(&remote.agent("research"), &[]);
+    remote.world.one_open();
+    assert!(remote.world.terminate().success());
+    interrupt(&asking);
+    let said = asking.wait_with_output().unwrap();
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(said.status.code() == Some(1) && told.contains("may stay open"), "{told}");
+}
+
 #[test]
 fn askd_ask_needs_no_folder_and_goes_on_through_a_restart() {
     let mut remote = Remote::new();
@@ -402,8 +435,7 @@ fn askd_ask_ends_over_http_as_it_does_with_files() {
     // Told to stop, it withdraws the question.
     let asking = asks(&agent, &["--title", "Another"]);
     let other = within(SOON, "the question", || remote.world.open().pop());
-    let pid = rustix::process::Pid::from_raw(i32::try_from(asking.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    interrupt(&asking);
     assert_eq!(asking.wait_with_output().unwrap().status.code(), Some(3));
     assert_eq!(remote.world.details(other["id"].as_str().unwrap())["state"], "settled");
     // A token that is refused is an error at once.

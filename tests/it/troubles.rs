@@ -139,6 +139,22 @@ fn an_agent_that_is_killed_early_leaves_no_question_behind() {
     within(SOON, "no question without an agent", || world.open().is_empty().then_some(()));
 }
 
+/// A disk that loses what was synced leaves empty files. None of these keeps a question from being asked.
+#[test]
+fn files_that_serve_the_page_alone_keep_no_daemon_from_starting() {
+    let mut world = World::process();
+    world.kill();
+    let state = world.data().join("state");
+    for name in ["web_token", "push.json"] {
+        fs::write(state.join(name), "").unwrap();
+    }
+    world.start();
+    assert!(fs::metadata(state.join("web_token")).unwrap().len() > 20 && state.join("push.json.corrupt").exists());
+    assert!(world.log().contains("browsers have to sign up"));
+    world.group("g").ask_framework("r1");
+    world.open_of("r1");
+}
+
 #[test]
 fn a_damaged_record_hides_no_other_question() {
     let mut world = World::process();

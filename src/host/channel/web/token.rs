@@ -10,25 +10,18 @@ use std::path::Path;
 pub const TOKEN_FILE: &str = "web_token";
 const LONGEST: usize = 4096;
 
-/// Reads the kept token, or makes one.
+/// Reads the kept token, or makes one. An empty file holds none.
 pub fn token(state: &Path) -> io::Result<SecretString> {
     let dir = Dir::open(state)?;
-    match dir.read_own(TOKEN_FILE, LONGEST) {
-        Ok((bytes, _)) => {
-            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-            if text.is_empty() {
-                return Err(io::Error::other(format!(
-                    "{} is empty; delete it and a new token is made",
-                    state.join(TOKEN_FILE).display()
-                )));
-            }
-            Ok(text.into())
-        }
-        Err(ReadError::Gone) => {
-            let secret = random::secret()?;
-            dir.replace(".tmp-web_token", TOKEN_FILE, format!("{secret}\n").as_bytes(), Access::PRIVATE)?;
-            Ok(secret.into())
-        }
-        Err(error) => Err(io::Error::other(format!("{}: {error}", state.join(TOKEN_FILE).display()))),
+    let kept = match dir.read_own(TOKEN_FILE, LONGEST) {
+        Ok((bytes, _)) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+        Err(ReadError::Gone) => String::new(),
+        Err(error) => return Err(io::Error::other(format!("{}: {error}", state.join(TOKEN_FILE).display()))),
+    };
+    if !kept.is_empty() {
+        return Ok(kept.into());
     }
+    let secret = random::secret()?;
+    dir.replace(".tmp-web_token", TOKEN_FILE, format!("{secret}\n").as_bytes(), Access::PRIVATE)?;
+    Ok(secret.into())
 }

@@ -12,6 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "push.json";
+/// What a damaged one is called.
+const CORRUPT: &str = "push.json.corrupt";
 const FORMAT: u32 = 1;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Browsers of one person, and of all. One more displaces the oldest.
@@ -65,6 +67,11 @@ struct Kept {
     devices: Vec<Device>,
 }
 
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
 /// All browsers.
 #[derive(Debug)]
 pub(super) struct Devices {
@@ -77,26 +84,39 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Reads the file, or makes a key and the file.
+    /// Reads the file, or makes a key and the file. A damaged one is moved aside: it keeps no question from being asked.
     pub(super) fn open(state: &Path) -> io::Result<Self> {
         let state = Dir::open(state)?;
         let unusable = |why: String| io::Error::other(format!("state/{FILE}: {why}"));
-        let kept: Kept = match state.read_own(FILE, MAX_BYTES) {
-            Ok((bytes, _)) => serde_json::from_slice(&bytes).map_err(|error| {
-                unusable(format!("{error}; delete it: a new key is made, and browsers sign up again"))
-            })?,
-            Err(ReadError::Gone) => {
-                let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
-                let kept = Kept { v: FORMAT, key, devices: Vec::new() };
-                write(&state, &kept)?;
-                kept
-            }
+        let bytes = match state.read_own(FILE, MAX_BYTES) {
+            Ok((bytes, _)) => Some(bytes),
+            Err(ReadError::Gone) => None,
             Err(error) => return Err(unusable(error.to_string())),
         };
-        if kept.v > FORMAT {
+        if bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT)
+        {
             return Err(unusable("a newer askd wrote it".to_owned()));
         }
-        let vapid = Vapid::of(&kept.key).ok_or_else(|| unusable("its key is damaged; delete the file".to_owned()))?;
+        let whole = |bytes: &[u8]| {
+            let kept: Kept = serde_json::from_slice(bytes).ok()?;
+            Some((Vapid::of(&kept.key)?, kept))
+        };
+        let (vapid, kept) = match bytes.as_deref().map(whole) {
+            Some(Some(known)) => known,
+            unknown => {
+                if unknown.is_some() {
+                    state.rename(FILE, CORRUPT)?;
+                    tracing::error!(
+                        "state/{FILE} was damaged and is now {CORRUPT}; browsers have to sign up for notices again"
+                    );
+                }
+                let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
+                let vapid = Vapid::of(&key).ok_or_else(|| unusable("cannot make a key".to_owned()))?;
+                let kept = Kept { v: FORMAT, key, devices: Vec::new() };
+                write(&state, &kept)?;
+                (vapid, kept)
+            }
+        };
         Ok(Self { state, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
     }
 

@@ -22,8 +22,8 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     musl="$(uname -m)-unknown-linux-musl" \
     && export "CC_$(echo "$musl" | tr - _)=musl-gcc" \
-    && cargo build --locked -p askd --profile dist --target "$musl" --no-default-features \
-    && install -D "target/$musl/dist/askd" /out/agent/askd \
+    && cargo build --locked -p askd --profile dist-agent --target "$musl" --no-default-features --features remote \
+    && install -D "target/$musl/dist-agent/askd" /out/agent/askd \
     && cargo build --locked -p askd --profile dist --target "$musl" \
     && install -D "target/$musl/dist/askd" /out/host/askd \
     && install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt \
@@ -32,6 +32,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 FROM ${BINARIES} AS binaries
 
 FROM scratch AS agent
+# For askd over HTTPS. Where only the binary is copied, the image around it has them, or ASKD_CA_FILE names them.
+COPY --from=binaries /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=binaries /out/agent/askd /askd
 # Whoever copies it chooses the user; alone it needs none.
 USER 65532:65532

@@ -13,6 +13,7 @@ mod demo;
 mod host;
 #[cfg_attr(not(feature = "host"), expect(dead_code, unused_imports, reason = "the agent's side uses less of it"))]
 mod ipc;
+mod mcp;
 #[cfg(test)]
 mod odd;
 #[cfg_attr(not(feature = "host"), expect(dead_code, reason = "the agent's side uses less of it"))]

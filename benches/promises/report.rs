@@ -67,7 +67,7 @@ impl Report {
             _ if what.contains("p99") || what.contains("longest") => None,
             Goal::Reaches(_) | Goal::AtLeast(_) => Some(0.5),
             Goal::Within(_) | Goal::AtMost(_) if [4, 16, 17].contains(&number) => Some(1.3),
-            Goal::Within(_) if [1, 2, 10, 15].contains(&number) => Some(1.3),
+            Goal::Within(_) if [1, 2, 10, 15, 19].contains(&number) => Some(1.3),
             Goal::Within(_) | Goal::AtMost(_) => Some(1.0),
         };
         let row = Row { number, what: what.to_owned(), unit, floor, askd, goal, ease };

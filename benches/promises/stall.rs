@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const GROUPS: usize = 10;
+/// So many that no group begins with more settled asks than it keeps.
+const GROUPS: usize = 20;
 /// As in the settings of `World`, whose records the asks are made from.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 

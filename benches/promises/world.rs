@@ -55,7 +55,7 @@ pub(crate) fn askd_binary() -> PathBuf {
     BINARY.get_or_init(|| std::env::var_os("ASKD_BENCH_BIN").map_or_else(build, PathBuf::from)).clone()
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

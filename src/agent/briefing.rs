@@ -63,6 +63,20 @@ fn taken_name(name: &str) -> String {
     format!("{TAKEN}{name}")
 }
 
+impl Briefing {
+    /// The briefing with this content.
+    pub(super) fn of(content: Value, name: String) -> Result<Self, String> {
+        let file = BriefingFile::deserialize(&content).map_err(|error| format!("{name}: not a briefing ({error})"))?;
+        Ok(Self { content, file, name })
+    }
+
+    /// What it is called: over HTTP its ask.
+    #[cfg(feature = "remote")]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Briefings {
     /// Those of this group.
     pub fn of(folder: &Folder) -> Result<Self, AgentError> {
@@ -176,10 +190,8 @@ fn read(dir: &Dir, present: &str, name: String) -> Result<Option<Briefing>, Stri
         Err(ReadError::Gone) => return Ok(None),
         Err(error) => return Err(format!("{name}: {error}")),
     };
-    let unfit = |error: serde_json::Error| format!("{name}: not a briefing ({error})");
-    let content: Value = serde_json::from_slice(&bytes).map_err(unfit)?;
-    let file = BriefingFile::deserialize(&content).map_err(unfit)?;
-    Ok(Some(Briefing { content, file, name }))
+    let content = serde_json::from_slice(&bytes).map_err(|error| format!("{name}: not a briefing ({error})"))?;
+    Briefing::of(content, name).map(Some)
 }
 
 /// Gives a taken file its name back. If that fails, it stays as taken, and the next run that takes finds it.

@@ -4,22 +4,26 @@
 //! It touches nothing but its own files, and trusts nothing but the folder: a watch only makes it
 //! look sooner. The daemon owns the deadline; the waiter follows `.status`. Rooms: the folder (here),
 //! one waiting call (`waiter`, with the daemon's `deadline`), the watch and the signs of life of a process (`process`),
-//! the MCP server that holds many calls (`mcp`), and the answers that came while no agent waited (`briefing`).
+//! the same over HTTP for an agent without a folder (`connection`, `remote`), which of the two it is (`way`), the MCP server that holds many calls (`mcp`), and the answers that came while no agent waited (`briefing`).
 //! `askd ask`, `askd mcp` and `askd briefing` call it, and the demo's agent.
 
 mod briefing;
+#[cfg(feature = "remote")]
+mod connection;
 mod deadline;
 pub mod mcp;
 mod process;
 #[cfg(feature = "remote")]
 mod remote;
 mod waiter;
+mod way;
 
 pub use briefing::{Briefing, Briefings, Found};
-pub use process::Process;
 #[cfg(feature = "remote")]
-pub use remote::{Remote, RemoteError};
-pub use waiter::{Look, Taken, Waiter};
+pub use connection::Connection;
+pub use process::Process;
+pub use waiter::{Look, Waiter};
+pub use way::{OpenCall, Taken, Way, url};
 
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::wire::RequestFile;
@@ -40,6 +44,7 @@ const SHARED: Access = Access { dir_mode: 0o777, gid: None };
 
 /// What is wrong with the agent's folder, and what to do.
 #[derive(Debug, thiserror::Error)]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "what only HTTP has to say"))]
 pub enum AgentError {
     /// There is no folder.
     #[error("no folder to ask through: {0}")]
@@ -69,6 +74,43 @@ pub enum AgentError {
     /// The request is larger than the daemon reads.
     #[error("the request has {0} bytes; the limit is {MAX_REQUEST_BYTES}")]
     TooLarge(usize),
+    /// The address, the token or the certificates for HTTP cannot be used.
+    #[error("{0}")]
+    Settings(String),
+    /// The token is refused.
+    #[error(
+        "askd at {0} refuses the token in ASKD_TOKEN: it is wrong, revoked or expired, or not an agent's; `askd token new GROUP` on askd's host makes one"
+    )]
+    Refused(String),
+    /// No daemon took the question over HTTP in time, so that no person will see it.
+    #[error("no askd took the question at {url} ({why}); ASKD_URL says where it is")]
+    NotTaken {
+        /// The address.
+        url: String,
+        /// What came instead.
+        why: String,
+    },
+    /// A daemon may have taken the question over HTTP, and it could not be taken back.
+    #[error(
+        "it is not clear whether askd at {url} took the question ({why}), and it could not be withdrawn: a person may still see it"
+    )]
+    Unclear {
+        /// The address.
+        url: String,
+        /// What came instead.
+        why: String,
+    },
+    /// The daemon cannot be reached over HTTP.
+    #[error("askd at {url} does not answer ({why}); ASKD_URL says where it is")]
+    Away {
+        /// The address.
+        url: String,
+        /// What came instead.
+        why: String,
+    },
+    /// What the daemon says over HTTP of something that is not there for this process.
+    #[error("{0}")]
+    Gone(String),
     /// The request cannot be written as JSON.
     #[error("the request cannot be written as JSON: {0}")]
     NotJson(#[from] serde_json::Error),

@@ -1,208 +1,302 @@
-//! One waiting call over HTTP, for an agent that shares no folder with the daemon: `ASKD_URL` and its token. It goes on through
-//! restarts, lost connections and 5xx until its own deadline; a token that is refused is an error at once. `askd ask` calls it.
+//! Waiting calls over HTTP, for an agent that shares no folder with the daemon. A task for each call asks, waits, and does what
+//! its [`RemoteWaiter`] wishes, through restarts, until its own deadline. It renews what the daemon holds for it until the outcome
+//! is taken, as a file would lie there. [`super::way`] makes them.
 
-use crate::clock::{Clock, Moment};
-use crate::ipc::wire::{RequestFile, ResponseFile, StatusFile, unanswered};
+use super::AgentError;
+use super::connection::{Connection, Failed, PAUSES, WAIT, detail};
+use super::waiter::{BLIND_PATIENCE, Look, PATIENCE, TIMEOUT_MS, millis};
+use crate::clock::Moment;
+use crate::ipc::wire::{RENDER_TIMEOUT_MS, RequestFile, ResponseFile, StatusFile, unanswered};
 use crate::random;
 use askd_core::{RequestId, Time, wording};
 use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;
-use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, header};
-use std::net::IpAddr;
+use reqwest::{Method, Response, StatusCode, header};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
-/// How long one call waits for the outcome, and for the reply to anything else.
-const WAIT: u64 = 55;
-const REPLY: Duration = Duration::from_secs(20);
-/// First and longest pause before another try.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// How long after its own deadline the daemon may stay silent; without a known one, beside twice the timeout.
-const PATIENCE: Duration = Duration::from_secs(30);
-const BLIND_PATIENCE: Duration = Duration::from_secs(600);
 /// How long a question that may have been taken is taken back.
 const WITHDRAWAL: Duration = Duration::from_secs(10);
-const RENDER_TIMEOUT: Duration = Duration::from_secs(30);
-const TIMEOUT: Duration = Duration::from_secs(1800);
-/// How names end that lead nowhere on the internet: reserved ones, and a cluster's.
-const OWN_NAMES: [&str; 4] = [".internal", ".local", ".localhost", ".svc"];
+/// How often an outcome that is not taken yet is fetched again: the daemon holds it for a minute.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
 
-/// Why a question over HTTP has no outcome.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoteError {
-    /// The address, the token or the certificates of the settings cannot be used.
-    #[error("{0}")]
-    Settings(String),
-    /// The token is refused.
-    #[error(
-        "askd at {0} refuses the token in ASKD_TOKEN: it is wrong, revoked or expired, or not an agent's; `askd token new GROUP` on askd's host makes one"
-    )]
-    Refused(String),
-    /// No daemon took the question in time, so that no person will see it.
-    #[error("no askd took the question at {url} ({why}); ASKD_URL says where it is")]
-    NotTaken {
-        /// The address.
-        url: String,
-        /// What came instead.
-        why: String,
-    },
-    /// A daemon may have taken the question, and it could not be taken back.
-    #[error(
-        "it is not clear whether askd at {url} took the question ({why}), and it could not be withdrawn: a person may still see it"
-    )]
-    Unclear {
-        /// The address.
-        url: String,
-        /// What came instead.
-        why: String,
-    },
-    /// The daemon is silent long after the deadline.
-    #[error("{}", wording::HOST_SILENT)]
-    Silent,
-    /// The outcome is another process's now.
-    #[error("{0}")]
-    Gone(String),
+impl Connection {
+    /// Asks. The task that does it runs on `runtime`.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        mut request: RequestFile,
+        runtime: &Handle,
+    ) -> Result<RemoteWaiter, AgentError> {
+        let request_id = random::request_id();
+        request.request_id = request_id.to_string();
+        let call = Arc::new(Call {
+            at: Arc::clone(self),
+            request_id,
+            wish: watch::Sender::new(Wish::Wait),
+            seen: Mutex::default(),
+            until_asked: self.clock.monotonic() + millis(request.render_timeout, RENDER_TIMEOUT_MS),
+            timeout: millis(request.timeout_ms, TIMEOUT_MS),
+        });
+        let body = serde_json::to_vec(&request)?;
+        self.tasks.spawn_on(Arc::clone(&call).run(body, request.op_code), runtime);
+        Ok(RemoteWaiter(call))
+    }
 }
 
-/// One waiting call.
-pub struct Remote {
-    url: String,
-    token: String,
-    process: String,
-    http: Client,
-    clock: Clock,
+/// What the task of a call does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Wait,
+    Withdraw,
+    Take,
+    /// Nothing: the daemon ends the lease.
+    Leave,
+}
+
+/// What is known of a call so far.
+#[derive(Debug, Default)]
+struct Seen {
+    claimed: bool,
+    /// The daemon has heard that the question is withdrawn.
+    withdrawn: bool,
+    answer_by: Option<Moment>,
+    end: Option<Result<ResponseFile, AgentError>>,
+}
+
+/// A call, as its task and its waiter know it.
+#[derive(Debug)]
+pub(super) struct Call {
+    at: Arc<Connection>,
     request_id: RequestId,
-    answer_by: Mutex<Option<Moment>>,
+    wish: watch::Sender<Wish>,
+    seen: Mutex<Seen>,
+    until_asked: Moment,
+    timeout: Duration,
 }
 
-impl Remote {
-    /// A call to this address with this token, named by the environment.
-    pub fn new(url: &str, variable: impl Fn(&str) -> Option<String>, clock: Clock) -> Result<Self, RemoteError> {
-        let unfit = |what: String| RemoteError::Settings(what);
-        let read = |file: String| {
-            std::fs::read_to_string(&file)
-                .map_err(|error| unfit(format!("cannot read ASKD_TOKEN_FILE={file}: {error}")))
-        };
-        let token = match (variable("ASKD_TOKEN"), variable("ASKD_TOKEN_FILE")) {
-            (Some(token), _) => token,
-            (None, Some(file)) => read(file)?,
-            (None, None) => return Err(unfit("ASKD_URL needs a token: set ASKD_TOKEN or ASKD_TOKEN_FILE".to_owned())),
-        };
-        if !is_private(url) {
-            let mend = "write https://; http:// is for this host and for addresses in your own network";
-            return Err(unfit(format!("ASKD_URL={url} would send the token unencrypted: {mend}")));
-        }
-        let mut builder = ClientBuilder::new().connect_timeout(REPLY).redirect(reqwest::redirect::Policy::none());
-        // Plain HTTP needs no certificates, and slim images have none.
-        if url.starts_with("http://") {
-            builder = builder.tls_certs_only([]);
-        }
-        if let Some(file) = variable("ASKD_CA_FILE") {
-            let fail = |why: String| unfit(format!("cannot use ASKD_CA_FILE={file}: {why}"));
-            let bytes = std::fs::read(&file).map_err(|error| fail(error.to_string()))?;
-            let authorities = reqwest::Certificate::from_pem_bundle(&bytes).map_err(|error| fail(error.to_string()))?;
-            builder = builder.tls_certs_only(authorities);
-        }
-        let http = builder.build().map_err(|error| unfit(format!("ASKD_URL={url}: {error}")))?;
-        let (url, token) = (url.trim_end_matches('/').to_owned(), token.trim().to_owned());
-        let (process, request_id) = (random::unique(), random::request_id());
-        Ok(Self { url, token, process, http, clock, request_id, answer_by: Mutex::default() })
+/// One waiting call. Without it nobody waits.
+#[derive(Debug)]
+pub struct RemoteWaiter(Arc<Call>);
+
+impl Drop for RemoteWaiter {
+    fn drop(&mut self) {
+        self.0.wish.send_if_modified(|wish| *wish != Wish::Take && std::mem::replace(wish, Wish::Leave) != Wish::Leave);
+    }
+}
+
+impl RemoteWaiter {
+    pub(super) fn request_id(&self) -> &RequestId {
+        &self.0.request_id
     }
 
-    /// Names the question.
-    pub fn request_id(&self) -> &RequestId {
-        &self.request_id
+    pub(super) fn is_claimed(&self) -> bool {
+        self.0.seen.lock().claimed
+    }
+
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.0.seen.lock().withdrawn
     }
 
     /// How long a person still has, if the daemon has said so.
-    pub fn left(&self) -> Option<Duration> {
-        self.answer_by.lock().map(|end| end.since(self.clock.monotonic()))
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.0.seen.lock().answer_by.map(|end| end.since(self.0.at.clock.monotonic()))
     }
 
-    /// Asks, and waits for the outcome. It stays owed until [`Self::taken`].
-    pub async fn ask(&self, mut request: RequestFile) -> Result<ResponseFile, RemoteError> {
-        request.request_id = self.request_id.to_string();
-        let millis = |given: Option<i64>, default| {
-            given.and_then(|millis| u64::try_from(millis).ok()).map_or(default, Duration::from_millis)
+    /// What the task has come to. An error ends the wait.
+    pub(super) fn look(&self) -> Result<Look, AgentError> {
+        let mut seen = self.0.seen.lock();
+        match seen.end.take_if(|end| end.is_err()) {
+            Some(Err(error)) => return Err(error),
+            _ if seen.end.is_some() => return Ok(Look::Ready),
+            _ => {}
+        }
+        // The task says when it is time to give up.
+        Ok(Look::Waiting(self.0.at.clock.monotonic() + BLIND_PATIENCE))
+    }
+
+    /// The response, if it is there, and who has to be told that it was taken.
+    pub(super) fn take(&self) -> Option<(ResponseFile, Arc<Call>)> {
+        let response = self.0.seen.lock().end.as_ref()?.as_ref().ok()?.clone();
+        Some((response, Arc::clone(&self.0)))
+    }
+
+    /// Tells the daemon that this call no longer waits, for as long as it takes.
+    pub(super) fn withdraw(&self) {
+        self.0.wish.send_replace(Wish::Withdraw);
+    }
+
+    /// Until something is new.
+    pub(super) async fn woken(&self) {
+        self.0.at.news().await;
+    }
+
+    /// Until the daemon knows that the outcome was taken.
+    pub(super) async fn finish(&self) -> Result<(), AgentError> {
+        self.0.at.finish(PATIENCE * 2).await;
+        self.look().map(drop)
+    }
+}
+
+impl Call {
+    /// The outcome has reached its caller.
+    pub(super) fn done(&self) {
+        self.wish.send_replace(Wish::Take);
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("/asks/{}{rest}", self.request_id)
+    }
+
+    fn end(&self, end: Result<ResponseFile, AgentError>) {
+        self.seen.lock().end = Some(end);
+        self.at.news.notify_one();
+    }
+
+    fn unanswered(&self, op_code: Option<String>, status: &str, error: String) -> ResponseFile {
+        let result = unanswered(self.request_id.as_str(), op_code, status, "system");
+        ResponseFile { result, error: Some(error) }
+    }
+
+    async fn run(self: Arc<Self>, body: Vec<u8>, op_code: Option<String>) {
+        let mut wishes = self.wish.subscribe();
+        let asked = tokio::select! {
+            // A call that is withdrawn before it began asks nothing.
+            biased;
+            _ = wishes.wait_for(|wish| *wish != Wish::Wait) => Ok(None),
+            asked = self.ask(&body, op_code.clone()) => asked,
         };
-        let until = self.clock.monotonic() + millis(request.render_timeout, RENDER_TIMEOUT);
-        let body = serde_json::to_vec(&request).map_err(|error| RemoteError::Settings(error.to_string()))?;
-        let asked = self.try_until(Method::POST, "", &body, || until).await;
-        let reply = match asked {
-            Ok(reply) => reply,
-            Err(Failed::Refused) => return Err(RemoteError::Refused(self.url.clone())),
-            // Its reply may have been lost, not the question.
-            Err(Failed::Late { why, heard: true }) if !self.withdraw(WITHDRAWAL).await => {
-                return Err(RemoteError::Unclear { url: self.url.clone(), why });
+        match asked {
+            Ok(None) => {}
+            Ok(Some(rejected)) => return self.end(Ok(rejected)),
+            Err(error) => return self.end(Err(error)),
+        }
+        let blind = self.at.clock.monotonic() + self.timeout * 2 + BLIND_PATIENCE;
+        loop {
+            let wish = *wishes.borrow_and_update();
+            let step = async {
+                match wish {
+                    Wish::Withdraw if !self.seen.lock().withdrawn => self.take_back(op_code.clone()).await,
+                    Wish::Wait | Wish::Withdraw => self.wait(blind).await,
+                    Wish::Take => self.taken().await.map(|()| Next::Over),
+                    Wish::Leave => Ok(Next::Over),
+                }
+            };
+            let next = tokio::select! {
+                next = step => next,
+                _ = wishes.changed() => continue,
+            };
+            match next {
+                Ok(Next::Again) => {}
+                Ok(Next::Renew) => tokio::select! {
+                    () = self.at.clock.sleep(RENEW_EVERY) => {}
+                    _ = wishes.changed() => {}
+                },
+                Ok(Next::Over) => return,
+                Err(error) => return self.end(Err(error)),
             }
-            Err(Failed::Late { why, .. }) => return Err(RemoteError::NotTaken { url: self.url.clone(), why }),
+        }
+    }
+
+    /// Asks; `Some` is a rejection.
+    async fn ask(&self, body: &[u8], op_code: Option<String>) -> Result<Option<ResponseFile>, AgentError> {
+        let url = || self.at.url.clone();
+        let reply = match self.at.try_until(Method::POST, "/asks", body, || self.until_asked).await {
+            Ok(reply) => reply,
+            Err(Failed::Refused) => return Err(AgentError::Refused(url())),
+            // Its reply may have been lost, not the question.
+            Err(Failed::Late { why, heard: true }) if self.withdraw(WITHDRAWAL).await.is_none() => {
+                return Err(AgentError::Unclear { url: url(), why });
+            }
+            Err(Failed::Late { why, .. }) => return Err(AgentError::NotTaken { url: url(), why }),
         };
         if !reply.status().is_success() {
-            let rejected = unanswered(self.request_id.as_str(), request.op_code, "rejected", "system");
-            return Ok(ResponseFile { result: rejected, error: Some(detail(reply).await) });
+            return Ok(Some(self.unanswered(op_code, "rejected", detail(reply).await)));
         }
         self.note(reply).await;
-        let blind = self.clock.monotonic() + millis(request.timeout_ms, TIMEOUT) * 2 + BLIND_PATIENCE;
-        self.wait(blind).await
+        self.seen.lock().claimed = true;
+        Ok(None)
     }
 
-    /// Waits for the outcome, at most until `blind` unless the daemon says a deadline.
-    pub async fn wait(&self, blind: Moment) -> Result<ResponseFile, RemoteError> {
-        let path = format!("/{}?wait={WAIT}", self.request_id);
-        let (mut heard, mut pause) = (self.clock.monotonic(), PAUSES.0);
+    /// Waits for the outcome once, at most until `blind` unless the daemon says a deadline.
+    async fn wait(&self, blind: Moment) -> Result<Next, AgentError> {
+        let (path, clock) = (self.path(&format!("?wait={WAIT}")), &self.at.clock);
+        let (heard, mut pause) = (clock.monotonic(), PAUSES.0);
+        let until = || self.seen.lock().answer_by.map_or(blind, |end| end + PATIENCE).max(heard + PATIENCE);
         loop {
-            let until = || self.answer_by.lock().map_or(blind, |end| end + PATIENCE).max(heard + PATIENCE);
-            let reply = match self.try_until(Method::GET, &path, b"", until).await {
+            let reply = match self.at.try_until(Method::GET, &path, b"", until).await {
                 Ok(reply) => reply,
-                Err(Failed::Refused) => return Err(RemoteError::Refused(self.url.clone())),
-                Err(Failed::Late { .. }) => return Err(RemoteError::Silent),
+                Err(Failed::Refused) => return Err(AgentError::Refused(self.at.url.clone())),
+                // The outcome is here, and the daemon holds it from its next start on.
+                Err(Failed::Late { .. }) if self.has_outcome() => return Ok(Next::Renew),
+                Err(Failed::Late { .. }) => return Err(AgentError::HostSilent),
             };
             match reply.status() {
                 StatusCode::OK => {
                     if let Ok(response) = reply.json::<ResponseFile>().await {
-                        return Ok(response.with_bare_error());
+                        if !self.has_outcome() {
+                            self.end(Ok(response.with_bare_error()));
+                        }
+                        return Ok(Next::Renew);
                     }
                 }
                 StatusCode::ACCEPTED => {
                     if self.note(reply).await {
-                        (heard, pause) = (self.clock.monotonic(), PAUSES.0);
-                        continue;
+                        return Ok(Next::Again);
                     }
                 }
-                _ => return Err(RemoteError::Gone(detail(reply).await)),
+                _ => return Err(AgentError::Gone(detail(reply).await)),
             }
             // It broke off, or something other than askd answered: the outcome is still owed.
-            if self.clock.monotonic() + pause >= until() {
-                return Err(RemoteError::Silent);
+            if clock.monotonic() + pause >= until() {
+                return Err(AgentError::HostSilent);
             }
-            self.clock.sleep(pause).await;
+            clock.sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
 
-    /// The outcome has reached its caller. If the daemon cannot be told, it is owed to the next process that asks.
-    pub async fn taken(&self) -> Result<(), RemoteError> {
-        let until = self.clock.monotonic() + PATIENCE;
-        match self.try_until(Method::POST, &format!("/{}/taken", self.request_id), b"", || until).await {
+    fn has_outcome(&self) -> bool {
+        self.seen.lock().end.as_ref().is_some_and(Result::is_ok)
+    }
+
+    /// If the daemon cannot be told, the outcome is owed to the next process that asks.
+    async fn taken(&self) -> Result<(), AgentError> {
+        let until = self.at.clock.monotonic() + PATIENCE;
+        match self.at.try_until(Method::POST, &self.path("/taken"), b"", || until).await {
             Ok(reply) if reply.status().is_success() => Ok(()),
-            Ok(reply) => Err(RemoteError::Gone(detail(reply).await)),
-            Err(Failed::Refused) => Err(RemoteError::Refused(self.url.clone())),
-            Err(Failed::Late { .. }) => Err(RemoteError::Silent),
+            Ok(reply) => Err(AgentError::Gone(detail(reply).await)),
+            Err(Failed::Refused) => Err(AgentError::Refused(self.at.url.clone())),
+            Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
         }
     }
 
-    /// Withdraws the question; `false` if no daemon has said so. One that is away has it until its deadline.
-    pub async fn withdraw(&self, at_most: Duration) -> bool {
-        let until = self.clock.monotonic() + at_most;
-        let reply = self.try_until(Method::DELETE, &format!("/{}", self.request_id), b"", || until).await;
+    /// Takes the question back. An answer may have come first.
+    async fn take_back(&self, op_code: Option<String>) -> Result<Next, AgentError> {
+        let Some(is_there) = self.withdraw(self.timeout).await else { return Err(AgentError::HostSilent) };
+        let mut seen = self.seen.lock();
+        seen.withdrawn = true;
+        if is_there || seen.claimed {
+            return Ok(Next::Again);
+        }
+        drop(seen);
+        self.end(Ok(self.unanswered(op_code, "cancelled", wording::WITHDRAWN.to_owned())));
+        Ok(Next::Over)
+    }
+
+    /// Withdraws the question, and says whether there was one; `None` if no daemon has said so.
+    async fn withdraw(&self, at_most: Duration) -> Option<bool> {
+        let until = self.at.clock.monotonic() + at_most;
+        let reply = self.at.try_until(Method::DELETE, &self.path(""), b"", || until).await.ok()?;
         // A proxy can say 404 too, but not in the daemon's words.
-        let is_problem = |reply: &Response| {
-            let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
-            kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"))
-        };
-        reply.is_ok_and(|reply| match reply.status() {
-            StatusCode::NOT_FOUND => is_problem(&reply),
-            status => status == StatusCode::NO_CONTENT,
-        })
+        let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+        let is_problem = kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"));
+        match reply.status() {
+            StatusCode::NO_CONTENT => Some(true),
+            StatusCode::NOT_FOUND if is_problem => Some(false),
+            _ => None,
+        }
     }
 
     /// Notes until when it can be answered, by the daemon's clock: this host's may be wrong. `false` if the reply says nothing.
@@ -212,113 +306,99 @@ impl Remote {
         let now = date.map(|date| Time::from_millis(date.as_millisecond()));
         let Ok(status) = reply.json::<StatusFile>().await else { return false };
         if let Some(end) = status.answer_by {
-            let left = end.since(now.unwrap_or_else(|| self.clock.now()));
-            *self.answer_by.lock() = Some(self.clock.monotonic() + left);
+            let clock = &self.at.clock;
+            let left = end.since(now.unwrap_or_else(|| clock.now()));
+            self.seen.lock().answer_by = Some(clock.monotonic() + left);
         }
         true
     }
-
-    /// Makes a call again until it gets a reply that says something about it.
-    async fn try_until(
-        &self,
-        method: Method,
-        path: &str,
-        body: &[u8],
-        until: impl Fn() -> Moment,
-    ) -> Result<Response, Failed> {
-        let (mut pause, mut heard) = (PAUSES.0, false);
-        loop {
-            let call = self.http.request(method.clone(), format!("{}/agent/v1/asks{path}", self.url));
-            let call = call.bearer_auth(&self.token).header("askd-process", &self.process).body(body.to_vec());
-            let limit = REPLY + if method == Method::GET { Duration::from_secs(WAIT) } else { Duration::ZERO };
-            let why = match call.timeout(limit).send().await {
-                Ok(reply) if reply.status() == StatusCode::UNAUTHORIZED => return Err(Failed::Refused),
-                Ok(reply) if is_for_now(&reply) => {
-                    let after =
-                        reply.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
-                    pause = pause.max(Duration::from_secs(after.unwrap_or(0))).min(PAUSES.1);
-                    // Behind a proxy that gave up, the daemon may have gone on.
-                    heard |= matches!(reply.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
-                    format!("it answers {}", reply.status())
-                }
-                Ok(reply) => return Ok(reply),
-                Err(error) => {
-                    heard |= !error.is_connect();
-                    error.without_url().to_string()
-                }
-            };
-            if self.clock.monotonic() + pause >= until() {
-                return Err(Failed::Late { why, heard });
-            }
-            self.clock.sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
-        }
-    }
 }
 
-/// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504.
-fn is_for_now(reply: &Response) -> bool {
-    let held = reply.status() == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
-    held || reply.status() == StatusCode::TOO_MANY_REQUESTS || reply.status().is_server_error()
-}
-
-/// Whether a token may be sent there: by HTTPS, or within one's own network. A name counts if no name of the internet is like it.
-fn is_private(url: &str) -> bool {
-    let Ok(url) = reqwest::Url::parse(url) else { return true };
-    let host = url.host_str().unwrap_or_default();
-    let address =
-        host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map(|address| address.to_canonical());
-    url.scheme() != "http"
-        || match address {
-            Ok(IpAddr::V4(v4)) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
-            Ok(IpAddr::V6(v6)) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
-            Err(_) => !host.contains('.') || OWN_NAMES.iter().any(|end| host.trim_end_matches('.').ends_with(end)),
-        }
-}
-
-/// Why a call was not made.
-enum Failed {
-    Refused,
-    Late {
-        why: String,
-        /// A daemon may have done what the call asks for.
-        heard: bool,
-    },
-}
-
-async fn detail(reply: Response) -> String {
-    #[derive(serde::Deserialize)]
-    struct Problem {
-        detail: String,
-    }
-    let status = reply.status();
-    reply.json::<Problem>().await.map_or_else(|_no_problem| format!("askd answers {status}"), |problem| problem.detail)
+/// How the task of a call goes on.
+enum Next {
+    Again,
+    /// The outcome is here and was not taken yet.
+    Renew,
+    Over,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::connection::tests::token;
+    use crate::clock::Clock;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
 
-    fn token(name: &str) -> Option<String> {
-        // Once for the process: another test may have been first.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        (name == "ASKD_TOKEN").then(|| "askd_1_2".to_owned())
+    /// Gives one reply after the other, each on a connection of its own.
+    fn replies(all: &'static [&'static str]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for reply in all {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _request = stream.read(&mut [0; 4096]).unwrap();
+                stream.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        url
     }
 
-    #[test]
-    fn a_token_is_not_sent_unencrypted_to_the_internet() {
-        let host = "h.example";
-        for good in
-            [&format!("https://{host}"), "http://127.0.0.1:8486", "http://[::1]:8486", "http://10.1.2.3", "http://askd"]
-        {
-            assert!(Remote::new(good, token, Clock::system()).is_ok(), "{good}");
+    #[tokio::test]
+    async fn what_is_left_is_told_by_the_daemons_clock_and_a_portal_is_no_reply() {
+        // This host is hours ahead.
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_020_000_000));
+        let url = replies(&[
+            "HTTP/1.1 201 Created\r\ndate: Thu, 09 Oct 2025 08:53:20 GMT\r\nconnection: close\r\n\r\n\
+             {\"state\": \"open\", \"answer_by\": \"2025-10-09T08:54:20.000Z\"}",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<html>Sign in",
+            "HTTP/1.1 410 Gone\r\nconnection: close\r\n\r\n{\"detail\": \"over\"}",
+        ]);
+        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let began = clock.monotonic();
+        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        let passing = async {
+            loop {
+                Clock::system().sleep(Duration::from_millis(20)).await;
+                if waiter.left().is_some() {
+                    hand.advance(Duration::from_millis(50));
+                }
+            }
+        };
+        tokio::select! {
+            () = waiter.woken() => {}
+            () = passing => {}
         }
-        assert!(is_private("http://askd.agents.svc:8486/") && is_private("http://host.docker.internal"));
-        for bad in
-            [&format!("http://{host}"), "http://8.8.8.8", "http://[2606:4700::1]:8486/", "HTTP://internal.example."]
-        {
-            let refused = Remote::new(bad, token, Clock::system()).err().map(|error| error.to_string());
-            assert!(refused.is_some_and(|why| why.contains("unencrypted")), "{bad}");
+        assert!(matches!(waiter.look(), Err(AgentError::Gone(why)) if why == "over"));
+        assert!(clock.monotonic().since(began) >= PAUSES.0, "it pauses after a portal");
+        assert!(waiter.left().is_some_and(|left| left > Duration::from_secs(30)), "{:?}", waiter.left());
+    }
+
+    #[tokio::test]
+    async fn a_question_is_withdrawn_only_once_the_daemon_says_so() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let url = replies(&[
+            "HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n<html>No site here",
+            "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{}",
+        ]);
+        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let mut last = None;
+        for _ in 0..2 {
+            let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+            // The first POST meets a proxy whose daemon may have gone on; the question is withdrawn before the second.
+            if last.is_none() {
+                Clock::system().sleep(Duration::from_millis(100)).await;
+            }
+            waiter.withdraw();
+            waiter.woken().await;
+            last = Some((waiter.look().is_ok(), waiter.is_withdrawn()));
+            if last == Some((true, true)) {
+                break;
+            }
+            assert_eq!(last, Some((false, false)), "a proxy's 404 says nothing");
         }
+        assert_eq!(last, Some((true, true)));
+        drop(hand);
     }
 }

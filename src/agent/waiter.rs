@@ -3,10 +3,11 @@
 
 use super::deadline::Deadline;
 use super::process::Process;
+use super::way::Taken;
 use super::{AgentError, Folder, trouble};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
-use crate::ipc::wire::{Kinds, RequestFile, ResponseFile};
+use crate::ipc::wire::{Kinds, RENDER_TIMEOUT_MS, RequestFile, ResponseFile};
 use crate::ipc::{RESPONSES, TASKS, response_name, taken_name};
 use crate::random;
 use askd_core::RequestId;
@@ -15,14 +16,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `renderTimeout` if the request does not say: how long the daemon has to claim it.
-pub(super) const RENDER_TIMEOUT_MS: u64 = 30_000;
 /// `timeoutMs` if neither the request nor the group's settings say. A waiting call only gives up by it.
-const TIMEOUT_MS: u64 = 1_800_000;
+pub(super) const TIMEOUT_MS: u64 = 1_800_000;
 /// How long after its own deadline the daemon may stay silent.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The same without a known deadline, beside twice the timeout.
-const BLIND_PATIENCE: Duration = Duration::from_secs(600);
+pub(super) const BLIND_PATIENCE: Duration = Duration::from_secs(600);
 /// How long something that is not a file may stand in the place of the response.
 const ODD_FOR: Duration = Duration::from_secs(5);
 /// The largest response that is read.
@@ -35,27 +34,6 @@ pub enum Look {
     Waiting(Moment),
     /// A whole response is there, and stays until it is taken.
     Ready,
-}
-
-/// A response on its way to the caller.
-#[derive(Debug)]
-pub struct Taken {
-    /// What came of the ask.
-    pub response: ResponseFile,
-    folder: Arc<Folder>,
-    request_id: RequestId,
-}
-
-impl Taken {
-    /// It was delivered: nothing is left behind.
-    pub fn done(self) -> io::Result<()> {
-        self.folder.responses.remove(&taken_name(&self.request_id)).map(drop)
-    }
-
-    /// It could not be delivered: it waits again, as if it had not been taken.
-    pub fn put_back(self) -> io::Result<()> {
-        self.folder.responses.rename(&taken_name(&self.request_id), &response_name(&self.request_id))
-    }
 }
 
 /// One waiting call.
@@ -81,7 +59,7 @@ struct Seen {
     odd: Option<Moment>,
 }
 
-fn millis(given: Option<i64>, default: u64) -> Duration {
+pub(super) fn millis(given: Option<i64>, default: u64) -> Duration {
     Duration::from_millis(given.and_then(|millis| u64::try_from(millis).ok()).unwrap_or(default))
 }
 
@@ -284,10 +262,7 @@ impl Waiter {
     pub fn take(&self) -> Result<Option<Taken>, AgentError> {
         let Some(response) = self.read_again()? else { return Ok(None) };
         match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
-            Ok(()) => {
-                let (folder, request_id) = (self.folder(), self.request_id.clone());
-                Ok(Some(Taken { response, folder, request_id }))
-            }
+            Ok(()) => Ok(Some(Taken::file(response, self.folder(), self.request_id.clone()))),
             // The daemon withdrew it in this very moment.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.error(RESPONSES, error)),

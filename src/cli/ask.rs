@@ -2,9 +2,7 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE, say};
-#[cfg(feature = "remote")]
-use crate::agent::Remote;
-use crate::agent::{Process, Taken, Waiter, find};
+use crate::agent::{OpenCall, Taken, Way};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
@@ -13,7 +11,6 @@ use askd_core::{Style, TimeoutPolicy, wording};
 use clap::Args;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -86,78 +83,32 @@ impl AskCommand {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let request = self.request()?;
-        #[cfg(feature = "remote")]
-        if let Some(url) = super::variable("ASKD_URL").filter(|_| self.ipc.is_none()) {
-            return self.run_over_http(&url, request);
-        }
-        let folder = find(self.ipc.as_deref(), super::variable)?;
         super::small_runtime()?.block_on(async {
             let clock = Clock::system();
-            let process = Process::new(&clock);
+            let mut way = Way::new(self.ipc.clone(), super::variable, &clock)?;
             // Before the request is written: a process that is killed early must not leave a question behind.
             let stop = super::stop_on_signals()?;
-            let waiter = Waiter::ask(Arc::new(folder), request, clock.clone(), &process)?;
-            match self.wait(&waiter, &clock, &stop).await? {
-                Some(taken) => self.tell(taken),
+            let call = way.ask(request, super::variable)?;
+            match self.wait(&call, &clock, &stop).await? {
+                Some(taken) => self.tell(&call, taken).await,
                 None if self.keep => {
-                    waiter.leave();
-                    let stays = format!("interrupted; the question stays open (request {})", waiter.request_id());
+                    call.leave();
+                    let stays = format!("interrupted; the question stays open (request {})", call.request_id());
                     Err(Exit::new(FAILED, stays))
                 }
                 None => {
-                    waiter.withdraw()?;
+                    call.withdraw()?;
                     // The answer may have come first: wait for what the daemon says.
-                    match clock.timeout(WITHDRAWAL, waiter.wait()).await {
-                        Some(Ok(taken)) => self.tell(taken),
-                        _ => Err(Exit::new(3, "interrupted; the question was withdrawn")),
+                    match clock.timeout(WITHDRAWAL, call.wait()).await {
+                        Some(Ok(taken)) => self.tell(&call, taken).await,
+                        _ if call.is_withdrawn() => Err(Exit::new(3, "interrupted; the question was withdrawn")),
+                        _ => {
+                            let open = "interrupted; askd could not be told, so the question may stay open";
+                            Err(Exit::new(FAILED, format!("{open} (request {})", call.request_id())))
+                        }
                     }
                 }
             }
-        })
-    }
-
-    /// The same for an agent that shares no folder with the daemon.
-    #[cfg(feature = "remote")]
-    fn run_over_http(&self, url: &str, request: RequestFile) -> Result<(), Exit> {
-        let clock = Clock::system();
-        let remote = Remote::new(url, super::variable, clock.clone())?;
-        super::small_runtime()?.block_on(async {
-            let stop = super::stop_on_signals()?;
-            let terminal = std::io::stderr().is_terminal();
-            let progress = count_down(&clock, || (remote.left(), remote.left().is_some()));
-            let asked = tokio::select! {
-                response = remote.ask(request) => Some(response),
-                () = stop.cancelled() => None,
-                () = progress, if terminal => None,
-            };
-            clear_line(terminal);
-            let response = if let Some(response) = asked {
-                response?
-            } else if self.keep {
-                let stays = format!("interrupted; the question stays open (request {})", remote.request_id());
-                return Err(Exit::new(FAILED, stays));
-            } else {
-                if !remote.withdraw(WITHDRAWAL).await {
-                    let id = remote.request_id();
-                    let open =
-                        format!("interrupted; askd could not be told, so the question may stay open (request {id})");
-                    return Err(Exit::new(FAILED, open));
-                }
-                // The answer may have come first.
-                let end = clock.monotonic() + WITHDRAWAL;
-                match clock.timeout(WITHDRAWAL, remote.wait(end)).await {
-                    Some(Ok(response)) => response,
-                    _ => return Err(Exit::new(3, "interrupted; the question was withdrawn")),
-                }
-            };
-            let code = exit_code(&response);
-            self.print(&response, code).map_err(|error| {
-                Exit::new(FAILED, format!("the answer cannot be written: {error:#}; askd keeps it for the next call"))
-            })?;
-            if response.result.status != "rejected" {
-                remote.taken().await?;
-            }
-            self.said(code, &response)
         })
     }
 
@@ -224,33 +175,32 @@ impl AskCommand {
     }
 
     /// Waits for the response or a signal (`None`), saying on a terminal how long is left.
-    async fn wait(&self, waiter: &Waiter, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
+    async fn wait(&self, call: &OpenCall, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
         let terminal = std::io::stderr().is_terminal();
-        let progress = count_down(clock, || (waiter.left(), waiter.is_claimed()));
+        let progress = count_down(clock, || (call.left(), call.is_claimed()));
         let ended = tokio::select! {
-            end = waiter.wait() => end.map(Some),
+            end = call.wait() => end.map(Some),
             () = stop.cancelled() => Ok(None),
             () = progress, if terminal => Ok(None),
         };
-        clear_line(terminal);
+        // Leaves a clean line behind.
+        if terminal {
+            let _unread = write!(std::io::stderr(), "\r\x1b[K");
+        }
         Ok(ended?)
     }
 
-    fn tell(&self, taken: Taken) -> Result<(), Exit> {
+    async fn tell(&self, call: &OpenCall, taken: Taken) -> Result<(), Exit> {
         let code = exit_code(&taken.response);
         if let Err(error) = self.print(&taken.response, code) {
             // The caller has not read it: it stays where the next call finds it.
-            let kept = taken.put_back().map_or("it is lost", |()| "the response stays in responses/");
+            let kept = taken.put_back().unwrap_or("it is lost");
             return Err(Exit::new(FAILED, format!("the answer cannot be written: {error:#}; {kept}")));
         }
-        let said = self.said(code, &taken.response);
+        let error = taken.response.error.as_ref().map(|error| with_cause(error, &taken.response));
         taken.done().context("cannot delete the response")?;
-        said
-    }
-
-    /// The exit code and, unless it is in the JSON, what went wrong.
-    fn said(&self, code: u8, response: &ResponseFile) -> Result<(), Exit> {
-        let error = response.error.as_ref().map(|error| with_cause(error, response));
+        call.finish().await?;
+        // The exit code and, unless it is in the JSON, what went wrong.
         match code {
             0 => Ok(()),
             code => Err(Exit::new(code, error.filter(|_| !self.json).unwrap_or_default())),
@@ -284,13 +234,6 @@ async fn count_down(clock: &Clock, look: impl Fn() -> (Option<Duration>, bool)) 
         let what = waits_for(left, claimed, clock.monotonic().since(began));
         let _unread = write!(std::io::stderr(), "\r\x1b[K{what} (Ctrl-C withdraws it)");
         clock.sleep(Duration::from_secs(1)).await;
-    }
-}
-
-/// Leaves a clean line behind.
-fn clear_line(terminal: bool) {
-    if terminal {
-        let _unread = write!(std::io::stderr(), "\r\x1b[K");
     }
 }
 

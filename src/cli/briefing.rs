@@ -2,7 +2,9 @@
 
 use super::json::escaped;
 use super::{Exit, FAILED};
-use crate::agent::{Briefing, Briefings, Found, find};
+#[cfg(feature = "remote")]
+use crate::agent::Connection;
+use crate::agent::{Briefing, Briefings, Found, find, url};
 use crate::clock::Clock;
 use clap::Args;
 use rustix::fs::{FileType, OFlags};
@@ -14,6 +16,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often to see whether it is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+const CLOSED: &str = "standard output is closed; no briefing was taken";
 
 /// Print the answers that came while no agent was waiting, for an agent that starts.
 ///
@@ -40,6 +44,14 @@ pub(super) struct BriefingCommand {
 impl BriefingCommand {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
+        let url = url(self.ipc.as_deref(), super::variable)?;
+        #[cfg(not(feature = "remote"))]
+        drop(url);
+        #[cfg(feature = "remote")]
+        if let Some(url) = url {
+            let connection = Connection::new(&url, super::variable, Clock::system())?;
+            return super::small_runtime()?.block_on(self.run_over_http(&connection));
+        }
         let folder = find(self.ipc.as_deref(), super::variable)?;
         let briefings = Briefings::of(&folder)?;
         if !self.take {
@@ -49,7 +61,7 @@ impl BriefingCommand {
             return self.print(&found.briefings);
         }
         if output_was_closed() {
-            return Err(Exit::new(FAILED, "standard output is closed; no briefing was taken"));
+            return Err(Exit::new(FAILED, CLOSED));
         }
         super::small_runtime()?.block_on(alone(&briefings))?;
         let found = briefings.take()?;
@@ -59,6 +71,21 @@ impl BriefingCommand {
             return Err(Exit { code, message: format!("{message}; the briefings stay where they were") });
         }
         Ok(briefings.done(&found.briefings)?)
+    }
+
+    /// The same for an agent that shares no folder with the daemon.
+    #[cfg(feature = "remote")]
+    async fn run_over_http(&self, connection: &Connection) -> Result<(), Exit> {
+        if self.take && output_was_closed() {
+            return Err(Exit::new(FAILED, CLOSED));
+        }
+        let found = connection.briefings().await?;
+        complain_of(&found);
+        self.print(&found.briefings)?;
+        for briefing in found.briefings.iter().filter(|_| self.take) {
+            connection.take_briefing(briefing).await?;
+        }
+        Ok(())
     }
 
     /// All of it or an error: a reader that has gone has not read it.

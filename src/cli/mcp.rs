@@ -1,6 +1,7 @@
 //! `askd mcp`: the MCP server of an agent, on standard input and output.
 
-use super::{Exit, USAGE, complain, say};
+use super::{Exit, FAILED, USAGE, complain, say};
+use crate::agent::Way;
 use crate::agent::mcp::{Settings, serve};
 use crate::clock::Clock;
 use clap::{Args, ValueEnum};
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Give an agent the tool `ask_user`: an MCP server on standard input and output.
 ///
-/// Logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder), `ASKD_SESSION_ID` (which run of
-/// the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s, auto, or 0 for no limit),
+/// Logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder), or `ASKD_URL` and `ASKD_TOKEN`
+/// (over HTTP, docs/remote.md), `ASKD_SESSION_ID` (which run of the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s, auto, or 0 for no limit),
 /// `ASKD_MIN_TIMEOUT` (the least time that people get, 5m), `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or
 /// `abort_task`). Settings for each client and text for the agent's instructions: docs/agents.md.
 #[derive(Debug, Args)]
@@ -84,15 +85,16 @@ impl Mcp {
             return Ok(say(&text)?);
         }
         super::log("warn,askd=info,rmcp=error", false)?;
-        let settings =
-            Settings::read(self.ipc, |name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
+        let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|error| Exit::new(USAGE, error))?;
         let runtime = super::small_runtime()?;
         let served = runtime.block_on(async {
             let stop = super::stop_on_signals()?;
-            anyhow::Ok(serve(settings, &Clock::system(), stop.cancelled_owned()).await?)
+            let clock = Clock::system();
+            let way = Way::new(self.ipc, super::variable, &clock)?;
+            serve(settings, way, &clock, stop.cancelled_owned()).await.map_err(|error| Exit::new(FAILED, error))
         });
         // A read of standard input may hang in a thread of its own; the process ends without it.
         runtime.shutdown_background();
-        Ok(served?)
+        served
     }
 }

@@ -187,17 +187,10 @@ impl From<anyhow::Error> for Exit {
 
 impl From<AgentError> for Exit {
     fn from(error: AgentError) -> Self {
-        // As `askd ask` says of a question that could not be shown.
-        Self::new(if matches!(error, AgentError::NotClaimed { .. }) { 5 } else { FAILED }, error)
-    }
-}
-
-#[cfg(feature = "remote")]
-impl From<crate::agent::RemoteError> for Exit {
-    fn from(error: crate::agent::RemoteError) -> Self {
         let code = match error {
-            crate::agent::RemoteError::NotTaken { .. } => 5,
-            crate::agent::RemoteError::Settings(_) => USAGE,
+            // As `askd ask` says of a question that could not be shown.
+            AgentError::NotClaimed { .. } | AgentError::NotTaken { .. } => 5,
+            AgentError::Settings(_) => USAGE,
             _ => FAILED,
         };
         Self::new(code, error)
@@ -237,11 +230,11 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
 }
 
 /// What is logged: targets and levels; what more there is needs regular expressions, a megabyte in the agent's
-/// binary. One thing never is: at `debug` bollard repeats all that the Docker Engine says of a container, with the
-/// secrets in its environment.
+/// binary. Two things never are: at `debug` bollard repeats all that the Docker Engine says of a container, with the
+/// secrets in its environment, and rmcp each message, with questions and answers.
 fn log_filter(text: &str) -> Result<Targets, Exit> {
     let targets: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
-    Ok(targets.with_target("bollard::docker", LevelFilter::WARN))
+    Ok(targets.with_target("bollard::docker", LevelFilter::WARN).with_target("rmcp", LevelFilter::ERROR))
 }
 
 /// A runtime for one command that mostly waits.
@@ -325,14 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_says_of_a_container_is_never_logged() {
-        for text in ["debug", "trace", "bollard=trace", "bollard::docker=debug"] {
+    fn what_the_engine_says_of_a_container_and_a_client_of_mcp_is_never_logged() {
+        for text in ["debug", "trace", "bollard=trace,rmcp=debug", "bollard::docker=debug"] {
             let kept = Kept::default();
             let writer = kept.clone();
             let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
             let logs = tracing_subscriber::registry().with(log_filter(text).unwrap()).with(lines);
             tracing::subscriber::with_default(logs, || {
                 tracing::debug!(target: "bollard::docker", "Decoded into string: marked-secret");
+                tracing::warn!(target: "rmcp::service", "received: marked-answer");
                 tracing::warn!(target: "bollard::docker", "a warning");
             });
             let logged = String::from_utf8(kept.0.lock().clone()).unwrap();

@@ -3,7 +3,7 @@
 use super::{Exit, FAILED, HeldSignals, USAGE, say, systemd};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
-use crate::host::{CHANNELS, Daemon, DaemonError};
+use crate::host::{CHANNELS, Daemon, DaemonError, Tls};
 use anyhow::Context as _;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -108,7 +108,7 @@ impl Serve {
 
     fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
         let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-        let (files, broker) = (self.config.clone(), daemon.broker().clone());
+        let (files, broker, tls) = (self.config.clone(), daemon.broker().clone(), daemon.tls().cloned());
         #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
         tokio::spawn(async move {
             let started_with = broker.settings();
@@ -126,6 +126,11 @@ impl Serve {
                         }
                     }
                     Err(error) => tracing::error!(%error, "cannot reload the settings; they stay as they were"),
+                }
+                match tls.as_ref().map(Tls::reload) {
+                    None => {}
+                    Some(Ok(())) => tracing::info!("reloaded the certificate for agents"),
+                    Some(Err(error)) => tracing::error!(%error, "the certificate for agents stays as it was"),
                 }
                 systemd::tell(&[NotifyState::Ready]);
             }

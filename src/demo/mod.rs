@@ -1,5 +1,5 @@
 //! The whole loop with no account and no configuration: a daemon, its inbox, stand-ins of Slack and WhatsApp, and scripted
-//! agents that ask through real files. Everything in it is the real thing but the agents and the two platforms.
+//! agents that ask through real files, one of them over HTTP. Everything in it is the real thing but the agents and the two platforms.
 
 mod phone;
 mod scenes;
@@ -57,6 +57,7 @@ pub async fn run(
     let daemon = Daemon::open(settings(&folder.0, &slack, &phone)?, Clock::system()).await?;
     let url = format!("http://{}", daemon.address());
     let client = Client::new(&url, daemon.token().clone())?;
+    let agents = daemon.agents_address().map(|address| format!("http://{address}")).unwrap_or_default();
     let places = [
         Page { name: "inbox", opens: format!("#token={}", daemon.token().expose_secret()), server: url.clone() },
         Page { name: "slack", opens: format!("?user={PERSON}&channel={CHANNEL}"), server: slack.url().to_owned() },
@@ -69,7 +70,7 @@ pub async fn run(
     phone.connect(&format!("{url}/whatsapp/webhook"));
     let script = Box::pin(async {
         let places = Places { inbox: &client, slack: &slack, phone: &phone };
-        play(&folder.0, auto, &places, &terminal).await?;
+        play(&folder.0, &agents, auto, &places, &terminal).await?;
         if !auto {
             say_what_is_next(&terminal, &folder.0);
             stop.cancelled().await;
@@ -104,11 +105,16 @@ fn greet(terminal: &Terminal, tour: &str, places: &[Page; 3]) {
 }
 
 /// First all three at once, then the agent that is killed.
-async fn play(data: &Path, auto: bool, places: &Places<'_>, terminal: &Terminal) -> anyhow::Result<()> {
+async fn play(data: &Path, agents: &str, auto: bool, places: &Places<'_>, terminal: &Terminal) -> anyhow::Result<()> {
     wait_for(|| places.slack.sockets() > 0).await.context("the daemon has not connected to the mock Slack")?;
     let answers = auto.then_some(places);
     let asked = scenes()?;
-    try_join_all(asked.iter().map(|scene| scenes::play(scene, data, answers, terminal))).await?;
+    let mut ways = Vec::new();
+    for scene in &asked {
+        ways.push(scenes::way(scene, data, agents, places.inbox).await?);
+    }
+    let played = asked.iter().zip(ways).map(|(scene, way)| scenes::play(scene, way, answers, terminal));
+    try_join_all(played).await?;
     kill_one(data, answers, places, terminal).await
 }
 
@@ -150,7 +156,7 @@ fn settings(data_dir: &Path, slack: &Slack, phone: &Phone) -> anyhow::Result<Set
     let program = std::env::current_exe().context("cannot find this program")?;
     let [data, program, began] = [data_dir, &program, &begun(data_dir)].map(|path| path.to_string_lossy().into_owned());
     let settings: Result<Settings, SettingsError> = Settings::from_toml(&format!(
-        "data_dir = {data:?}\n[http]\nlisten = \"127.0.0.1:0\"\n[log]\nfilter = \"warn\"\n\
+        "data_dir = {data:?}\n[http]\nlisten = \"127.0.0.1:0\"\n[agents]\nlisten = \"127.0.0.1:0\"\n[log]\nfilter = \"warn\"\n\
          [asks]\nremind_after = \"\"\nlate_answers = \"0s\"\nmax_per_hour_per_group = 1000\n\
          [groups.{RELEASE}]\n\
          [groups.{DEPLOY}]\nroutes = [{in_slack}, {{ channel = \"web\" }}]\n\

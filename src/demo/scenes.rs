@@ -4,7 +4,7 @@ use super::PATIENCE;
 use super::phone::Phone;
 use super::terminal::{Kind, Place, Terminal};
 use super::wait_for;
-use crate::agent::{Folder, Process, Taken, Waiter};
+use crate::agent::{Taken, Way};
 use crate::clock::Clock;
 use crate::host::client::Client;
 use crate::ipc::wire::{AnswerValue, RequestFile};
@@ -16,7 +16,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The agents: each is a group.
@@ -53,20 +52,34 @@ pub(super) fn scenes() -> anyhow::Result<Vec<Scene>> {
     serde_json::from_str(include_str!("scenes.json")).context("the demo's scenes")
 }
 
+/// How the agent of a scene reaches the daemon: the one in [`DEPLOY`] over HTTP with a token, the others through their folders.
+pub(super) async fn way(scene: &Scene, data: &Path, agents: &str, inbox: &Client) -> anyhow::Result<Way> {
+    let clock = Clock::system();
+    if scene.group == DEPLOY {
+        let made = inbox.call(Method::POST, "/tokens", Some(&json!({"group": DEPLOY, "name": "demo"}))).await?;
+        let variable = |name: &str| match name {
+            "ASKD_URL" => Some(agents.to_owned()),
+            "ASKD_TOKEN" => made["token"].as_str().map(str::to_owned),
+            _ => None,
+        };
+        return Ok(Way::new(None, variable, &clock)?);
+    }
+    let ipc = data.join("ipc").join(&scene.group);
+    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the agents' folders")?;
+    Ok(Way::new(Some(ipc), |_| None, &clock)?)
+}
+
 /// Asks as an agent would, while somebody answers: with `auto` the demo does.
 pub(super) async fn play(
     scene: &Scene,
-    data: &Path,
+    mut way: Way,
     auto: Option<&Places<'_>>,
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
-    let ipc = data.join("ipc").join(&scene.group);
     let question = &scene.request.questions[0].question;
-    wait_for(|| ipc.join("responses").is_dir()).await.context("the daemon has not made the agents' folders")?;
     let clock = Clock::system();
-    let process = Process::new(&clock);
     let asked = clock.monotonic();
-    let waiter = Waiter::ask(Arc::new(Folder::open(&ipc)?), scene.request.clone(), clock.clone(), &process)?;
+    let call = way.ask(scene.request.clone(), |_| None)?;
     asks(terminal, &scene.group, scene.place, question);
     let answering = async {
         match (auto, scene.place) {
@@ -76,9 +89,10 @@ pub(super) async fn play(
             (Some(places), Place::Phone) => places.phone.reply(question, &scene.answer).await,
         }
     };
-    let (answered, taken) = tokio::join!(answering, waiter.wait());
+    let (answered, taken) = tokio::join!(answering, call.wait());
     answered?;
-    tell(scene, taken?, clock.monotonic().since(asked), terminal)
+    tell(scene, taken?, clock.monotonic().since(asked), terminal)?;
+    Ok(call.finish().await?)
 }
 
 fn tell(scene: &Scene, taken: Taken, waited: Duration, terminal: &Terminal) -> anyhow::Result<()> {
@@ -101,7 +115,8 @@ fn asks(terminal: &Terminal, group: &str, place: Place, question: &str) {
         Place::Slack => "in Slack",
         Place::Phone => "on WhatsApp",
     };
-    terminal.tell(group, &format!("asks {name:<12}  {question}"), Kind::Asks, Some(place));
+    let way = if group == DEPLOY { " (over HTTP)" } else { "" };
+    terminal.tell(group, &format!("asks {name:<12}  {question}{way}"), Kind::Asks, Some(place));
 }
 
 /// The agent that is killed while it waits: the answer starts it again.

@@ -1,7 +1,9 @@
 //! The one HTTP server: which host names and sites it accepts, which headers every response carries, and how many
 //! connections it serves. The routes belong to the channels.
 
+use super::line::{Line, Noted};
 use super::places::{Place, Places};
+use super::tls::Tls;
 use crate::host::channel::web::{Peer, Problem};
 use crate::host::ctx::{Ctx, IN_HAND, at_most};
 use crate::host::settings::{Http, url_host};
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::either::Either;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// The host names that the server accepts. A page of another site that points its name at our address (DNS rebinding)
@@ -101,8 +104,8 @@ pub async fn bind(
 pub async fn serve(
     listener: TcpListener,
     http: &Http,
-    routes: Router,
-    open: Router,
+    tls: Option<Tls>,
+    (routes, open): (Router, Router),
     most: usize,
     ctx: &Ctx,
 ) -> io::Result<()> {
@@ -121,13 +124,28 @@ pub async fn serve(
         let dropped = place.dropped();
         let app = TowerToHyperService::new(app.clone());
         let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
+        let line = Line::default();
+        let stream = Noted { stream, line: line.clone() };
         let service = service_fn(move |mut request: Request<Incoming>| {
             peer.map(|peer| request.extensions_mut().insert(peer));
+            request.extensions_mut().insert(line.clone());
             answer(app.clone(), request, Arc::clone(&place))
         });
-        let serving = graceful.watch(connection.serve_connection(TokioIo::new(stream), service));
-        ctx.serve(async move {
+        let (connection, watcher) = (connection.clone(), graceful.watcher());
+        let (acceptor, clock) = (tls.as_ref().map(Tls::acceptor), ctx.clock().clone());
+        let serving = async move {
+            let stream = match acceptor {
+                None => Either::Left(stream),
+                // A client that says nothing costs its own connection, as one does that sends no head.
+                Some(acceptor) => match clock.timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
+                    Some(Ok(stream)) => Either::Right(stream),
+                    _ => return,
+                },
+            };
             // A broken connection concerns only its client.
+            let _ended = watcher.watch(connection.serve_connection(TokioIo::new(stream), service)).await;
+        };
+        ctx.serve(async move {
             let _ended = dropped.run_until_cancelled(serving).await;
         });
     }
@@ -272,7 +290,9 @@ fn refusal(hosts: &Hosts, request: &axum::extract::Request) -> Option<Problem> {
         return Some(Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail));
     }
     if !host.is_some_and(|host| hosts.allow(host)) {
-        return forbidden("Host not allowed", "Add this host name to [http] allowed_hosts, or set public_url.");
+        let section = if request.uri().path().starts_with("/agent/") { "agents" } else { "http" };
+        let detail = format!("Add this host name to [{section}] allowed_hosts, or set public_url there.");
+        return forbidden("Host not allowed", &detail);
     }
     if ["/api/", "/agent/"].iter().any(|calls| request.uri().path().starts_with(calls)) && !same_site(headers, hosts) {
         return forbidden("Other site", "The API takes no calls from pages of other sites.");

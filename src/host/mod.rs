@@ -17,7 +17,9 @@ pub mod forget;
 pub mod http;
 pub mod intake;
 mod keyed_lock;
+mod line;
 mod metrics;
+mod networks;
 mod outgoing;
 mod places;
 pub mod port;
@@ -27,6 +29,7 @@ pub mod settings;
 mod standing;
 mod status;
 pub mod store;
+mod tls;
 pub mod tokens;
 mod traces;
 pub mod warnings;
@@ -58,6 +61,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Files, StoreError};
+pub use tls::Tls;
 use tokens::Tokens;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -117,6 +121,8 @@ pub struct Daemon {
     channels: Vec<Arc<dyn Adapter>>,
     serving: Vec<JoinHandle<io::Result<()>>>,
     address: SocketAddr,
+    agents: Option<SocketAddr>,
+    tls: Option<Tls>,
 }
 
 impl Daemon {
@@ -135,6 +141,9 @@ impl Daemon {
     ) -> Result<Self, DaemonError> {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
         let store = Box::new(Files::open(&state, settings.after_loss)?);
+        if settings.after_loss {
+            tracing::info!("started after a loss: askd looks what was done already before it posts or starts anything");
+        }
         let at = |path: &Path| format!("cannot use {}", path.display());
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
@@ -189,8 +198,9 @@ impl Daemon {
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));
         let mut serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
+        let (agents_at, tls) = (door.listener.as_ref().and_then(|at| at.local_addr().ok()), door.tls.clone());
         serving.push(door.serve(agents.routes(), tokens, &ctx));
-        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address })
+        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address, agents: agents_at, tls })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -206,6 +216,16 @@ impl Daemon {
     /// What it does with asks: for reloading the settings.
     pub fn broker(&self) -> &Broker {
         &self.broker
+    }
+
+    /// Where agents ask over HTTP, if an address is set or there was a token before.
+    pub fn agents_address(&self) -> Option<SocketAddr> {
+        self.agents
+    }
+
+    /// The certificate of the agents' listener: for reloading it.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing. Reads the stored asks meanwhile,
@@ -260,6 +280,7 @@ struct Door {
     http: Http,
     /// `None`: no address is set, and there is no token yet.
     listener: Option<TcpListener>,
+    tls: Option<Tls>,
 }
 
 impl Door {
@@ -267,7 +288,8 @@ impl Door {
         let http = settings.agents.http();
         let wanted = settings.agents.listen.is_some() || !tokens.is_empty();
         let listener = if wanted { Some(http::bind(http.listen, AGENTS, passed).await?) } else { None };
-        Ok(Self { http, listener })
+        let tls = settings.agents.tls().map(|(cert, key)| Tls::new(cert, key)).transpose().map_err(io::Error::other)?;
+        Ok(Self { http, listener, tls })
     }
 
     /// Serves these calls, from the first token on if no address is set.
@@ -290,7 +312,7 @@ impl Door {
                 }
             };
             tracing::info!(listen = %listener.local_addr()?, "agents can ask over HTTP");
-            http::serve(listener, &self.http, calls, Router::new(), http::MAX_AGENTS, &own).await
+            http::serve(listener, &self.http, self.tls, (calls, Router::new()), http::MAX_AGENTS, &own).await
         })
     }
 }
@@ -306,7 +328,7 @@ fn serve(
 ) -> Vec<JoinHandle<io::Result<()>>> {
     let begin = |listener, routes, open| {
         let (http, own) = (http.clone(), ctx.clone());
-        ctx.finish(async move { http::serve(listener, &http, routes, open, http::MAX_CONNECTIONS, &own).await })
+        ctx.finish(async move { http::serve(listener, &http, None, (routes, open), http::MAX_CONNECTIONS, &own).await })
     };
     let open = health.clone().merge(called);
     match webhooks {

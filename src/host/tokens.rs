@@ -94,11 +94,17 @@ pub struct Holder {
     pub id: String,
     /// All that it can ask for.
     pub group: Group,
+    hash: String,
     expires: Option<Time>,
     revoked: CancellationToken,
 }
 
 impl Holder {
+    /// A secret of this token's holder and askd, the same over restarts.
+    pub fn key(&self) -> &[u8] {
+        self.hash.as_bytes()
+    }
+
     /// Waits until the token is revoked or expires.
     pub async fn ends(&self, clock: &Clock) {
         tokio::select! {
@@ -187,7 +193,8 @@ impl Tokens {
         drop(known);
         let is_it = bool::from(hash(secret).as_bytes().ct_eq(kept.hash.as_bytes()));
         let is_over = kept.expires.is_some_and(|expires| expires <= self.0.clock.now());
-        (is_it && !is_over).then_some(Holder { id: kept.id, group: kept.group, expires: kept.expires, revoked })
+        let Kept { id, group, hash, expires, .. } = kept;
+        (is_it && !is_over).then_some(Holder { id, group, hash, expires, revoked })
     }
 
     /// Notes that a token was used, to the minute; `true` if [`Self::save_used`] has something to save.

@@ -73,33 +73,64 @@ test('a person sees and answers the questions of their groups, and is named', as
   assert.equal(await page.getByText(later.questions[0].question).count(), 0, 'not even as it happens');
 });
 
+// What is wrong, and what waits: on top of what the daemon says.
+function withTroubles(report, { id, short_id: code }) {
+  const since = new Date().toISOString();
+  const wrong = { kind: 'channel', about: 'slack', since, line: 'Slack is not connected: invalid_auth', fix: 'copy the Bot User OAuth Token (xoxb-...) of the app again' };
+  return {
+    ...report,
+    state: 'degraded', problems: [wrong],
+    channels: [{ name: 'slack', title: 'Slack', connected: false, since, why: 'invalid_auth', fix: wrong.fix }, { name: 'whatsapp', title: 'WhatsApp', connected: true, since: null, why: null, fix: null }],
+    uncollected: [{ id, short_id: code, group: 'writer', since, line: 'Answered: staging by operator' }],
+    stuck_cards: [{ id, short_id: code, group: 'writer', channel: 'slack', chat: 'C0123', since, why: null }],
+  };
+}
+
 for (const dark of [false, true]) {
   for (const [device, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
-    test(`the history has no accessibility faults: ${device}, ${dark ? 'dark' : 'light'}`, async () => {
-      await answered();
-      await open({ viewport, dark, url: `${daemon.link}` });
+    const look = `${device}-${dark ? 'dark' : 'light'}`;
+    test(`history, health and settings have no accessibility faults and fit: ${look}`, async () => {
+      const { title } = await answered();
+      const report = withTroubles(await daemon.api('/api/v1/status'), title);
+      await open({ viewport, dark, before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: report })) });
+      await visible(page.getByRole('link', { name: 'Health' }));
+      await page.getByText('Settings', { exact: true }).click();
+      await visible(page.getByText('Signed in as the operator.'));
+      await accessible('the settings');
+      await shoot(page, `settings-${look}`, { fullPage: false });
+      await page.keyboard.press('Escape');
       await page.getByRole('link', { name: 'History' }).click();
       await until('three entries', async () => (await entries().count()) === 3);
       await entries().nth(1).getByText('Details').click();
       await accessible('the history');
       await noSidewaysScroll();
-      await shoot(page, `history-${device}-${dark ? 'dark' : 'light'}`);
+      await shoot(page, `history-${look}`);
+      await page.getByRole('link', { name: 'Health' }).click();
+      await visible(page.locator('#health').getByText('askd keeps trying.'));
+      await accessible('the health page');
+      await noSidewaysScroll();
+      await shoot(page, `health-${look}`);
     });
   }
 }
 
+test('the link to the health page, which comes later than the cards, moves nothing', async () => {
+  await open();
+  await visible(page.getByRole('link', { name: 'Health' }));
+  for (let width = 320; width <= 800; width += 20) {
+    await page.setViewportSize({ width, height: 640 });
+    const [without, with_] = await page.evaluate(() => [true, false].map((hidden) => {
+      document.getElementById('to-health').hidden = hidden;
+      return document.querySelector('header.top').getBoundingClientRect().height;
+    }));
+    assert.equal(with_, without, `at ${width} px`);
+  }
+});
+
 test('the health page and the strip say what is wrong and how to fix it', async () => {
   const ask = await daemon.asked({ questions: [FRAMEWORK] }, 'writer');
-  const report = await daemon.api('/api/v1/status');
-  const since = new Date().toISOString();
-  const wrong = { kind: 'channel', about: 'slack', since, line: 'Slack is not connected: invalid_auth', fix: 'copy the Bot User OAuth Token (xoxb-...) of the app again' };
-  const more = {
-    state: 'degraded', problems: [wrong],
-    channels: [{ name: 'slack', title: 'Slack', connected: false, since, why: 'invalid_auth', fix: wrong.fix }],
-    uncollected: [{ id: ask.id, short_id: ask.short_id, group: 'writer', since, line: 'Answered: staging by operator' }],
-    stuck_cards: [{ id: ask.id, short_id: ask.short_id, group: 'writer', channel: 'slack', chat: 'C0123', since, why: null }],
-  };
-  await open({ before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: { ...report, ...more } })) });
+  const report = withTroubles(await daemon.api('/api/v1/status'), ask);
+  await open({ before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: report })) });
   const strip = page.getByRole('region', { name: 'What is wrong' });
   await visible(strip.getByText('Slack is not connected: invalid_auth.'));
   await visible(strip.getByText(/^Fix: copy the Bot User OAuth Token/));
@@ -107,10 +138,4 @@ test('the health page and the strip say what is wrong and how to fix it', async 
   await accessible('an inbox with a strip');
   await page.getByRole('link', { name: 'Health' }).click();
   for (const words of ['not connected: invalid_auth', 'no sign of life since askd started', 'Answered: staging by operator', 'askd keeps trying.']) await visible(page.locator('#health').getByText(words).first());
-  await accessible('the health page');
-  await noSidewaysScroll();
-  await shoot(page, 'health');
-  await page.setViewportSize(PHONE);
-  await noSidewaysScroll();
-  await shoot(page, 'health-phone');
 });

@@ -119,6 +119,38 @@ test('a form is filled, what is missing is pointed out, and nothing typed is los
   await shoot('slack-form-answered');
 });
 
+for (const [look, viewport, colorScheme] of [['desk-light', { width: 1100, height: 900 }, 'light'], ['phone-dark', { width: 390, height: 844 }, 'dark']]) {
+  test(`Other… is a window of its own, Dismiss asks once more, and free text is one field: ${look}`, async () => {
+    const context = await browser.newContext({ viewport, colorScheme });
+    const desk = page;
+    page = await context.newPage();
+    page.on('pageerror', (error) => complaints.push(String(error)));
+    const dialog = page.getByRole('dialog');
+    await ask(`o-${look}`, { title: 'Release 2.4', questions: [{ question: `Which port on ${look}?`, options: [{ label: '80', style: 'primary' }, { label: '443', description: 'with a certificate' }] }] });
+    await ask(`t-${look}`, { questions: [{ question: `What should the note on ${look} say?`, placeholder: 'one or two sentences' }] });
+    await as('U0ALICE');
+    const note = card(`What should the note on ${look} say?`);
+    await note.locator('textarea, input.field').fill('The port changes tonight.');
+    await shoot(`slack-text-${look}`);
+    const port = card(`Which port on ${look}?`);
+    await port.getByRole('button', { name: 'Other…' }).click();
+    await dialog.locator('textarea').fill('8080, behind the proxy');
+    await shoot(`slack-modal-${look}`);
+    await dialog.getByRole('button', { name: 'Send' }).click();
+    assert.deepEqual((await response(`o-${look}`)).result.answers, { [`Which port on ${look}?`]: '8080, behind the proxy' });
+    await port.locator('strong', { hasText: '8080, behind the proxy' }).waitFor();
+    await note.getByRole('button', { name: 'Dismiss' }).click();
+    await dialog.getByRole('heading').waitFor();
+    await shoot(`slack-dismiss-${look}`);
+    await dialog.getByRole('button').last().click();
+    assert.equal((await response(`t-${look}`)).result.status, 'cancelled');
+    await note.getByText('Dismissed by').waitFor();
+    await shoot(`slack-dismissed-${look}`);
+    await context.close();
+    page = desk;
+  });
+}
+
 test('whoever may not answer is told so and nobody else is', async () => {
   await ask('r3', { questions: [{ question: 'Really?', type: 'confirm' }] });
   await as('U0BOB');

@@ -1,7 +1,7 @@
 //! Every attack with files, from a hostile agent (`intruder`), bare or in a container, beside an honest group. Nothing
 //! outside may be read or written, and the honest group may not wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -56,8 +56,13 @@ pub(crate) async fn play(seconds: u64, sabotage: Option<&'static str>) -> Result
         verdict.found("read outside", 1, &format!("{} has what stands outside", path.display()));
     }
     let after = tree(&outside);
-    for path in after.keys().chain(before.keys()).filter(|path| after.get(*path) != before.get(*path)) {
-        verdict.found("written outside", 1, &path.display().to_string());
+    let all: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+    for path in all.into_iter().filter(|path| after.get(*path) != before.get(*path)) {
+        let is = |tree: &Tree| match tree.get(path) {
+            Some((bytes, mode, owner)) => format!("{} bytes, mode {mode:o}, of {owner}", bytes.len()),
+            None => "nothing".to_owned(),
+        };
+        verdict.found("written outside", 1, &format!("{}: {}, was {}", path.display(), is(&after), is(&before)));
     }
     for name in files::names(&data.join("ipc/honest/responses")) {
         if !name.contains("honest-") && !name.starts_with(".askd") {
@@ -93,8 +98,10 @@ fn prepare(folder: &Path, data: &Path, outside: &Path) -> std::io::Result<()> {
         }
     }
     std::fs::create_dir_all(outside)?;
-    let secret = json!({"type": "ask_user:ask", "request_id": "secret", "questions": [{"question": MARK}]});
-    files::write(&outside.join("secret.json"), secret.to_string().as_bytes())?;
+    for id in ["secret", "named-twice"] {
+        let request = json!({"type": "ask_user:ask", "request_id": id, "questions": [{"question": MARK}]});
+        files::write(&outside.join(format!("{id}.json")), request.to_string().as_bytes())?;
+    }
     files::write(&outside.join("target"), b"as it was")?;
     let config = format!(
         "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[web]\ntoken = \"{TOKEN}\"\n\
@@ -104,9 +111,12 @@ fn prepare(folder: &Path, data: &Path, outside: &Path) -> std::io::Result<()> {
     files::write(&folder.join("askd.toml"), config.as_bytes())
 }
 
-/// Every file below a folder with its content, owner and mode. The intruder may give names here, as it may write here
+/// Files with their content, mode and owner.
+type Tree = BTreeMap<PathBuf, (Vec<u8>, u32, u64)>;
+
+/// Every file below a folder. The intruder may give names here, as it may write here
 /// itself when it is bare; it only writes names of its own.
-fn tree(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, u64)> {
+fn tree(folder: &Path) -> Tree {
     let mut found = BTreeMap::new();
     for name in files::names(folder) {
         let path = folder.join(&name);

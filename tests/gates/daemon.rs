@@ -166,7 +166,12 @@ impl Daemon {
 
     /// Asks that are open.
     pub(crate) async fn open(&self) -> Vec<Value> {
-        let listed = self.call("/asks?state=open&limit=1000", None).await;
-        listed.and_then(|(_, list)| list["asks"].as_array().cloned()).unwrap_or_default()
+        let (mut open, mut after) = (Vec::new(), String::new());
+        while let Some((_, list)) = self.call(&format!("/asks?state=open&limit=1000{after}"), None).await {
+            open.extend(list["asks"].as_array().cloned().unwrap_or_default());
+            let Some(next) = list["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        open
     }
 }

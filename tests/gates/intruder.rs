@@ -20,7 +20,7 @@ struct Plan {
     group: PathBuf,
     /// Two of them, held: the intruder itself must not write where its own links lead.
     held: [File; 2],
-    /// What must not be read or written: `secret.json` and `target` lie there.
+    /// What must not be read or written: `secret.json`, `named-twice.json` and `target` lie there.
     outside: PathBuf,
     until: Instant,
 }
@@ -55,9 +55,11 @@ pub(crate) fn attack(group: &Path, outside: &Path, seconds: u64) -> std::io::Res
 }
 
 /// A new file in place of what has this name: no link there is followed.
-fn fresh(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn fresh(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
     let _none = fs::remove_file(path);
-    File::options().write(true).create_new(true).open(path)?.write_all(bytes)
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a line for each thing that is done")]
@@ -88,6 +90,11 @@ impl Plan {
     fn secret(&self) -> PathBuf {
         self.outside.join("secret.json")
     }
+
+    /// A secret for second names: what has one is refused for that, whatever else is wrong with it.
+    fn named_twice(&self) -> PathBuf {
+        self.outside.join("named-twice.json")
+    }
 }
 
 /// F1 to F7, F13: everything once that a name or a type can be.
@@ -98,7 +105,7 @@ fn litter(plan: &Plan) {
     did(symlink("loop.json", tasks.join("loop.json")));
     did(symlink("/proc/self/environ", tasks.join("environ.json")));
     did(symlink("/etc/shadow", tasks.join("shadow.json")));
-    did(fs::hard_link(&secret, tasks.join("second.json")));
+    did(fs::hard_link(plan.named_twice(), tasks.join("second.json")));
     did(fs::create_dir(tasks.join("folder.json")));
     for (name, kind, device) in [
         ("fifo.json", FileType::Fifo, 0),
@@ -173,7 +180,7 @@ fn second_name(plan: &Plan, nth: u64) {
     if nth == 0 || !file.exists() {
         did(fresh(&file, &request(&format!("name-{nth}"))));
         did(fs::remove_file(&second));
-        did(fs::hard_link(plan.secret(), &second));
+        did(fs::hard_link(plan.named_twice(), &second));
     }
     exchange(&file, &second);
 }
@@ -227,9 +234,14 @@ fn grow(plan: &Plan, nth: u64) {
     let path = plan.tasks().join("grows.json");
     let mut bytes = request(&format!("grow-{nth}"));
     bytes.resize(1 << (nth % 21), b' ');
-    did(fresh(&path, &bytes[..bytes.len() / 2]));
-    did(File::options().append(true).open(&path).and_then(|mut file| file.write_all(&bytes[bytes.len() / 2..])));
-    did(File::options().write(true).open(&path).and_then(|file| file.set_len(nth % (1 << 30))));
+    // By its handle: the daemon may give a claimed request its name back, which `steal` made a link to a secret meanwhile.
+    match fresh(&path, &bytes[..bytes.len() / 2]) {
+        Ok(mut file) => {
+            did(file.write_all(&bytes[bytes.len() / 2..]));
+            did(file.set_len(nth % (1 << 30)));
+        }
+        refused => did(refused),
+    }
 }
 
 /// F12: whatever the daemon has claimed is changed, replaced by a link, or taken away.

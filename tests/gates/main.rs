@@ -93,7 +93,7 @@ const GATES: [Gate; 11] = [
         waits: false,
         sabotages: &[
             ("nofsync", &["lost"]),
-            ("nofoldersync", &["lost", "two winners"]),
+            ("nofoldersync", &["lost", "two winners", "second cards", "left open"]),
             ("sameboot", &["lost", "second cards", "left open"]),
         ],
     },

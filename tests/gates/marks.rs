@@ -261,6 +261,12 @@ impl Life {
         self.phone.person_says(ADA, &words("neither"));
         self.phone.person_quotes(ADA, &question.id, &words("own words"));
         self.answered("ada", "w1").await?;
+        // What a person has to be told is kept until they were told, and no longer.
+        let told = |message: &whatsapp::Message| message.text.contains("Already answered") && message.stage.shown();
+        self.phone.wait_for_message(told, SOON).await.ok_or("the second answer was not refused")?;
+        let kept = self.folder.join("data/state/channels/whatsapp.json");
+        let forgotten = || count(&std::fs::read(&kept).unwrap_or_default(), TEXT) == 0;
+        self.wait("what was told to be forgotten", async || forgotten().then_some(())).await?;
         let id = self.wait("g1", async || self.found("g1").await).await?;
         let path = format!("/api/v1/asks/{id}");
         for (verb, body) in [

@@ -283,7 +283,7 @@ async fn until_step(world: &World, step: &str, at_most: Duration) -> Result<(), 
 /// Lives until askd has just said that an answer is stored. What follows is slow, so that no later sync makes up for one
 /// that was left out.
 async fn until_said(world: &World, at_least: Duration) -> Result<(), String> {
-    world.daemon.spawn_with([("ASKD_SLOW_CALL", "fsync@file:20")]).await?;
+    world.daemon.spawn_with([("ASKD_SLOW_CALL", "fsync@file:80")]).await?;
     listening(world).await?;
     tokio::time::sleep(at_least).await;
     let (said, until) = (world.said.load(Ordering::SeqCst), Instant::now() + Duration::from_secs(1));

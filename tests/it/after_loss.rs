@@ -77,9 +77,30 @@ fn the_operator_can_say_that_something_was_lost() {
     let mut world = answered();
     let agent = world.group("g");
     fs::remove_file(agent.response_path("r1")).unwrap();
-    world.after_loss();
+    world.after_loss(true);
     world.start();
+    assert!(world.log().contains("started after a loss"));
     agent.wait("r1");
+}
+
+/// A copy of the folder that was made while askd ran.
+#[test]
+fn a_question_that_a_copy_has_both_open_and_closed_is_closed() {
+    let mut world = World::process();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    let file = format!("pending_questions/g/{}.json", ask["id"].as_str().unwrap());
+    let open = fs::read(world.state().join(&file)).unwrap();
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    agent.take("r1");
+    world.all_done("g");
+    world.kill();
+    fs::write(world.state().join(&file), open).unwrap();
+    world.after_loss(true);
+    world.start();
+    assert!(world.open().is_empty() && !world.state().join(&file).exists());
+    assert_eq!(world.details(ask["id"].as_str().unwrap())["outcome"]["status"], "answered");
 }
 
 /// A save that promises nothing is not on stable storage at once. What is torn by a loss of power is replaced by what was

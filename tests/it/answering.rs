@@ -163,7 +163,7 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
         (json!({"Which?": "a"}), "Please also answer: Sure?"),
         (json!({}), "Please also answer: Which?; Sure?"),
         (json!({"Which?": "a", "Sure?": "perhaps"}), "\"Yes\", \"No\""),
-        (json!({"Which?": ["a", "b"], "Sure?": "no"}), "one answer only"),
+        (json!({"Which?": ["a", "b"], "Sure?": "no"}), "takes one answer."),
         (
             json!({"Which?": "a", "Sure?": "no", "Else?": "x"}),
             "No question \"Else?\" here. Use its id or its whole text.",

@@ -265,7 +265,7 @@ fn an_answer_starts_the_count_anew_and_ends_a_block() {
     let block = world.one_block();
     assert_eq!(world.answer(&open, &json!({"Deploy now?": "no"})).0, 200);
     within(SOON, "the block to end", || world.blocks().is_empty().then_some(()));
-    assert_eq!(world.details(block["id"].as_str().unwrap())["outcome"]["line"], "It may be asked again");
+    assert_eq!(world.details(block["id"].as_str().unwrap())["outcome"]["line"], "Unblocked");
     dismissed(&world, &agent, 11..=15, &deploy());
     agent.ask("blocked-again", &deploy());
     assert_eq!(status(&agent.wait("blocked-again")), "blocked");
@@ -291,7 +291,7 @@ fn a_restart_keeps_the_count_the_block_and_what_was_allowed() {
     assert_eq!(world.one_block()["block"]["times"], 7, "the same card");
     let short = world.one_block()["short_id"].as_str().unwrap().to_owned();
     let reset = world.run(&["reset", &short]);
-    assert_eq!((out(&reset).as_str(), reset.status.code()), ("Unblocked. The agent may ask again.\n", Some(0)));
+    assert_eq!((out(&reset).as_str(), reset.status.code()), ("Unblocked. The agent can ask again.\n", Some(0)));
     world.kill();
     world.start();
     assert!(world.blocks().is_empty());

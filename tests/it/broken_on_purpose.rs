@@ -3,6 +3,10 @@
 //! (The promises of the pure core are broken by patches: `tests/sabotage`.)
 
 use crate::harness::{World, names, within};
+use crate::mcp_url::{
+    nothing_is_joined_without_a_session, what_a_client_cancels_is_still_owed,
+    what_a_reset_connection_carried_is_still_owed,
+};
 use crate::remote::{only_its_holder_takes_an_outcome, revoking_ends_open_calls};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -340,4 +344,28 @@ fn any_taker_of_an_outcome_is_noticed() {
 #[test]
 fn a_revocation_that_leaves_open_calls_is_noticed() {
     noticed("revokelater", revoking_ends_open_calls);
+}
+
+/// Two jobs with one token do not share a consent.
+#[test]
+fn a_token_that_counts_as_a_session_is_noticed() {
+    noticed("tokenjoins", nothing_is_joined_without_a_session);
+}
+
+/// An outcome counts as taken by an MCP client that can have it.
+#[test]
+fn an_outcome_that_counts_as_taken_over_a_reset_connection_is_noticed() {
+    noticed("resettaken", what_a_reset_connection_carried_is_still_owed);
+}
+
+/// What a client of MCP cancels it does not have.
+#[test]
+fn a_cancelled_call_that_counts_as_taken_is_noticed() {
+    noticed("cancelledtaken", what_a_client_cancels_is_still_owed);
+}
+
+/// A reload takes the new certificate.
+#[test]
+fn a_reload_that_keeps_the_old_certificate_is_noticed() {
+    noticed("oldcert", crate::remote_agents::a_reload_reads_the_certificate_anew);
 }

@@ -119,7 +119,7 @@ fn a_typo_in_a_terminal_is_not_an_answer() {
     let labels = "nothing was sent. Choose from:\n  1. yes\n  2. no";
     refused(&["answer", &deploy, "yse"], &format!("\"yse\" is none of the options; {labels}{own}\"yse\""));
     refused(&["answer", &deploy, "3"], &format!("\"3\" is none of the options; {labels}{own}\"3\""));
-    refused(&["answer", &deploy, "yes", "no"], &format!("the question takes one answer only; {labels}"));
+    refused(&["answer", &deploy, "yes", "no"], &format!("the question takes one answer; {labels}"));
     assert!(world.run(&["answer", &deploy, "2"]).status.success());
     assert_eq!(agent.wait("r1")["result"]["answers"]["Deploy now?"], "no", "by its number");
 

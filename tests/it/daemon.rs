@@ -339,11 +339,18 @@ impl Daemon {
 async fn serve(settings: Settings, clock: Clock, listens: Sender<SocketAddr>, stop: CancellationToken) -> bool {
     // As the binary does; stories of one process share it.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let daemon = match askd::testing::Daemon::open(settings, clock).await {
-        Ok(daemon) => daemon,
-        Err(error) => {
-            tracing::error!(%error, "the daemon does not start");
-            return false;
+    let until = Instant::now() + SOON;
+    let daemon = loop {
+        match askd::testing::Daemon::open(settings.clone(), clock.clone()).await {
+            Ok(daemon) => break daemon,
+            // Between fork and exec, a process that another story starts holds all that is open here, locks too.
+            Err(error) if error.is_held() && Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the daemon does not start");
+                return false;
+            }
         }
     };
     let address = daemon.address();

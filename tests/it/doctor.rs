@@ -63,6 +63,7 @@ async fn a_test_question_is_shown_withdrawn_and_leaves_nothing_behind() {
     let told: Value = serde_json::from_str(&text).unwrap();
     let sent = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "test question research");
     assert_eq!(sent.unwrap()["what"], "was shown in slack, and withdrawn", "{text}");
+    assert_eq!(world.log().matches("Slack has checked").count(), 1, "that was Slack, not the doctor");
     let card = world.slack.messages(CHANNEL).pop().unwrap();
     let card = world.says(CHANNEL, &card.ts, "Cancelled").await;
     assert!(

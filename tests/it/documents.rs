@@ -1,6 +1,6 @@
 //! The documents say what the program does: their examples are run, their JSON is read.
 
-use crate::harness::{World, askd};
+use crate::harness::{SOON, World, askd, names, within};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -116,6 +116,11 @@ fn the_asks_of_the_api_document_have_all_fields() {
 fn serves(ipc: &Path, args: &[String], env: &[(String, String)]) {
     let mut command = askd();
     command.args(args).envs(env.iter().cloned()).env("ASKD_IPC_DIR", ipc).stdin(Stdio::null());
+    if env.iter().any(|(name, _)| name == "ASKD_TOKEN_FILE") {
+        let token = ipc.join("token");
+        fs::write(&token, "askd_1_2").unwrap();
+        command.env("ASKD_TOKEN_FILE", token);
+    }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{args:?} {env:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -151,6 +156,69 @@ fn the_ready_lines_for_mcp_clients_work() {
         lines += 1;
     }
     assert!(lines >= 3, "lines for the common clients are shown");
+}
+
+/// The commands of the guide to the letter, but for what sudo and systemd do.
+#[test]
+fn what_the_operations_guide_backs_up_is_restored_by_its_commands() {
+    let guide = document("docs/operations.md");
+    let section = guide.split("\n## Back up and restore\n").nth(1).unwrap();
+    let commands = blocks(section, "sh");
+    let mut world = World::process();
+    let agent = world.group("g");
+    let answer = |world: &World, request: &str, answer: &str| {
+        let question = format!("{request}?");
+        assert_eq!(world.answer(&world.open_of(request), &json!({question: answer})).0, 200);
+    };
+    for request in ["open", "collected", "uncollected", "later"] {
+        agent.ask(request, &json!({"questions": [{"question": format!("{request}?"), "options": ["yes", "no"]}]}));
+        world.open_of(request);
+    }
+    answer(&world, "collected", "yes");
+    agent.take("collected");
+    answer(&world, "uncollected", "yes");
+    agent.wait("uncollected");
+    within(SOON, "askd to know that one was collected", || {
+        let folder = world.state().join("settled/g");
+        let records = names(&folder).into_iter().filter_map(|name| fs::read_to_string(folder.join(name)).ok());
+        let is_known = records.into_iter().any(|record| record.contains("\"response\": \"taken\""));
+        // What was promised before counts as long as it is kept.
+        (is_known && world.state_files("promised").is_empty()).then_some(())
+    });
+    let etc = world.dir.path().join("etc");
+    fs::create_dir_all(etc.join("askd")).unwrap();
+    for (block, line) in commands[..2].iter().enumerate().flat_map(|(at, it)| it.lines().map(move |line| (at, line))) {
+        match line.split("  #").next().unwrap().trim() {
+            "sudo systemctl stop askd" => assert!(world.terminate().success()),
+            "sudo systemctl start askd" => world.start(),
+            "sudo systemctl set-environment ASKD_SERVE_OPTIONS=--after-loss" => {
+                assert!(
+                    document("deploy/askd.service")
+                        .contains("\nExecStart=/usr/local/bin/askd serve $ASKD_SERVE_OPTIONS\n")
+                );
+                world.after_loss(true);
+            }
+            "sudo systemctl unset-environment ASKD_SERVE_OPTIONS" => world.after_loss(false),
+            line => {
+                let line = line.replace("sudo ", "").replace("/var/lib/askd", world.data().to_str().unwrap());
+                let line = line.replace("/etc ", &format!("{} ", etc.display()));
+                let status = Command::new("sh").args(["-c", &line]).current_dir(world.dir.path()).status().unwrap();
+                assert!(status.success() || (block == 0 && status.code() == Some(1)), "{line}");
+            }
+        }
+        if line.contains("askd.tar") && block == 0 {
+            answer(&world, "later", "yes");
+            agent.take("later");
+            fs::remove_file(agent.response_path("uncollected")).unwrap();
+        }
+    }
+    for request in ["open", "later"] {
+        answer(&world, request, "no");
+        assert_eq!(agent.take(request)["result"]["answers"][format!("{request}?")], "no");
+    }
+    assert_eq!(agent.wait("uncollected")["result"]["answers"]["uncollected?"], "yes");
+    assert!(agent.response("collected").is_none(), "it was collected");
+    assert_eq!(world.call("GET", "/asks?state=settled", None).1["total"], 4);
 }
 
 #[test]

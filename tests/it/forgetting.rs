@@ -153,27 +153,35 @@ async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_aft
 async fn a_code_is_never_the_beginning_of_the_id_of_another_question() {
     let mut world = three().await;
     let settled = world.call("GET", "/asks?state=settled", None).1;
+    let open = world.call("GET", "/asks", None).1;
     let of =
         |request: &str| settled["asks"].as_array().unwrap().iter().find(|ask| ask["request_id"] == request).unwrap();
     let (fire, hire) = (of("r1"), of("r2")["id"].as_str().unwrap());
     world.stop().await;
-    // The code of the one is "a2", and the id of the other begins so.
+    // A code that no question was given is the one's code now, and the beginning of the other's id.
+    let given = |code: &str| {
+        let asks = [&settled, &open].into_iter().flat_map(|list| list["asks"].as_array().unwrap());
+        asks.into_iter().any(|ask| ask["short_id"] == code)
+    };
+    let code = ["a2", "b3", "c4", "d5"].into_iter().find(|code| !given(code)).unwrap();
     let folder = world.state().join("settled/research");
     let path = |id: &str| folder.join(format!("{id}.json"));
-    let (record, other) = (path(fire["id"].as_str().unwrap()), format!("a2{}", &hire[2..]));
+    let (record, other) = (path(fire["id"].as_str().unwrap()), format!("{code}{}", &hire[2..]));
     let change = |from: &Path, to: &Path, old: &str, new: &str| {
         let text = std::fs::read_to_string(from).unwrap();
         assert!(text.contains(old));
         std::fs::remove_file(from).unwrap();
         std::fs::write(to, text.replace(old, new)).unwrap();
     };
-    change(&record, &record, &fire["short_id"].to_string(), "\"a2\"");
+    change(&record, &record, &fire["short_id"].to_string(), &format!("{code:?}"));
     change(&path(hire), &path(&other), hire, &other);
-    assert!(erased(&run(forget(&world, &["--ask", "a2"]))).starts_with("Erased: 1 question"));
+    let first = erased(&run(forget(&world, &["--ask", code])));
+    assert!(first.starts_with("Erased: 1 question"), "{first}");
     assert!(!record.exists());
-    assert_eq!(erased(&run(forget(&world, &["--ask", "a2"]))), "Nothing in the records is about that.");
+    assert_eq!(erased(&run(forget(&world, &["--ask", code]))), "Nothing in the records is about that.");
     assert!(path(&other).exists(), "its code is another");
-    assert!(erased(&run(forget(&world, &["--ask", &other[..8]]))).starts_with("Erased: 1 question"));
+    let by_id = erased(&run(forget(&world, &["--ask", &other[..8]])));
+    assert!(by_id.starts_with("Erased: 1 question"), "{by_id}");
 }
 
 #[tokio::test]
@@ -283,6 +291,33 @@ fn a_person_of_the_inbox_is_forgotten_with_the_browsers_that_get_their_notices()
         assert_eq!(serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap(), push, "the key stays");
         assert_eq!(std::fs::read_to_string(&tokens).unwrap(), token.to_string());
     }
+}
+
+#[test]
+fn a_person_who_is_called_like_a_group_a_field_or_an_option_takes_their_own_questions_alone() {
+    let people = "[web]\npeople = [{ name = \"team\", token = \"team-0123456789abcdef\" }]\n";
+    let mut world = World::empty().config(people).started();
+    for (group, token) in [("team", world.token()), ("g", "team-0123456789abcdef".to_owned())] {
+        world.group(group).ask_framework("r1");
+        let ask = world.one_open()["id"].as_str().unwrap().to_owned();
+        let headers = format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n");
+        let answer = json!({"answers": {"r1_0": "Vue"}}).to_string();
+        assert_eq!(world.raw("POST", &format!("/api/v1/asks/{ask}/answer"), &headers, &answer).0, 200);
+        world.group(group).take("r1");
+        world.all_done(group);
+    }
+    assert!(world.terminate().success());
+    for name in ["Vue", "questions", "select", "g", "r1", "web"] {
+        assert_eq!(
+            erased(&run(forget(&world, &["--person", name]))),
+            "Nothing in the records is about that.",
+            "{name}"
+        );
+    }
+    let told = run(forget(&world, &["--person", "team"]));
+    assert_eq!(erased(&told), "Erased: 1 question, 1 line of the audit log.");
+    let (team, own) = (world.state().join("settled/team"), world.state().join("settled/g"));
+    assert_eq!((names(&team).len(), names(&own).len()), (1, 0));
 }
 
 #[test]

@@ -149,9 +149,9 @@ impl World {
         self.env.retain(|(known, _)| known != name);
     }
 
-    /// From now on the daemon is started with `--after-loss`.
-    pub(crate) fn after_loss(&mut self) {
-        self.after_loss = true;
+    /// From now on the daemon is started with `--after-loss`, or without.
+    pub(crate) fn after_loss(&mut self, on: bool) {
+        self.after_loss = on;
     }
 
     /// With a running daemon.
@@ -649,8 +649,11 @@ impl Agent {
 
     /// Waits until a waiter is told where its ask is: the ask is stored, and nothing more is written by itself.
     pub(crate) fn status_of(&self, request_id: &str) -> Value {
-        let path = self.path.join(format!("responses/{request_id}.status"));
-        within(SOON, "the status file", || serde_json::from_slice(&fs::read(&path).ok()?).ok())
+        within(SOON, "the status file", || self.status_now(request_id))
+    }
+
+    pub(crate) fn status_now(&self, request_id: &str) -> Option<Value> {
+        serde_json::from_slice(&fs::read(self.path.join(format!("responses/{request_id}.status"))).ok()?).ok()
     }
 
     /// A file lies where responses belong, from one moment to the next: the daemon makes what is not there.

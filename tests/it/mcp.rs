@@ -2,6 +2,7 @@
 
 use crate::harness::{Agent, SOON, World, names, within};
 use crate::mcp_client::{Client, go};
+use crate::mcp_url::TAKES_TASKS;
 use crate::said;
 use serde_json::{Value, json};
 use std::fs;
@@ -72,6 +73,75 @@ fn a_slice_then_the_same_call_again_and_nothing_is_asked_twice() {
     let third = client.call("ask_user", &go(500));
     third.assert_pending();
     assert_ne!(third.question_id(), first.question_id());
+}
+
+/// A client of the newest revision calls again by itself: no turn of its model is spent on waiting.
+#[test]
+fn a_client_of_the_new_revision_waits_on_without_its_model() {
+    let world = World::new();
+    let agent = world.group("g");
+    let mut client = Client::new(&agent.path, &[("ASKD_MAX_WAIT", "1")]);
+    let mut call = |state: Option<&Value>| {
+        let mut params = json!({
+            "name": "ask_user", "arguments": {"questions": [{"question": "Go?", "options": ["yes", "no"]}]},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "story", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        });
+        if let Some(state) = state {
+            params["requestState"] = state.clone();
+        }
+        let call = client.request("tools/call", &params);
+        client.reply_to(call, SOON)
+    };
+    let first = call(None);
+    assert_eq!(first["result"]["resultType"], "input_required", "{first}");
+    let again = call(Some(&first["result"]["requestState"]));
+    assert_eq!(again["result"]["resultType"], "input_required", "{again}");
+    assert_eq!(call(Some(&json!("rs1.made.up")))["error"]["code"], -32602);
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    let told = call(Some(&again["result"]["requestState"]));
+    assert_eq!(told["result"]["structuredContent"]["answers"], json!({"Go?": "yes"}), "{told}");
+}
+
+#[test]
+fn a_client_that_takes_tasks_asks_what_has_become_of_its_question() {
+    let (world, agent, mut client) = opening(World::new());
+    let mut send = |method: &str, mut params: Value| {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "story", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": TAKES_TASKS.parse::<Value>().unwrap(),
+        });
+        let call = client.request(method, &params);
+        client.reply_to(call, SOON)
+    };
+    let arguments = json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    let begun = send("tools/call", json!({"name": "ask_user", "arguments": arguments}));
+    assert_eq!(begun["result"]["resultType"], "task", "{begun}");
+    let task = json!({"taskId": begun["result"]["taskId"]});
+    let ask = world.one_open();
+    assert_eq!(send("tasks/get", task.clone())["result"]["status"], "working");
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    for _ in 0..2 {
+        let state = within(SOON, "the end", || {
+            let state = send("tasks/get", task.clone())["result"].clone();
+            (state["status"] == "completed").then_some(state)
+        });
+        assert_eq!(state["result"]["structuredContent"]["answers"], json!({"Go?": "yes"}), "{state}");
+    }
+    agent.responses_are(&[]);
+    let begun = send("tools/call", json!({"name": "ask_user", "arguments": arguments}));
+    let task = json!({"taskId": begun["result"]["taskId"]});
+    world.one_open();
+    assert!(send("tasks/cancel", task.clone())["error"].is_null());
+    within(SOON, "the withdrawal", || {
+        (send("tasks/get", task.clone())["result"]["status"] == "cancelled").then_some(())
+    });
+    assert_eq!(send("tasks/get", json!({"taskId": "none.1"}))["error"]["code"], -32602);
 }
 
 #[test]
@@ -385,6 +455,8 @@ fn a_folder_that_is_not_there_is_told_to_the_agent_and_found_once_it_is() {
     let first = client.call("ask_user", &go(1_000));
     first.assert_pending();
     late.status_of(&first.question_id());
+    // `askd mcp` knows that it was claimed once it has looked.
+    client.call("ask_user_wait", &json!({"question_id": first.question_id(), "waitMs": 100})).assert_pending();
     // Made anew under the same name: another folder. The answer comes through that one.
     late.remove_folder();
     world.group("late");

@@ -46,7 +46,19 @@ impl Client {
 
     /// The same with this binary.
     pub(crate) fn of(mut command: Command, name: &str, ipc: &Path, env: &[(&str, &str)]) -> Self {
-        command.arg("mcp").arg("--ipc").arg(ipc).env("ASKD_MIN_TIMEOUT", "10s").envs(env.iter().copied());
+        command.arg("mcp").arg("--ipc").arg(ipc);
+        Self::run(command, name, env)
+    }
+
+    /// A server without a folder: this environment names the way.
+    pub(crate) fn by_environment(env: &[(&str, &str)]) -> Self {
+        let mut command = askd();
+        command.arg("mcp");
+        Self::run(command, "story", env)
+    }
+
+    fn run(mut command: Command, name: &str, env: &[(&str, &str)]) -> Self {
+        command.env("ASKD_MIN_TIMEOUT", "10s").envs(env.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -133,15 +145,7 @@ impl Client {
     /// The result of a call, held against the declared schema.
     pub(crate) fn result(&mut self, call: u64, bound: Duration) -> Told {
         let reply = self.reply_to(call, bound);
-        let result = reply.get("result").unwrap_or_else(|| panic!("not a result: {reply}")).clone();
-        let schema = self.schema();
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let structured = result["structuredContent"].clone();
-        let faults: Vec<String> = validator.iter_errors(&structured).map(|fault| fault.to_string()).collect();
-        assert!(faults.is_empty(), "{structured} does not fit: {faults:?}");
-        let content = result["content"].as_array().unwrap();
-        assert_eq!(content.len(), 1, "one text: {result}");
-        Told { text: content[0]["text"].as_str().unwrap().to_owned(), is_error: result["isError"] == true, structured }
+        Told::of(&reply, &self.schema())
     }
 
     fn schema(&mut self) -> Value {
@@ -188,6 +192,18 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// A reply with the result of a call, held against the declared schema.
+    pub(crate) fn of(reply: &Value, schema: &Value) -> Self {
+        let result = reply.get("result").unwrap_or_else(|| panic!("not a result: {reply}"));
+        let validator = jsonschema::validator_for(schema).unwrap();
+        let structured = result["structuredContent"].clone();
+        let faults: Vec<String> = validator.iter_errors(&structured).map(|fault| fault.to_string()).collect();
+        assert!(faults.is_empty(), "{structured} does not fit: {faults:?}");
+        let content = result["content"].as_array().unwrap();
+        assert_eq!(content.len(), 1, "one text: {result}");
+        Self { text: content[0]["text"].as_str().unwrap().to_owned(), is_error: result["isError"] == true, structured }
+    }
+
     pub(crate) fn question_id(&self) -> String {
         self.structured["question_id"].as_str().unwrap().to_owned()
     }
@@ -214,7 +230,7 @@ impl Told {
     /// An answer: the result as JSON.
     pub(crate) fn assert_answered(&self, answers: &Value) {
         assert!(!self.is_error, "{self:?}");
-        let result: Value = serde_json::from_str(&self.text).unwrap();
+        let result: Value = serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"));
         assert_eq!(&result["answers"], answers);
         assert_eq!(&self.structured["answers"], answers);
         assert_eq!((self.status(), &self.structured["error"]), ("answered", &Value::Null));

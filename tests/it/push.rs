@@ -343,7 +343,7 @@ fn no_browser_makes_askd_call_into_its_own_network() {
     assert_eq!(call(&world, &world.token(), "POST", &subscription).0, 204);
     world.group("g").ask("r1", &choice("Which?", &["a"]));
     world.passing(SOON * 4, "it to be given up", || world.log().contains("cannot be told").then_some(()));
-    assert!(world.log().contains("is in a private network"), "{}", world.log());
+    assert!(world.log().contains("leads to a private address"), "{}", world.log());
     assert!(service.sent.lock().unwrap().is_empty());
 
     let off = with_people(&service, "push = \"off\"\n");

@@ -14,40 +14,45 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A world whose daemon listens for agents.
-struct Remote {
-    world: World,
+pub(crate) struct Remote {
+    pub(crate) world: World,
     agents: SocketAddr,
 }
 
 /// An agent that has a token and nothing else.
 #[derive(Clone)]
-struct Agent {
-    at: SocketAddr,
-    token: String,
-    process: &'static str,
+pub(crate) struct Agent {
+    pub(crate) at: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) process: &'static str,
 }
 
 /// A world that is not started yet, and where its daemon will listen for agents.
-fn listening(world: World) -> (World, SocketAddr) {
+fn listening(world: World, more: &str) -> (World, SocketAddr) {
     let agents = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    (world.more_config(&format!("[agents]\nlisten = \"{agents}\"\n")), agents)
+    (world.more_config(&format!("[agents]\nlisten = \"{agents}\"\n{more}")), agents)
 }
 
 impl Remote {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(World::empty())
     }
 
-    fn of(world: World) -> Self {
-        let (world, agents) = listening(world);
+    pub(crate) fn of(world: World) -> Self {
+        Self::with(world, "")
+    }
+
+    /// The same with more in `[agents]`.
+    pub(crate) fn with(world: World, more: &str) -> Self {
+        let (world, agents) = listening(world, more);
         Self { world: world.started(), agents }
     }
 
-    fn agent(&self, group: &str) -> Agent {
+    pub(crate) fn agent(&self, group: &str) -> Agent {
         self.agent_until(group, &Value::Null)
     }
 
-    fn agent_until(&self, group: &str, expires_in: &Value) -> Agent {
+    pub(crate) fn agent_until(&self, group: &str, expires_in: &Value) -> Agent {
         let body = json!({"group": group, "name": "ci", "expires_in": expires_in});
         let (status, made) = self.world.call("POST", "/tokens", Some(&body));
         assert_eq!(status, 201, "{made}");
@@ -55,7 +60,7 @@ impl Remote {
     }
 
     /// Answers what is open, if anything is.
-    fn answer_any(&self, label: &str) {
+    pub(crate) fn answer_any(&self, label: &str) {
         let open = self.world.open().pop();
         if let Some(ask) = open {
             let question = ask["questions"][0]["id"].as_str().unwrap();
@@ -63,7 +68,7 @@ impl Remote {
         }
     }
 
-    fn answer(&self, request_id: &str, label: &str) {
+    pub(crate) fn answer(&self, request_id: &str, label: &str) {
         let ask = self.world.open_of(request_id);
         let question = ask["questions"][0]["id"].as_str().unwrap();
         assert_eq!(self.world.answer(&ask, &json!({question: label})).0, 200);
@@ -71,12 +76,12 @@ impl Remote {
 }
 
 impl Agent {
-    fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = self.raw(method, path, body);
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 
-    fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub(crate) fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let request = format!(
             "{method} /agent/v1{path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\naskd-process: {}\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",
@@ -88,14 +93,14 @@ impl Agent {
         exchange(self.at, request.as_bytes())
     }
 
-    fn ask(&self, request_id: &str, question: &str) -> (u16, Value) {
+    pub(crate) fn ask(&self, request_id: &str, question: &str) -> (u16, Value) {
         let mut request = choice(question, &["yes", "no"]);
         request["request_id"] = request_id.into();
         self.call("POST", "/asks", &request.to_string())
     }
 
     /// The outcome, once it is there.
-    fn outcome(&self, request_id: &str) -> Value {
+    pub(crate) fn outcome(&self, request_id: &str) -> Value {
         within(SOON, "the outcome", || {
             let (status, outcome) = self.call("GET", &format!("/asks/{request_id}"), "");
             assert!(matches!(status, 200 | 202), "{status} {outcome}");
@@ -103,7 +108,7 @@ impl Agent {
         })
     }
 
-    fn taken(&self, request_id: &str) -> u16 {
+    pub(crate) fn taken(&self, request_id: &str) -> u16 {
         self.call("POST", &format!("/asks/{request_id}/taken"), "").0
     }
 
@@ -357,7 +362,7 @@ fn a_token_has_limits_of_its_own() {
 
 #[test]
 fn tokens_are_made_listed_and_revoked_with_and_without_a_daemon() {
-    let (mut world, agents) = listening(World::empty());
+    let (mut world, agents) = listening(World::empty(), "");
     let file = world.dir.path().join("settings.toml");
     std::fs::write(&file, format!("data_dir = \"{}\"\n", world.data().display())).unwrap();
     std::fs::create_dir_all(world.state()).unwrap();

@@ -363,7 +363,7 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     world.until("to be told how once more", || count(&world, &closing.text) == 2).await;
     world.restart().await;
     world.writes(ADA, &format!("{} 2", code.to_uppercase())).await;
-    world.shown(ADA, "Got it.\nAnswered after the timeout: Vue by Ada").await;
+    world.shown(ADA, "Answered after the timeout: Vue by Ada").await;
     let told = start.briefing().await;
     assert_eq!(told["text"], text_of("Which framework?", "1. React, 2. Vue", "Vue"));
     let started = world.shown(ADA, STARTED).await;
@@ -473,7 +473,7 @@ async fn outside_the_window_nothing_is_said_of_what_became_of_an_outcome() {
     assert_eq!(count(&world, STARTED), 0, "{:#?}", world.said_to(ADA));
     // The closing line that failed is said when the person writes, and it says all of it.
     world.writes(ADA, "anything new?").await;
-    world.shown(ADA, &format!("Got it.\nAnswered: React by Ada\n{STARTED}")).await;
+    world.shown(ADA, &format!("Answered: React by Ada\n{STARTED}")).await;
     // What would have been said besides goes before what is said now.
     world.ask("r2", choice("And now?", &["a"]));
     world.shown(ADA, "And now?").await;

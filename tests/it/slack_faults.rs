@@ -1,14 +1,28 @@
 //! Slack at its worst: limits, errors, broken connections before and after the deed. Every ask ends, with one card at
 //! most.
 
-use crate::harness::{SOON, choice, until};
+use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
-use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Times, too_early};
+use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Message, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 const POST: &str = "chat.postMessage";
+
+/// Asks. Slack does not confirm the post of the card, and refuses the history so often.
+async fn unconfirmed(world: &World, status: u16, refusals: u32) -> Message {
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(status), refusals);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.card(CHANNEL).await
+}
+
+/// Waits until askd misses the reply to the post.
+async fn is_missed(world: &World) {
+    let lost = || world.log().contains("looking for the card").then_some(());
+    until("the lost reply to be noticed", SOON, lost).await;
+}
 
 #[tokio::test]
 async fn a_lost_reply_gives_no_second_card() {
@@ -32,10 +46,7 @@ async fn a_lost_reply_gives_no_second_card() {
 #[tokio::test]
 async fn a_card_that_lies_far_back_is_found() {
     let world = in_slack(Mode::Http).start().await;
-    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
-    world.slack.faults().next("conversations.history", FaultKind::Status(503), 2);
-    world.ask("r1", choice("Which?", &["a", "b"]));
-    let card = world.card(CHANNEL).await;
+    let card = unconfirmed(&world, 503, 2).await;
     for number in 0..2_100 {
         world.slack.say(CHANNEL, ALICE, &format!("message {number}")).expect("said");
     }
@@ -50,10 +61,7 @@ async fn a_card_that_lies_far_back_is_found() {
 #[tokio::test]
 async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     let world = in_slack(Mode::Http).start().await;
-    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
-    world.slack.faults().next("conversations.history", FaultKind::Status(500), 20);
-    world.ask("r1", choice("Which?", &["a", "b"]));
-    let card = world.card(CHANNEL).await;
+    let card = unconfirmed(&world, 500, 20).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
@@ -67,10 +75,7 @@ async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
 async fn a_reply_in_the_thread_of_a_card_whose_reply_was_lost_is_taken() {
     let soon = vec![Duration::from_millis(200); 50];
     let world = in_slack(Mode::Http).sim(|sim| sim.event_retries = soon).start().await;
-    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
-    world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
-    world.ask("r1", choice("Which?", &["a", "b"]));
-    let card = world.card(CHANNEL).await;
+    let card = unconfirmed(&world, 500, 200).await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "b").expect("sent");
     let refused = || world.slack.deliveries().iter().any(|delivery| delivery.status == Some(503)).then_some(());
     until("the reply to be refused for now", SOON, refused).await;
@@ -81,6 +86,52 @@ async fn a_reply_in_the_thread_of_a_card_whose_reply_was_lost_is_taken() {
     world.all_closed(SOON).await;
 }
 
+/// What follows each change of an ask runs beside what follows another one.
+#[tokio::test]
+async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    let gate = world.dir.path().join("gate");
+    write(&gate, b"");
+    world.set_env("ASKD_GATE", &format!("status.posting={}", gate.display()));
+    world.begin().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let told = || world.group("research").status_now("r1");
+    let is_open = || told().is_some_and(|status| status["state"] == "open");
+    // The one that it is being posted is held up on its way, and with it all that its thread does next.
+    let began = Instant::now();
+    while !is_open() && began.elapsed() < Duration::from_secs(1) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    std::fs::remove_file(&gate).unwrap();
+    until("the status that it is open", SOON, || is_open().then_some(())).await;
+    for _ in 0..100 {
+        assert!(is_open(), "a person can see it: {:?}", told());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A daemon that was away for longer than a look into the history may take looks again before it posts.
+#[tokio::test]
+async fn a_card_whose_reply_was_lost_is_looked_for_after_a_long_absence() {
+    let mut world = in_slack(Mode::Http).start().await;
+    let card = unconfirmed(&world, 500, 200).await;
+    is_missed(&world).await;
+    world.stop().await;
+    // As if a minute had passed since the look began.
+    let (path, record) = world.records().into_iter().next().unwrap();
+    let (before, after) = record.split_once("\"look_at\": \"").unwrap();
+    let (_, after) = after.split_once('"').unwrap();
+    write(&path, format!("{before}\"look_at\": \"2026-01-01T00:00:00.000Z\"{after}").as_bytes());
+    world.slack.faults().clear();
+    world.begin().await;
+    world.stored(&card.ts).await;
+    let cards = world.slack.messages(CHANNEL).into_iter().filter(|message| message.text.contains("Which?")).count();
+    assert_eq!(cards, 1);
+    assert!(world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.unwrap().acknowledged);
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "b"}));
+    world.all_closed(SOON).await;
+}
+
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
@@ -88,12 +139,8 @@ async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {
     let slow = world.dir.path().join("slow");
     world.set_env("ASKD_SLOW_CALL", &slow.display().to_string());
     world.begin().await;
-    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
-    world.slack.faults().next("conversations.history", FaultKind::Status(500), 200);
-    world.ask("r1", choice("Which?", &["a", "b"]));
-    let card = world.card(CHANNEL).await;
-    let lost = || world.log().contains("looking for the card").then_some(());
-    until("the lost reply to be noticed", SOON, lost).await;
+    let card = unconfirmed(&world, 500, 200).await;
+    is_missed(&world).await;
     write(&slow, b"fsync:900ms");
     let delivery = world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
     assert!(delivery.took < Duration::from_secs(3), "{delivery:?}");

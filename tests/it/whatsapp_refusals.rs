@@ -72,6 +72,20 @@ async fn confirm_takes_no_free_text() {
 }
 
 #[tokio::test]
+async fn what_is_asked_back_names_the_question_where_several_are_open() {
+    let world = asked(json!({"questions": [{"question": "Deploy?", "type": "confirm"}]}), "Deploy?").await;
+    world.ask("r2", choice("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    let code =
+        world.open().iter().find(|ask| ask["request_id"] == "r1").unwrap()["short_id"].as_str().unwrap().to_owned();
+    world.writes(ADA, &format!("{code} nope")).await;
+    let proposal = format!("Shall I take that as No? Reply 2. Swipe the question to reply, or start with {code}.");
+    assert_eq!(world.shown(ADA, "Shall I take").await.text, proposal, "a bare 2 could be about either");
+    world.writes(ADA, &format!("{code} 2")).await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
+}
+
+#[tokio::test]
 async fn what_has_no_words_is_not_an_answer() {
     let world = asked(choice("Which?", &["a", "b"]), "Which?").await;
     let question = world.shown(ADA, "Which?").await;

@@ -51,8 +51,8 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"First?": "b", "Second?": "c", "Third?": "f"}));
     assert_eq!(response["result"]["answered_by"]["id"], BOB);
-    world.shown(BOB, "Got it.\nAnswered: b; c; f by Bob").await;
-    world.shown(ADA, "Answered: b; c; f by Bob\nYour answers so far were not used.").await;
+    world.shown(BOB, "Answered: b; c; f by Bob").await;
+    world.shown(ADA, "Answered: b; c; f by Bob\nYour answers were not used.").await;
     for (who, number) in [(ADA, 1), (ADA, 2), (ADA, 3), (BOB, 2), (BOB, 3)] {
         assert_eq!(asked(&world.phone, who, number).len(), 1, "{who}, question {number}: {:#?}", world.said_to(who));
     }
@@ -74,7 +74,7 @@ async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
     world.shown(ADA, "Question 2 of 2").await;
     world.writes(ADA, "hers too").await;
     assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], ADA);
-    world.shown(ADA, "Got it.\nAnswered: hers; hers too by Ada").await;
-    world.shown(BOB, "Answered: hers; hers too by Ada\nYour answers so far were not used.").await;
+    world.shown(ADA, "Answered: hers; hers too by Ada").await;
+    world.shown(BOB, "Answered: hers; hers too by Ada\nYour answers were not used.").await;
     world.kept_the_pace();
 }

@@ -4,6 +4,7 @@ mod calls;
 mod idle;
 mod mcp;
 mod pending;
+mod remote;
 mod rest;
 mod trips;
 
@@ -27,6 +28,9 @@ pub(crate) fn play(bench: &mut Bench) {
     }
     if let Some(idle) = idle {
         idle::measure(bench, idle);
+    }
+    if bench.wants(&[19]) {
+        remote::measure(bench);
     }
     if bench.wants(&[14, 15]) {
         mcp::measure(bench);

@@ -151,6 +151,12 @@ impl Route {
     pub fn posts(&self) -> bool {
         !self.capabilities.lists_itself
     }
+
+    /// Whether the channel may still report that a message which it took is not displayed. Where messages can be
+    /// changed, the reply to the post is the last word: a card that vanished could not be brought up to date.
+    pub(crate) fn reports_statuses(&self) -> bool {
+        self.posts() && !self.capabilities.edits
+    }
 }
 
 /// The people who may answer on a route.

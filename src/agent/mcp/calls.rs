@@ -7,7 +7,7 @@
 
 use super::questions::Questions;
 use super::settings::Settings;
-use crate::agent::Process;
+use crate::agent::Way;
 use crate::clock::Clock;
 use rmcp::ErrorData;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -34,9 +34,9 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Starts the thread. It ends with the process.
-    pub(super) fn start(settings: Settings, clock: &Clock) -> io::Result<Self> {
+    pub(super) fn start(settings: Settings, way: Way, clock: &Clock) -> io::Result<Self> {
         let (jobs, received) = unbounded_channel::<Job>();
-        let questions = Questions::new(clock.clone(), Process::new(clock), settings.ipc.clone());
+        let questions = Questions::new(clock.clone(), way);
         let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received, &bell))?;
         Ok(Self { settings, jobs })

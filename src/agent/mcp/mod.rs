@@ -1,36 +1,32 @@
 //! `askd mcp`: the tools `ask_user`, `ask_user_wait` and `ask_user_cancel` over standard input and
 //! output. Section 8 of the specification.
 //!
-//! This file turns calls into waiting, and outcomes into results. Rooms: what the tools say about themselves (`tools`),
-//! what a call may ask (`arguments`), the questions of this process (`questions`) on a thread of their own (`calls`),
-//! lines to messages, and whether a reply has reached the client (`transport`), how a result looks (`answer`).
-//! `cli` starts it.
+//! This file turns calls into waiting, and outcomes into results. What the tools are and say is `crate::mcp`, for every
+//! carrier. Rooms: the questions of this process (`questions`) on a thread of their own (`calls`), lines to messages, and
+//! whether a reply has reached the client (`transport`). `cli` starts it.
 #![expect(
     clippy::disallowed_methods,
     reason = "when to look is a matter of the runtime's timer; what has passed, of the clock"
 )]
 
-mod answer;
-mod arguments;
 mod calls;
 mod questions;
 mod settings;
-mod tools;
 mod transport;
 
 pub use settings::Settings;
 
-use super::waiter::RENDER_TIMEOUT_MS;
+use super::Way;
 use crate::clock::Clock;
-use crate::ipc::wire::ResponseFile;
-use answer::{Report, failed};
-use arguments::{AskArguments, WaitArguments};
+use crate::ipc::wire::{RENDER_TIMEOUT_MS, ResponseFile};
+use crate::mcp::answer::{self, Report, failed};
+use crate::mcp::{self, AskArguments, Call, Rounds, WaitArguments, tasks};
 use askd_core::wording;
 use calls::Calls;
 use questions::{Asked, Questions};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams, GetTaskResult,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ErrorData, ServerHandler, ServiceExt};
@@ -48,11 +44,28 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a call that may wait no longer gives a folder to say what it holds. A folder that hangs says nothing.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
+/// How long the end of the process waits for the daemon to hear what was taken.
+#[cfg(feature = "remote")]
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
 /// Serves one client on standard input and output, until it closes its end or `stop` comes.
-pub async fn serve(settings: Settings, clock: &Clock, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let calls = Arc::new(Calls::start(settings, clock)?);
+pub async fn serve(settings: Settings, way: Way, clock: &Clock, stop: impl Future<Output = ()>) -> io::Result<()> {
+    #[cfg(feature = "remote")]
+    let connection = way.connection().cloned();
+    let calls = Arc::new(Calls::start(settings, way, clock)?);
+    #[cfg(feature = "remote")]
+    let news = async {
+        let Some(connection) = &connection else { return std::future::pending().await };
+        loop {
+            connection.news().await;
+            calls.queue(Questions::look_at_all);
+        }
+    };
+    #[cfg(not(feature = "remote"))]
+    let news = std::future::pending::<()>();
     let served = async {
-        match (Server { calls: Arc::clone(&calls) }).serve(Client::new(Arc::clone(&calls))).await {
+        match (Server { calls: Arc::clone(&calls), clock: clock.clone() }).serve(Client::new(Arc::clone(&calls))).await
+        {
             Ok(running) => {
                 // How it ended does not matter: the last job puts in order what is left.
                 let _ended = running.waiting().await;
@@ -66,8 +79,13 @@ pub async fn serve(settings: Settings, clock: &Clock, stop: impl Future<Output =
     let ended = tokio::select! {
         ended = served => ended,
         () = stop => Ok(()),
+        () = news => Ok(()),
     };
     calls.end(stdout_was_read());
+    #[cfg(feature = "remote")]
+    if let Some(connection) = &connection {
+        connection.finish(LAST_CALLS).await;
+    }
     ended
 }
 
@@ -77,45 +95,54 @@ type Context = RequestContext<RoleServer>;
 #[derive(Debug, Clone)]
 struct Server {
     calls: Arc<Calls>,
+    clock: Clock,
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("askd", env!("CARGO_PKG_VERSION")))
-            .with_instructions(tools::INSTRUCTIONS)
+        mcp::info()
     }
 
     async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: Context) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all(self.calls.settings())))
+        Ok(ListToolsResult::with_all_items(mcp::tools(&self.calls.settings().calls)))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: Context) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
-        let result = match request.name.as_ref() {
-            tools::ASK => match AskArguments::read(arguments, self.calls.settings()) {
-                Ok(arguments) => self.ask(arguments, &context).await?,
-                Err(rejection) => answer::rejected(&rejection),
-            },
-            tools::WAIT => match WaitArguments::read(arguments) {
-                Ok(arguments) => self.wait(arguments, &context).await?,
-                Err(rejection) => answer::rejected(&rejection),
-            },
-            tools::CANCEL => match WaitArguments::read(arguments) {
-                Ok(arguments) => self.cancel(arguments.question_id, &context).await?,
-                Err(rejection) => answer::rejected(&rejection),
-            },
-            other => {
-                let known = [tools::ASK, tools::WAIT, tools::CANCEL].join(", ");
-                return Err(ErrorData::invalid_params(format!("unknown tool {other:?}; there are {known}"), None));
-            }
+        let settings = self.calls.settings();
+        let rounds = Rounds::of(settings.key.as_bytes(), &request, &context)?;
+        let result = match Call::read(request, &settings.calls, Some(&settings.session))? {
+            Ok(Call::Ask(arguments)) => self.ask(*arguments, &rounds, &context).await?,
+            Ok(Call::Wait(arguments)) => self.wait(arguments, &rounds, &context).await?,
+            Ok(Call::Cancel(question_id)) => self.cancel(question_id, &context).await?,
+            Err(rejected) => rejected,
         };
-        Ok(result.into())
+        Ok(rounds.go_on(result, self.clock.now()))
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
+        let question_id = tasks::question(&request.task_id)?;
+        let find = move |questions: &mut Questions| {
+            questions.find(question_id.as_str()).ok_or_else(|| answer::unknown(wording::UNKNOWN_HERE))
+        };
+        let result = self.wait_for(find, Some(Duration::ZERO), &context, |_| answer::pending()).await?;
+        let is_unknown = result.structured_content.as_ref().is_some_and(|result| result["question_id"].is_null());
+        if is_unknown { Err(tasks::unknown()) } else { tasks::state(request.task_id, result) }
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, _: Context) -> Result<(), ErrorData> {
+        let question_id = tasks::question(&request.task_id)?;
+        let withdraw = move |questions: &mut Questions| questions.withdraw(question_id.as_str()).map(drop);
+        self.calls.run(withdraw).await?.map_err(|_| tasks::unknown())
     }
 }
 
 impl Server {
-    async fn ask(&self, arguments: AskArguments, context: &Context) -> Result<CallToolResult, ErrorData> {
+    async fn ask(
+        &self,
+        arguments: AskArguments,
+        rounds: &Rounds,
+        context: &Context,
+    ) -> Result<CallToolResult, ErrorData> {
         tracing::info!(
             questions = arguments.request.questions.len(),
             title = arguments.request.title.as_deref().unwrap_or_default(),
@@ -123,16 +150,27 @@ impl Server {
             renderTimeoutMs = arguments.request.render_timeout.unwrap_or(RENDER_TIMEOUT_MS.cast_signed()),
             "ask_user called"
         );
-        let wait = self.wait_of(arguments.wait, context);
-        self.wait_for(move |questions| questions.ask(arguments), wait, context, |_| answer::pending()).await
+        let wait = rounds.wait(self.wait_of(arguments.wait, context));
+        let before = rounds.question().cloned();
+        let find = move |questions: &mut Questions| match before {
+            Some(id) => questions.find(id.as_str()).ok_or_else(|| answer::unknown(wording::UNKNOWN_HERE)),
+            None => questions.ask(arguments),
+        };
+        self.wait_for(find, wait, context, |_| answer::pending()).await
     }
 
-    async fn wait(&self, arguments: WaitArguments, context: &Context) -> Result<CallToolResult, ErrorData> {
+    async fn wait(
+        &self,
+        arguments: WaitArguments,
+        rounds: &Rounds,
+        context: &Context,
+    ) -> Result<CallToolResult, ErrorData> {
         let WaitArguments { question_id, wait } = arguments;
+        let wait = rounds.wait(self.wait_of(wait, context));
         let find = move |questions: &mut Questions| {
             questions.find(&question_id).ok_or_else(|| answer::unknown(wording::UNKNOWN_HERE))
         };
-        self.wait_for(find, self.wait_of(wait, context), context, |_| answer::pending()).await
+        self.wait_for(find, wait, context, |_| answer::pending()).await
     }
 
     async fn cancel(&self, question_id: String, context: &Context) -> Result<CallToolResult, ErrorData> {
@@ -152,7 +190,7 @@ impl Server {
     /// How long this call may take: what it says itself, else the setting, else what the client is known to allow.
     fn wait_of(&self, own: Option<Duration>, context: &Context) -> Option<Duration> {
         let client = || context.client_info().map(|client| (client.name, client.version));
-        own.map_or_else(|| self.calls.settings().max_wait(client), Some)
+        own.map_or_else(|| self.calls.settings().calls.max_wait(client), Some)
     }
 
     /// Asks or finds a question, and waits for its outcome. A call that may wait no longer returns what `at_the_limit`

@@ -5,17 +5,15 @@
 //! has it, the file is deleted (`delivered` keeps it for a call that asks again by id). If the reply is lost, the
 //! outcome goes back into its file.
 
-use super::answer::{self, Report, failed};
-use super::arguments::AskArguments;
-use crate::agent::{AgentError, Folder, Look, Process, Taken, Waiter, find};
+use crate::agent::{AgentError, Look, OpenCall, Taken, Way};
 use crate::clock::{Clock, Moment};
 use crate::ipc::wire::ResponseFile;
+use crate::mcp::AskArguments;
+use crate::mcp::answer::{self, Report, failed};
 use askd_core::{Digest, RequestId, wording};
 use rmcp::model::{CallToolResult, RequestId as CallId};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot::Sender;
 
@@ -27,26 +25,22 @@ const REMEMBERED: usize = 64;
 /// All questions of this process.
 pub(super) struct Questions {
     clock: Clock,
-    process: Arc<Process>,
-    /// The folder that the command line names.
-    named: Option<PathBuf>,
-    /// The folder of the last question.
-    folder: Option<Arc<Folder>>,
+    way: Way,
     /// The questions whose outcome the client does not have.
     open: HashMap<RequestId, Question>,
     delivered: VecDeque<(RequestId, Report)>,
     /// How often a request with these questions was not claimed, until one is.
-    unclaimed: HashMap<Digest, u32>,
+    unclaimed: HashMap<Option<Digest>, u32>,
     /// Keeps up the signs of life for a moment after the last question: the next one may follow at once.
-    last: Option<Waiter>,
+    last: Option<OpenCall>,
     closed: bool,
     /// When to look at all of them next; `None` if there is nothing to look at.
     next_look: Option<Moment>,
 }
 
 struct Question {
-    waiter: Waiter,
-    key: Digest,
+    waiter: OpenCall,
+    key: Option<Digest>,
     retries: u8,
     note: Option<String>,
     state: State,
@@ -100,12 +94,10 @@ impl Question {
 }
 
 impl Questions {
-    pub(super) fn new(clock: Clock, process: Arc<Process>, named: Option<PathBuf>) -> Self {
+    pub(super) fn new(clock: Clock, way: Way) -> Self {
         Self {
             clock,
-            process,
-            named,
-            folder: None,
+            way,
             open: HashMap::new(),
             delivered: VecDeque::new(),
             unclaimed: HashMap::new(),
@@ -126,23 +118,13 @@ impl Questions {
             return Err(refused(failed("rejected", wording::CLIENT_GONE)));
         }
         let broken = |error: AgentError| refused(failed("undeliverable", error));
-        let folder = self.folder().map_err(broken)?;
-        let waiter = Waiter::ask(folder, request, self.clock.clone(), &self.process).map_err(broken)?;
+        let waiter = self.way.ask(request, |name: &str| std::env::var(name).ok()).map_err(broken)?;
         let id = waiter.request_id().clone();
         let asked = Asked { id: id.clone(), note: note.clone() };
         let state = State::Waiting(self.clock.monotonic());
         let question = Question { waiter, key, retries, note, state, withdrawn: false, calls: Vec::new() };
         self.open.insert(id, question);
         Ok(asked)
-    }
-
-    /// The folder to ask through. Each question looks for it anew: it may have been missing before, or been made again.
-    fn folder(&mut self) -> Result<Arc<Folder>, AgentError> {
-        if let Some(folder) = self.folder.as_ref().filter(|folder| folder.is_current()) {
-            return Ok(Arc::clone(folder));
-        }
-        let folder = Arc::new(find(self.named.as_deref(), |name: &str| std::env::var(name).ok())?);
-        Ok(Arc::clone(self.folder.insert(folder)))
     }
 
     /// The question with that id, if this process has asked it.
@@ -162,7 +144,7 @@ impl Questions {
             // A call that has ended meanwhile needs it no more.
             let _ended = tell.send(report.clone());
         }
-        self.look_by(self.process.look_every());
+        self.look_by(self.way.look_every());
     }
 
     /// Withdraws a question. What has an outcome keeps it.
@@ -241,7 +223,7 @@ impl Questions {
         }
         self.open.values_mut().for_each(Question::put_back);
         if !self.open.is_empty() {
-            self.process.leave();
+            self.way.leave();
         }
         self.open.clear();
         self.last = None;
@@ -254,11 +236,11 @@ impl Questions {
 
     /// What can be read as soon as an outcome may be new, and whether there is one.
     pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.process.events()
+        self.way.events()
     }
 
     pub(super) fn has_news(&self) -> bool {
-        self.process.has_news()
+        self.way.has_news()
     }
 
     /// Looks at all of them after so long, unless that is due before.
@@ -289,7 +271,7 @@ impl Questions {
             State::InFlight(in_flight) => Some(in_flight.sent? + DELIVERED_AFTER),
             State::Ready | State::Over(_) => None,
         });
-        self.next_look = Some(due.fold(now + self.process.look_every(), Moment::min));
+        self.next_look = Some(due.fold(now + self.way.look_every(), Moment::min));
     }
 
     /// Looks at one question, and gives what came of it to the calls that wait for it.
@@ -304,7 +286,7 @@ impl Questions {
                 Ok(Look::Waiting(give_up)) => State::Waiting(give_up),
                 Ok(Look::Ready) => State::Ready,
                 Err(AgentError::HostSilent) => State::Over(failed("timeout", wording::HOST_SILENT)),
-                Err(AgentError::NotClaimed { .. }) => {
+                Err(AgentError::NotClaimed { .. } | AgentError::NotTaken { .. }) => {
                     let attempt = self.unclaimed.entry(question.key).or_default();
                     *attempt += 1;
                     State::Over(answer::not_claimed(*attempt, question.retries))

@@ -6,15 +6,14 @@ use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
-use askd_core::{
-    AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent,
-};
+use askd_core::{AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -41,13 +40,13 @@ fn problem<T>(status: StatusCode, title: &'static str, detail: impl Into<String>
     Err(Problem::new(status, title, detail))
 }
 
-fn unavailable<T>(detail: &str) -> Result<T, Problem> {
+pub(super) fn unavailable<T>(detail: &str) -> Result<T, Problem> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
 }
 
 impl Agents {
     /// The ask that a request of the caller's group became, with its waiting call.
-    async fn find(&self, caller: &Caller, request_id: &str) -> Result<(Arc<Ask>, RequestId), Problem> {
+    pub(super) async fn find(&self, caller: &Caller, request_id: &str) -> Result<(Arc<Ask>, RequestId), Problem> {
         let group = &caller.holder.group;
         let unknown = || {
             let detail = format!("This group has no question with the request id {request_id:?}, or it was forgotten.");
@@ -63,7 +62,7 @@ impl Agents {
         }
     }
 
-    async fn load(&self, id: AskId) -> Result<Arc<Ask>, Problem> {
+    pub(super) async fn load(&self, id: AskId) -> Result<Arc<Ask>, Problem> {
         match self.broker.get(id).await {
             Ok(Some(ask)) => Ok(ask),
             Ok(None) => problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten."),
@@ -74,7 +73,7 @@ impl Agents {
         }
     }
 
-    async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Problem> {
+    pub(super) async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Problem> {
         match self.broker.apply(id, event).await {
             Ok(ask) | Err(Failure::Refused(_, ask)) => Ok(ask),
             Err(Failure::Unknown | Failure::Broken) => {
@@ -186,39 +185,70 @@ pub(super) async fn outcome(
         let detail = format!("wait={wait} is more than {LONGEST_WAIT} seconds.");
         return problem(StatusCode::BAD_REQUEST, "Not understood", detail);
     }
-    let mut changes = agents.broker.changes();
-    let (mut ask, request_id) = agents.find(&caller, &request_id).await?;
-    let of = (caller.holder.group.clone(), request_id.clone());
+    let (ask, request_id) = agents.find(&caller, &request_id).await?;
     let _place = if wait > 0 { Some(agents.place(&caller)?) } else { None };
-    let _lease = agents.broker.leases().begin(&of.0, &of.1);
-    let clock = agents.ctx.clock().clone();
+    let _lease = agents.broker.leases().begin(&caller.holder.group, &request_id);
+    let clock = agents.ctx.clock();
     let until = clock.monotonic() + Duration::from_secs(wait);
-    loop {
-        let Some(waiter) = ask.waiter(&request_id) else {
-            return problem(StatusCode::GONE, "Not there any more", TAKEN);
-        };
-        match Now::of(&ask, waiter, &caller, &agents) {
-            Now::Outcome(response) => return agents.hold(&caller, &of, *response),
-            Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
-            Now::Briefed(event) => {
-                let before = Arc::clone(&ask);
-                ask = agents.apply(ask.id, event).await?;
-                if *ask != *before {
-                    continue;
-                }
+    tokio::select! {
+        waited = agents.wait_for(&caller, ask.id, &request_id, clock.sleep_to(until)) => match waited? {
+            Waited::Outcome(response) => Ok(Json(response).into_response()),
+            Waited::Open(ask) => {
+                let again_at_once = [(header::RETRY_AFTER, "0")];
+                Ok((StatusCode::ACCEPTED, again_at_once, Json(Status::of(&ask, request_id))).into_response())
             }
-            Now::Open => {}
+        },
+        () = agents.ctx.stopping() => unavailable("askd is being restarted. Try again."),
+    }
+}
+
+/// What a call has waited for.
+pub(super) enum Waited {
+    /// It is held for this taker now.
+    Outcome(Box<ResponseFile>),
+    Open(Arc<Ask>),
+}
+
+impl Agents {
+    /// Waits for the outcome of a request, at most until `end`.
+    pub(super) async fn wait_for(
+        &self,
+        caller: &Caller,
+        id: AskId,
+        request_id: &RequestId,
+        end: impl Future<Output = ()>,
+    ) -> Result<Waited, Problem> {
+        let mut end = pin!(end);
+        let mut changes = self.broker.changes();
+        let mut ask = self.load(id).await?;
+        loop {
+            let Some(waiter) = ask.waiter(request_id) else {
+                return problem(StatusCode::GONE, "Not there any more", TAKEN);
+            };
+            match Now::of(&ask, waiter, caller, self) {
+                Now::Outcome(response) => {
+                    self.hold(caller, request_id)?;
+                    return Ok(Waited::Outcome(response));
+                }
+                Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
+                Now::Briefed(event) => {
+                    let before = Arc::clone(&ask);
+                    ask = self.apply(id, event).await?;
+                    if *ask != *before {
+                        continue;
+                    }
+                }
+                Now::Open => {}
+            }
+            let is_over = tokio::select! {
+                there_is_more = change_of(&mut changes, id) => !there_is_more,
+                () = &mut end => true,
+            };
+            if is_over {
+                return Ok(Waited::Open(ask));
+            }
+            ask = self.load(id).await?;
         }
-        let is_over = tokio::select! {
-            there_is_more = change_of(&mut changes, ask.id) => !there_is_more,
-            () = clock.sleep_to(until) => true,
-            () = agents.ctx.stopping() => return unavailable("askd is being restarted. Try again."),
-        };
-        if is_over {
-            let again_at_once = [(header::RETRY_AFTER, "0")];
-            return Ok((StatusCode::ACCEPTED, again_at_once, Json(Status::of(&ask, request_id))).into_response());
-        }
-        ask = agents.load(ask.id).await?;
     }
 }
 
@@ -234,12 +264,12 @@ async fn change_of(changes: &mut broadcast::Receiver<AskId>, id: AskId) -> bool 
 }
 
 impl Agents {
-    /// The outcome, unless another taker has been sent it within the last minute.
-    fn hold(&self, caller: &Caller, of: &(Group, RequestId), response: ResponseFile) -> Result<Response, Problem> {
-        let held = self.holds.hold(of, &caller.taker, self.ctx.clock().monotonic());
+    /// Holds an outcome for this taker, unless another one has been sent it within the last minute.
+    fn hold(&self, caller: &Caller, request_id: &RequestId) -> Result<(), Problem> {
+        let of = (caller.holder.group.clone(), request_id.clone());
         let detail = "Another taker was sent this outcome and may still say that it has it.";
         let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
-        held.map(|()| Json(response).into_response()).map_err(to_another)
+        self.holds.hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
     }
 }
 

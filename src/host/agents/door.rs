@@ -91,7 +91,8 @@ impl Agents {
 fn no_token() -> Response {
     let detail = "The token is missing, wrong, revoked or expired. `askd token new GROUP` makes one on askd's host; send it \
                   as: Authorization: Bearer <token>. The inbox token does not open this door.";
-    Problem::new(StatusCode::UNAUTHORIZED, "No access", detail).into_response()
+    let scheme = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (scheme, Problem::new(StatusCode::UNAUTHORIZED, "No access", detail)).into_response()
 }
 
 fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long an outcome is held for the taker that it was sent to.
 const HELD: Duration = Duration::from_secs(60);
 
-type Key = (Group, RequestId);
+pub(super) type Key = (Group, RequestId);
 
 /// All holds. A start of the daemon forgets them: the record says who has taken what.
 #[derive(Debug, Default)]
@@ -30,6 +30,14 @@ impl Holds {
         Ok(())
     }
 
+    /// It did not reach this taker: another one may have it at once.
+    pub(super) fn release(&self, of: &Key, taker: &str) {
+        let mut holds = self.0.lock();
+        if holds.get(of).is_some_and(|(holder, _)| holder == taker) {
+            holds.remove(of);
+        }
+    }
+
     /// Whether another taker has it now.
     pub(super) fn is_anothers(&self, of: &Key, taker: &str, now: Moment) -> bool {
         left(&self.0.lock(), of, taker, now).is_some()
@@ -40,4 +48,30 @@ fn left(holds: &HashMap<Key, (String, Moment)>, of: &Key, taker: &str, now: Mome
     let (holder, until) = holds.get(of)?;
     let left = until.since(now);
     (holder != taker && !left.is_zero()).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use askd_core::Time;
+
+    #[test]
+    fn each_call_of_the_holder_begins_its_minute_anew_and_then_another_taker_has_its_turn() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let (holds, of) = (Holds::default(), ("g".parse().unwrap(), "r".parse().unwrap()));
+        let hold = |taker| holds.hold(&of, taker, clock.monotonic());
+        assert_eq!(hold("one"), Ok(()));
+        hand.advance(HELD / 2);
+        assert_eq!((hold("one"), hold("other")), (Ok(()), Err(HELD)));
+        hand.advance(HELD * 3 / 4);
+        assert_eq!(hold("other"), Err(HELD / 4));
+        assert!(holds.is_anothers(&of, "other", clock.monotonic()));
+        hand.advance(HELD / 4);
+        assert_eq!((hold("other"), hold("one")), (Ok(()), Err(HELD)));
+        holds.release(&of, "one");
+        assert_eq!(hold("one"), Err(HELD), "it is not its own");
+        holds.release(&of, "other");
+        assert_eq!(hold("one"), Ok(()));
+    }
 }

@@ -2,12 +2,14 @@
 //! into what the broker knows, and decides nothing about asks. `docs/remote.md` has the calls.
 //!
 //! An outcome lies in the record alone until its call says that it has it. Who still waits is a lease (`session::leases`).
+//! MCP by URL (`mcp`) is one more way to make the same calls.
 
 mod asks;
 mod briefings;
 mod door;
 mod events;
 mod holds;
+mod mcp;
 
 use super::broker::Broker;
 use super::channel::web::Problem;
@@ -58,6 +60,7 @@ impl Agents {
             .route("/briefings", get(briefings::list))
             .route("/briefings/{ask_id}/taken", post(briefings::taken))
             .route("/events", get(events::events))
+            .merge(mcp::route(&self))
             .fallback(|| async {
                 Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/remote.md lists the calls.")
             })

@@ -7,8 +7,8 @@ use super::{Broker, RETRY};
 use crate::host::delivery;
 use crate::host::port::Updated;
 use crate::ipc::{RESPONSES, status_name};
-use crate::sabotage::crash_point;
-use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Time, WidgetEffect, WidgetEvent};
+use crate::sabotage::{crash_point, gate};
+use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, WidgetEffect, WidgetEvent};
 use std::sync::Arc;
 
 impl Broker {
@@ -50,8 +50,16 @@ impl Broker {
     }
 
     /// Tells waiters where the ask is. Blocks on the disk.
-    pub(super) fn write_status(&self, ask: &Ask) {
-        let mut written = delivery::status(&self.0.folders, ask);
+    pub(super) fn write_status(&self, ask: &Arc<Ask>) {
+        gate(if matches!(ask.stage, Stage::Posting) { "status.posting" } else { "status" });
+        let current = || self.0.store.read(&ask.group, ask.id).ok().flatten();
+        // The errands of one ask run side by side, so what this one knows may be older than what was written.
+        let mut latest = current().unwrap_or_else(|| Arc::clone(ask));
+        let mut written = delivery::status(&self.0.folders, &latest);
+        while let Some(changed) = current().filter(|changed| changed.stage != latest.stage) {
+            latest = changed;
+            written = delivery::status(&self.0.folders, &latest);
+        }
         // Settled in the meantime: the publisher of the response may have looked before this was written.
         if self.index().is_settled(ask.id) {
             written = written.and_then(|()| {

@@ -19,9 +19,13 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No briefing of an ask at its limits comes near this.
 pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
+
+/// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
+pub(super) const FLUSHED_AFTER: Duration = Duration::from_millis(300);
 
 /// What is published of an ask in its group's folders and was not taken yet.
 #[derive(Debug, Clone)]
@@ -75,6 +79,11 @@ impl Broker {
             groups.entry(group).or_default().push((id, lying));
         }
         groups
+    }
+
+    /// Notes that all groups were looked at.
+    pub(in crate::host) fn has_looked(&self) {
+        self.0.looked.notify_waiters();
     }
 
     /// Looks what agents have collected, and whether those that have not are gone. Blocks on the disk.

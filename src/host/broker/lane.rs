@@ -94,7 +94,7 @@ impl Broker {
     pub(super) fn accept_here(&self, step: Step) -> Told {
         let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
         self.lanes().join(id, job, true);
-        self.hand_over(self.run_lane(id));
+        self.run_or_hand_over(self.run_lane(id));
         told.try_recv().unwrap_or(Err(Failure::Broken))
     }
 
@@ -118,11 +118,11 @@ impl Broker {
         let promises = job.work.promises();
         let calls = self.lanes().join(id, job, promises);
         if calls {
-            let broker = self.clone();
+            let (broker, promise) = (self.clone(), promises.then(|| self.0.saves.promises().begin()));
             self.0.saves.run(&self.0.ctx, promises, move || {
                 let errands = broker.run_lane(id);
-                // Behind the gate others wait for this thread.
-                if promises { broker.run_or_hand_over(errands) } else { broker.hand_over(errands) }
+                drop(promise);
+                broker.run_or_hand_over(errands);
             });
         }
     }

@@ -41,7 +41,7 @@ use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError};
 use crate::host::traces::Traces;
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Event, Group, Refusal, RequestId, ShortId, Time};
+use askd_core::{Ask, AskId, Digest, Event, Group, Refusal, RequestId, ShortId, Time};
 use index::Index;
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
@@ -54,8 +54,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
-/// How long after a save that promises nothing it is put on stable storage, at the latest a second later.
-const FLUSH_AFTER: Duration = Duration::from_secs(4);
+/// How long after a save that promises nothing it is put on stable storage, unless a look comes before.
+const FLUSH_AFTER: Duration = Duration::from_millis(4_700);
 /// To how many asks events happen at a time that nobody waits for and that may be very many.
 const PLACES: usize = 64;
 /// First and longest pause before something that failed on the disk is tried again.
@@ -114,6 +114,8 @@ struct Inner {
     moved: Notify,
     /// Something was saved that is not on stable storage yet.
     saved: Notify,
+    /// All groups were looked at.
+    looked: Notify,
 }
 
 /// Why an event was not taken.
@@ -154,7 +156,10 @@ impl Broker {
     async fn keep_flushing(&self) {
         loop {
             self.0.saved.notified().await;
-            self.clock().sleep(FLUSH_AFTER).await;
+            tokio::select! {
+                () = self.clock().sleep(FLUSH_AFTER) => {}
+                () = self.0.looked.notified() => self.clock().sleep(collect::FLUSHED_AFTER).await,
+            }
             if let Err(error) = self.flush().await {
                 tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
                 self.0.saved.notify_one();
@@ -239,6 +244,12 @@ impl Broker {
     /// The ask that a group's request became.
     pub(in crate::host) fn of_request(&self, group: &Group, request_id: &RequestId) -> Option<AskId> {
         self.index().by_request(group, request_id)
+    }
+
+    /// The ask that may have that key, and is open or has an outcome that no call took.
+    pub(in crate::host) fn of_key(&self, group: &Group, key: Digest) -> Option<AskId> {
+        let index = self.index();
+        index.by_key(group, key).or_else(|| index.kept_by_key(group, key))
     }
 
     /// A handle for parts that the broker itself holds.

@@ -1,11 +1,13 @@
 //! The threads on which asks are loaded, stepped and saved. They are the store's alone, so that no hung folder of a group
-//! takes them all. What promises something goes first: the rest waits behind a small gate.
+//! takes them all. What promises something goes first: the rest waits behind a small gate, and in a burst of promises one
+//! piece of it runs at a time.
 
 use crate::host::ctx::Ctx;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
@@ -13,16 +15,58 @@ use tokio::runtime::{Builder, Runtime};
 const THREADS: usize = 32;
 /// How many of them what promises nothing may use.
 const BEHIND_THE_GATE: usize = 4;
+/// So many promises at a time are a burst.
+const BURST: usize = 4;
+/// How long what promises nothing makes way for a burst, at most.
+const MAKES_WAY: Duration = Duration::from_millis(500);
 /// How long a thread waits for more work before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) type Work = Box<dyn FnOnce() + Send>;
 
-/// Lets a few pieces of work run at a time. The others wait in line, and no thread waits with them.
+/// The promises that are being saved.
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    number: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Promises {
+    /// One is being saved until this is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Promise {
+        *self.number.lock() += 1;
+        Promise(Arc::clone(self))
+    }
+
+    /// Waits until there is no burst of them.
+    fn make_way(&self) {
+        let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= BURST, MAKES_WAY);
+    }
+}
+
+/// A promise that is being saved.
+#[derive(Debug)]
+pub(super) struct Promise(Arc<Promises>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let mut number = self.0.number.lock();
+        *number -= 1;
+        if *number == BURST - 1 {
+            self.0.fewer.notify_all();
+        }
+    }
+}
+
+/// Lets a few pieces of work run at a time. The others wait in line, and no thread waits with them. All but one of those
+/// that run make way for a burst of promises.
 #[derive(Debug)]
 pub(super) struct Gate {
     most: usize,
     line: Mutex<Line>,
+    /// How many of those that run do not make way now.
+    at_work: AtomicUsize,
+    promises: Arc<Promises>,
 }
 
 #[derive(Default)]
@@ -38,8 +82,8 @@ impl std::fmt::Debug for Line {
 }
 
 impl Gate {
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, line: Mutex::default() })
+    pub(super) fn new(most: usize, promises: &Arc<Promises>) -> Arc<Self> {
+        Arc::new(Self { most, line: Mutex::default(), at_work: AtomicUsize::new(0), promises: Arc::clone(promises) })
     }
 
     /// Takes in a piece of work. What it returns, if anything, has to be run on some thread: the work, and then what has
@@ -56,8 +100,13 @@ impl Gate {
         Some(Box::new(move || {
             let mut next = Some(work);
             while let Some(work) = next {
+                if gate.at_work.load(Ordering::Relaxed) > 0 {
+                    gate.promises.make_way();
+                }
+                gate.at_work.fetch_add(1, Ordering::Relaxed);
                 // A panic has been reported, and the place must not be lost.
                 let _panicked = catch_unwind(AssertUnwindSafe(work));
+                gate.at_work.fetch_sub(1, Ordering::Relaxed);
                 next = gate.next();
             }
         }))
@@ -79,13 +128,20 @@ pub(super) struct Saves {
     /// Only its blocking threads are used.
     threads: Option<Runtime>,
     gate: Arc<Gate>,
+    promises: Arc<Promises>,
 }
 
 impl Saves {
     pub(super) fn new() -> std::io::Result<Self> {
         let mut builder = Builder::new_current_thread();
         let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE).thread_name("askd-save");
-        Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE) })
+        let promises = Arc::default();
+        Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
+    }
+
+    /// The promises that are being saved.
+    pub(super) fn promises(&self) -> &Arc<Promises> {
+        &self.promises
     }
 
     /// Runs work that blocks on the disk.
@@ -112,7 +168,7 @@ mod tests {
 
     #[test]
     fn few_run_at_a_time_in_order_and_a_panic_keeps_no_place() {
-        let (gate, order) = (Gate::new(1), Arc::new(Mutex::new(Vec::new())));
+        let (gate, order) = (Gate::new(1, &Arc::default()), Arc::new(Mutex::new(Vec::new())));
         let work = |number: u8| -> Work {
             let order = Arc::clone(&order);
             Box::new(move || {

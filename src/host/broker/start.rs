@@ -67,16 +67,17 @@ impl Broker {
         settings: Arc<Settings>,
         loading: Arc<Loading>,
     ) -> io::Result<Self> {
+        let saves = Saves::new()?;
         Ok(Self(Arc::new(Inner {
             store,
-            saves: Saves::new()?,
-            errands: Gate::new(errands::AT_A_TIME),
+            errands: Gate::new(errands::AT_A_TIME, saves.promises()),
+            saves,
             folders,
             audit,
             metrics: Metrics::default(),
             traces: Traces::open(settings.traces.endpoint.as_deref(), &ctx)?,
             channels,
-            sessions: Sessions::new(settings.docker_host.as_deref(), ctx.clone()),
+            sessions: Sessions::new(settings.docker_host.as_deref(), settings.agents.pending_lease, ctx.clone()),
             set_by: ctx.clock().reading().set_by,
             ctx,
             settings: watch::Sender::new(settings),
@@ -93,6 +94,7 @@ impl Broker {
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
             saved: Notify::new(),
+            looked: Notify::new(),
         })))
     }
 

@@ -270,14 +270,20 @@ impl Broker {
     }
 
     async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
-        let before = request.key.and_then(|key| self.index().kept_by_key(group, key));
-        let make = |id, short_id, now| Ask::accept(accepted(group, request, admitted, id, short_id), now);
-        let stored = self.store_new(make).await;
-        // A late answer would go to a question that is asked anew.
-        if let (Ok(_) | Err(Failure::InDoubt), Some(late)) = (&stored, before) {
-            self.apply_later(late, Event::Requested(Relation::Supersedes));
+        let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
+        if let Some(id) = kept {
+            // A late answer would go to a question that is asked anew: from here on nobody can give one.
+            let closed = self.apply(id, Event::Requested(Relation::Supersedes)).await;
+            if matches!(closed, Err(Failure::NotStored | Failure::InDoubt)) {
+                return Submitted::NotStored;
+            }
+            // Somebody may have given one just before.
+            if let Some(submitted) = self.give_kept(id, &request).await {
+                return submitted;
+            }
         }
-        Submitted::first(stored)
+        let make = |id, short_id, now| Ask::accept(accepted(group, request, admitted, id, short_id), now);
+        Submitted::first(self.store_new(make).await)
     }
 
     /// Stores a new ask and acts on it. An ask that is in doubt is known by its request from now on.

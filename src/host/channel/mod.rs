@@ -19,6 +19,9 @@ use signed::Webhooks;
 use std::io;
 use std::sync::Arc;
 
+/// What `askd doctor` has a webhook echo, as the platform does when its address is entered there: nothing was set up.
+pub const DOCTORS_CHALLENGE: &str = "askd-doctor";
+
 /// Makes a channel from the settings; `None` if they do not set it up. Connects to nothing yet.
 pub type Open = fn(&Settings, &Ctx) -> io::Result<Option<Arc<dyn Adapter>>>;
 

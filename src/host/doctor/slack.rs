@@ -2,6 +2,7 @@
 
 use super::Findings;
 use super::probe::{Probe, Said, signature, webhooks};
+use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Secrets, Settings, SlackSettings, SlackTransport};
 use askd_core::{ChannelName, Responders, wording};
 use reqwest::Url;
@@ -169,7 +170,7 @@ async fn webhook(found: &mut Findings, probe: &Probe, secrets: &Secrets, setting
         return found.not_checked("slack webhook", "daemon");
     }
     let url = format!("{}/slack/events", webhooks(settings));
-    let body = json!({"type": "url_verification", "challenge": "askd-doctor"}).to_string();
+    let body = json!({"type": "url_verification", "challenge": DOCTORS_CHALLENGE}).to_string();
     let seconds = probe.clock.now().as_millis() / 1000;
     for secret in secrets.all() {
         let signed = format!("v0={}", signature(secret, format!("v0:{seconds}:{body}").as_bytes()));
@@ -178,7 +179,7 @@ async fn webhook(found: &mut Findings, probe: &Probe, secrets: &Secrets, setting
             call.header("x-slack-request-timestamp", seconds).header("x-slack-signature", signed)
         };
         match probe.call(&url, call).await {
-            Ok(said) if said.text.contains("askd-doctor") => {}
+            Ok(said) if said.text.contains(DOCTORS_CHALLENGE) => {}
             Ok(_) => {
                 let fix = "reload the daemon, so that it reads slack.signing_secret again: sudo systemctl reload askd";
                 let what = "the daemon uses another signing secret than the settings";

@@ -2,6 +2,7 @@
 
 use super::probe::{Probe, signature, webhooks};
 use super::{Findings, meta};
+use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Settings, WhatsappSettings};
 use askd_core::wording;
 use reqwest::Url;
@@ -66,10 +67,12 @@ async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings
 async fn handshake(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings, settings: &Settings) {
     let url = format!("{}/whatsapp/webhook", webhooks(settings));
     let token = whatsapp.verify_token.expose_secret();
-    let query = [("hub.mode", "subscribe"), ("hub.verify_token", token), ("hub.challenge", "askd-doctor")];
+    let query = [("hub.mode", "subscribe"), ("hub.verify_token", token), ("hub.challenge", DOCTORS_CHALLENGE)];
     let Ok(asked) = Url::parse_with_params(&url, query) else { return };
     match probe.call(&url, |client| client.get(asked)).await {
-        Ok(said) if said.text == "askd-doctor" => found.ok("whatsapp webhook", "the daemon takes this verify token"),
+        Ok(said) if said.text == DOCTORS_CHALLENGE => {
+            found.ok("whatsapp webhook", "the daemon takes this verify token");
+        }
         Ok(_) => found.fault("whatsapp webhook", "the daemon uses another verify token than the settings", RESTART),
         Err(why) => found.fault("whatsapp webhook", format!("{url}: {why}"), RESTART),
     }

@@ -131,6 +131,7 @@ impl Intake {
                 HashSet::new()
             }
         };
+        broker.has_looked();
         self.shared.warnings.tell();
         self.say_hung(hung, clock.monotonic());
     }

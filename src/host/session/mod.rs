@@ -8,7 +8,7 @@ mod leases;
 mod webhook;
 
 pub(crate) use heartbeats::{DEAD_AFTER, Heartbeats, Liveness};
-pub(crate) use leases::Leases;
+pub(crate) use leases::{Leases, OF_MCP};
 
 use crate::host::ctx::Ctx;
 use crate::host::settings::{GroupSettings, Means};
@@ -34,8 +34,9 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(docker_host: Option<&str>, ctx: Ctx) -> Self {
-        let (engine, leases) = (Engine::new(docker_host, ctx.clock().clone()), Leases::new(ctx.clock().clone()));
+    pub(crate) fn new(docker_host: Option<&str>, pending_lease: Duration, ctx: Ctx) -> Self {
+        let engine = Engine::new(docker_host, ctx.clock().clone());
+        let leases = Leases::new(ctx.clock().clone(), pending_lease);
         Self { engine, ctx, heartbeats: Heartbeats::default(), leases }
     }
 

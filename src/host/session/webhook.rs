@@ -2,20 +2,17 @@
 //! follows no redirect, and reaches a private address only where the settings say so. Who calls it: [`super::Sessions`].
 
 use crate::host::ctx::Ctx;
+use crate::host::networks::PublicOnly;
 use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::Webhook;
-use crate::sabotage::on;
 use askd_core::Ask;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret as _, SecretSlice};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,9 +47,13 @@ async fn post(ctx: &Ctx, webhook: &Webhook, id: &str, body: String) -> Result<()
     let timestamp = (ctx.clock().now().as_millis() / 1_000).to_string();
     let signed = format!("{id}.{timestamp}.{body}");
     let signatures: Option<Vec<String>> = keys.iter().map(|key| signature(key, &signed)).collect();
-    let resolver = Resolver(webhook.clone());
-    let http = client_for(webhook.url().as_str()).redirect(Policy::none()).dns_resolver(Arc::new(resolver)).build();
+    let mut http = client_for(webhook.url().as_str()).redirect(Policy::none());
+    if !webhook.is_private() {
+        http =
+            http.dns_resolver(Arc::new(PublicOnly { otherwise: "if that is meant, write private = true beside it" }));
+    }
     let call = http
+        .build()
         .map_err(|error| root_cause(&error))?
         .post(webhook.url().clone())
         .header("content-type", "application/json")
@@ -68,26 +69,6 @@ fn signature(key: &SecretSlice<u8>, signed: &str) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.expose_secret()).ok()?;
     mac.update(signed.as_bytes());
     Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
-}
-
-/// Finds the addresses of a name, and leaves out those that the webhook may not reach: what is connected to is judged,
-/// and not what the name led to a moment before.
-struct Resolver(Webhook);
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let webhook = self.0.clone();
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> =
-                found.filter(|address| webhook.allows(address.ip()) || on("anywhere")).collect();
-            if allowed.is_empty() {
-                let why = "the name leads to a private address; if that is meant, write private = true beside it";
-                return Err(io::Error::other(why).into());
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
 }
 
 #[cfg(test)]

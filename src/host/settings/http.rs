@@ -1,10 +1,12 @@
 //! `[http]`: where to listen, and under which names.
 
 use super::mistakes::Mistakes;
-use super::values::list;
+use super::values::{list, seconds};
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 use url::{Host, Url};
 
 /// `[http]`.
@@ -36,6 +38,11 @@ pub struct Agents {
     public_url: Option<String>,
     #[serde(deserialize_with = "list")]
     allowed_hosts: Vec<String>,
+    /// How long a question counts as waited for after an MCP call was told that it is pending.
+    #[serde(deserialize_with = "seconds::<60, 86_400, _>")]
+    pub pending_lease: Duration,
+    tls_cert: PathBuf,
+    tls_key: PathBuf,
 }
 
 /// Where agents ask over HTTP if there is a token and no address is set.
@@ -44,8 +51,21 @@ const FOR_AGENTS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ip
 impl Agents {
     /// The same for the HTTP server, which serves nothing else there.
     pub fn http(&self) -> Http {
-        let Self { listen, public_url, allowed_hosts } = self.clone();
+        let Self { listen, public_url, allowed_hosts, .. } = self.clone();
         Http { listen: listen.unwrap_or(FOR_AGENTS), webhook_listen: None, public_url, allowed_hosts }
+    }
+
+    /// The files of its certificate and the key, if it has TLS of its own.
+    pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
+        (!self.tls_cert.as_os_str().is_empty()).then(|| (self.tls_cert.clone(), self.tls_key.clone()))
+    }
+
+    pub(super) fn check(&self, mistakes: &mut Mistakes) {
+        self.http().check("agents", mistakes);
+        let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
+        if is_set(&self.tls_cert) != is_set(&self.tls_key) {
+            mistakes.add("agents.tls_cert", "a certificate needs its key: set both tls_cert and tls_key, or neither");
+        }
     }
 }
 

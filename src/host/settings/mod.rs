@@ -257,7 +257,7 @@ struct Shape {
 impl Shape {
     fn check(self, mistakes: &mut Mistakes) -> Settings {
         self.http.check("http", mistakes);
-        self.agents.http().check("agents", mistakes);
+        self.agents.check(mistakes);
         self.web.check(mistakes);
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
             let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \

@@ -57,10 +57,12 @@ impl Dir {
     }
 
     fn open_to_read(&self, name: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
-        if crate::sabotage::on("followlinks") {
-            return Ok(sys::openat(&self.0, name, READING, Mode::empty()).map_err(io::Error::from)?);
-        }
-        open(&self.0, plain(name)?, flags, Mode::empty(), ResolveFlags::NO_XDEV).map_err(|error| {
+        let opened = if crate::sabotage::on("followlinks") {
+            sys::openat(&self.0, name, READING, Mode::empty()).map_err(io::Error::from)
+        } else {
+            open(&self.0, plain(name)?, flags, Mode::empty(), ResolveFlags::NO_XDEV)
+        };
+        opened.map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
                 ReadError::Gone
             } else if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {

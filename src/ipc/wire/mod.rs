@@ -10,7 +10,7 @@ mod response;
 pub use briefing::BriefingFile;
 pub use object::{Object, objects};
 pub use peek::{Peek, peek};
-pub use request::{Draft, DraftChoice, Kinds, Message, Request, RequestFile, parse, parse_ask};
+pub use request::{Draft, DraftChoice, Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answers, details, outcome_of,
     refused, response_for, status, unanswered,

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
+/// `renderTimeout` if the request does not say: how long the daemon has to claim it.
+pub const RENDER_TIMEOUT_MS: u64 = 30_000;
+
 /// A request file as it is written. Unknown fields are ignored; a known one given twice is an
 /// error. `snake_case` is written; the camel case of older clients is read too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -291,13 +294,10 @@ pub fn parse_ask(bytes: &[u8], minted: RequestId) -> Result<Request, Rejection> 
     if !matches!(file.kind.as_str(), "" | Kinds::ASK) {
         return Err(wrong("type", format!("{:?} is not {}", file.kind, Kinds::ASK)));
     }
-    let given = given(Some(file.request_id)).map(|id| id.parse());
+    let given = given(Some(std::mem::take(&mut file.request_id))).map(|id| id.parse());
     let id: RequestId =
         given.unwrap_or(Ok(minted)).map_err(|rule: askd_core::BadName| wrong("request_id", rule.to_string()))?;
-    Kinds::ASK.clone_into(&mut file.kind);
-    file.request_id = id.to_string();
-    let request = Request::new(id, file)?;
-    Ok(Request { process: None, carrier: Carrier::Http { taken_by: None }, ..request })
+    Request::over_http(id, file)
 }
 
 /// Bytes to a shape; what is wrong is said with the field it is wrong in.
@@ -313,6 +313,14 @@ fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
 }
 
 impl Request {
+    /// The same for a call over HTTP, whose outcome is no file.
+    pub fn over_http(request_id: RequestId, mut file: RequestFile) -> Result<Self, Rejection> {
+        Kinds::ASK.clone_into(&mut file.kind);
+        file.request_id = request_id.to_string();
+        let request = Self::new(request_id, file)?;
+        Ok(Self { process: None, carrier: Carrier::Http { taken_by: None }, ..request })
+    }
+
     /// Checks everything that a request can get wrong by itself.
     pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
         let digest = digest([json(&file)?.as_slice()]);

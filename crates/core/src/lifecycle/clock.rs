@@ -65,8 +65,8 @@ impl AskState {
     /// Cards that say until when they can be answered say it again.
     fn tell_deadline(&mut self, effects: &mut Vec<Effect>) {
         for (route, widget) in self.widgets.iter_mut().enumerate() {
-            let posts = widget.route.posts();
-            if widget.state.card_mut().is_some_and(|card| posts && card.change()) {
+            let edits = widget.route.capabilities.edits;
+            if widget.state.card_mut().is_some_and(|card| edits && card.change()) {
                 effects.push(WidgetEffect::Update.on(route));
             }
         }

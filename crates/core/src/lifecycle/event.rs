@@ -112,7 +112,7 @@ pub enum WidgetEvent {
     Looked(Found),
     /// Something shows that a person could see it.
     Proof,
-    /// The channel reports the status of a message that it had taken.
+    /// The channel reports the status of a message that it had taken and cannot change.
     Status {
         /// The try the message belongs to.
         attempt: u8,

@@ -4,7 +4,7 @@
 //! up is looked for before anything is posted, and an outcome that is not known to be taken is told once more.
 
 use super::showing::LOOK_FOR;
-use super::{Context, Delivery, DeliveryState, Effect, Fact, WidgetEffect, WidgetState};
+use super::{Context, Delivery, DeliveryState, Effect, Fact, Widget, WidgetEffect, WidgetState};
 use crate::AskState;
 
 impl Delivery {
@@ -26,19 +26,35 @@ impl Delivery {
 }
 
 impl AskState {
-    /// Whether something was being posted when the daemon ended, so that [`super::Event::Interrupted`] has to happen.
+    /// Whether something was being posted or looked for when the daemon ended, so that [`super::Event::Interrupted`] has to
+    /// happen.
     pub fn was_interrupted(&self) -> bool {
-        self.widgets.iter().any(|widget| matches!(widget.state, WidgetState::Sent { .. }))
+        let under_way = |widget: &Widget| {
+            matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { looks: 0 | 2, .. })
+        };
+        self.widgets.iter().any(under_way)
     }
 
     pub(super) fn interrupted(&mut self, cx: &mut Context) -> bool {
+        let was_interrupted = self.was_interrupted();
         for (route, widget) in self.widgets.iter_mut().enumerate() {
-            if let WidgetState::Sent { at, .. } = widget.state {
-                widget.state = WidgetState::Unknown { at, looks: 0, look_at: cx.now + LOOK_FOR, interrupted: true };
-                cx.act(WidgetEffect::Look.on(route));
+            match &mut widget.state {
+                WidgetState::Sent { at, .. } => {
+                    let look_at = cx.now + LOOK_FOR;
+                    widget.state = WidgetState::Unknown { at: *at, looks: 0, look_at, interrupted: true };
+                    cx.act(WidgetEffect::Look.on(route));
+                }
+                // The look that begins anew has its whole time, however long the daemon was away.
+                WidgetState::Unknown { looks: 0 | 2, look_at, .. } => *look_at = cx.now + LOOK_FOR,
+                WidgetState::Queued { .. }
+                | WidgetState::Unknown { .. }
+                | WidgetState::Up { .. }
+                | WidgetState::Held { .. }
+                | WidgetState::Failed { .. }
+                | WidgetState::Closed { .. } => {}
             }
         }
-        !cx.effects.is_empty()
+        was_interrupted
     }
 
     /// Posts again what the end of the daemon cut off: that does not count as a try.

@@ -83,8 +83,10 @@ impl AskState {
     pub(super) fn posted_late(&mut self, route: usize, attempt: u8, posted: &Posted) -> bool {
         let Posted::Accepted(messages, _) = posted else { return false };
         let widget = &mut self.widgets[route];
-        let before = attempt < widget.one_by_one.first_attempt;
-        let part = widget.one_by_one.index.saturating_sub(usize::from(before));
+        let sent = widget.sendings.iter().find(|sending| sending.attempt == attempt);
+        let before = usize::from(attempt < widget.one_by_one.first_attempt);
+        // Another person may have been asked since, so only the sending knows for certain.
+        let part = sent.map_or(widget.one_by_one.index.saturating_sub(before), |sending| sending.question);
         let mut changed = false;
         for message in messages {
             changed |= widget.remember(message.clone(), part);
@@ -103,7 +105,9 @@ impl AskState {
     ) -> bool {
         let settled = self.is_over();
         let first_face = self.first_face();
-        let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.route.posts()) else { return false };
+        let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.route.reports_statuses()) else {
+            return false;
+        };
         let mut changed = widget.told(attempt, &message, status, at) | widget.remember(message, question);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
         match status {

@@ -692,6 +692,29 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     assert_eq!((found.widgets[0].messages().collect::<Vec<_>>(), found.shown_at()), (vec!["m1"], Some(after(23))));
 }
 
+#[test]
+fn a_look_that_the_end_of_the_daemon_cut_off_has_its_whole_time_at_the_next_start() {
+    let after = |seconds| START + Duration::from_secs(seconds);
+    let sent = begin(&[ChannelName::SLACK], 1, 3).ask.step(WidgetEvent::SlotGranted.on(0), START).unwrap().unwrap().ask;
+    let unknown = WidgetEvent::Posted { attempt: 1, posted: Posted::Unknown(None) }.on(0);
+    let first = sent.step(unknown, START).unwrap().unwrap().ask;
+    let absent = first.clone().step(WidgetEvent::Looked(Found::Absent).on(0), START).unwrap().unwrap().ask;
+    let second = absent.step(Event::Tick, after(10)).unwrap().unwrap().ask;
+    for cut_off in [first, second] {
+        // Each life is too short for a look, and their time together is longer than a look may take.
+        let mut ask = cut_off;
+        for start in [50, 100, 300] {
+            assert!(ask.was_interrupted());
+            assert!(ask.resume().contains(&WidgetEffect::Look.on(0)));
+            ask = ask.step(Event::Interrupted, after(start)).unwrap().unwrap().ask;
+            assert_eq!(ask.clone().step(Event::Tick, after(start + 59)).unwrap(), None, "nothing is posted again");
+        }
+        let found = WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0);
+        let up = ask.step(found, after(301)).unwrap().unwrap().ask;
+        assert_eq!(up.widgets[0].messages().collect::<Vec<_>>(), ["m1"]);
+    }
+}
+
 /// A post that a stop or a crash cuts off does not count as a try: with no retry left it is posted again, as the same
 /// try.
 #[test]

@@ -196,6 +196,26 @@ mod tests {
     }
 
     #[test]
+    fn the_question_that_is_on_its_way_to_one_person_is_not_taken_for_shown_when_another_one_replies() {
+        let says = |ask: Ask, who: &str| {
+            let heard = Heard { message: format!("of {who}"), at: None, names: Names::Message };
+            let reply = Reply::Told { index: 0, given: Given { picks: vec![0], text: None }, heard };
+            let person = Person { via: Via::Channel(ChannelName::WHATSAPP), id: who.to_owned(), name: None };
+            step(ask, Event::Replied { source: Source::Route(0), person, reply })
+        };
+        let ask = Ask::accept(accepted(&[ChannelName::WHATSAPP], 3, 3), at(0)).ask;
+        let ask = says(posted(ask, 1, Posted::Shown("q1".to_owned())), "alice");
+        let ask = says(step(ask, WidgetEvent::SlotGranted.on(0)), "bob");
+        assert_eq!((ask.widgets[0].asked(), ask.widgets[0].attempt), ("alice", 2), "her second question leaves first");
+        let ask = step(ask, WidgetEvent::Posted { attempt: 2, posted: Posted::Shown("q2".to_owned()) }.on(0));
+        assert_eq!((ask.widgets[0].asked(), ask.widgets[0].attempt), ("bob", 3));
+        // Word of her question that comes late is about that one, though the same question is on its way to him.
+        let late = Posted::Accepted(vec!["q2, too".to_owned()], None);
+        let ask = step(ask, WidgetEvent::Posted { attempt: 2, posted: late }.on(0));
+        assert_eq!(ask.widgets[0].question_of("q2, too"), Some(1));
+    }
+
+    #[test]
     fn the_core_itself_refuses_what_came_before() {
         let left = Some(Left { called: at(10), by: at(10) });
         let ask = posted(begin(), 1, Posted::Accepted(vec!["q".to_owned()], left));

@@ -168,7 +168,11 @@ impl AskState {
         match (outcome, source) {
             (Some(outcome), _) => self.settle(outcome, cx),
             (None, Source::Route(route)) => {
-                self.prove(route, cx);
+                let widget = &self.widgets[route];
+                // The reply proves nothing of a question that is on its way to another person.
+                if widget.one_by_one.index == 0 || widget.asked() == person.id {
+                    self.prove(route, cx);
+                }
                 self.next_part(route, &person, cx);
             }
             (None, Source::Token) => {}

@@ -7,7 +7,7 @@ use crate::Mistyped;
 pub fn mistyped<L: AsRef<str>>(mistyped: &Mistyped, labels: &[L], own_words: bool, of_several: Option<&str>) -> String {
     let what = match mistyped {
         Mistyped::NoOption(words) => format!("{words:?} is none of the options"),
-        Mistyped::OnlyOne => "the question takes one answer only".to_owned(),
+        Mistyped::OnlyOne => "the question takes one answer".to_owned(),
     };
     let labels = labels.iter().enumerate().map(|(index, label)| format!("\n  {}. {}", index + 1, label.as_ref()));
     let labels: String = labels.collect();

@@ -9,7 +9,7 @@ pub(super) fn block_closing(block: &Block) -> Closing {
     match &block.lifted {
         None => Closing { what: format!("Asked {} times without an answer", block.times), by: None },
         Some(lifted) => {
-            let what = if lifted.by.is_some() { "Allowed again" } else { "It may be asked again" };
+            let what = if lifted.by.is_some() { "Allowed again" } else { "Unblocked" };
             Closing { what: what.to_owned(), by: lifted.by.clone() }
         }
     }
@@ -21,7 +21,7 @@ pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cann
 /// On the button that ends a block. *Exact.*
 pub const ALLOW_AGAIN: &str = "Allow again";
 /// What `askd reset` says.
-pub const RESET: &str = "Unblocked. The agent may ask again.";
+pub const RESET: &str = "Unblocked. The agent can ask again.";
 
 /// How often who asked what, in a line of askd's own.
 pub fn slack_blocked(group: &str, times: u32) -> String {
@@ -41,7 +41,7 @@ pub fn chat_blocked(group: &str, times: u32, several: bool) -> String {
 
 /// How a block is ended by a message.
 pub fn how_to_allow(code: &str) -> String {
-    format!("{BLOCKED} To allow it again, reply \"allow {code}\", or swipe this message and reply \"allow\".")
+    format!("{BLOCKED} To allow it again, reply \"allow {code}\", or swipe this to reply \"allow\".")
 }
 
 /// To a person who allowed something while several things are blocked; each with its code and a few words.

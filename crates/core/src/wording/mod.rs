@@ -5,6 +5,8 @@ mod agent;
 mod answers;
 mod blocks;
 mod sessions;
+#[cfg(test)]
+mod shorter_tests;
 mod slack;
 mod whatsapp;
 
@@ -178,7 +180,7 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::NoText { question } => {
             format!("The answer to {question:?} must be a text or a list of texts.")
         }
-        Refusal::OnlyOne { question } => format!("{question:?} takes one answer only."),
+        Refusal::OnlyOne { question } => format!("{question:?} takes one answer."),
         Refusal::ChoiceOrText { question } => {
             format!("{question:?} takes a choice or your own answer, not both.")
         }
@@ -212,8 +214,8 @@ pub fn rejection(rejection: &Rejection) -> String {
         Rejection::Wrong { field, why } => format!("{field}: {why}."),
         Rejection::Malformed { why } => format!("the request file is malformed: {why}."),
         Rejection::UnknownGroup { group } => format!(
-            "group {group:?} is not served here: the settings do not list it, and [defaults] has no routes for other \
-             groups. An operator can add [groups.{group}]."
+            "group {group:?} is not served here: it is not in the settings, and [defaults] has no routes. An operator \
+             can add [groups.{group}]."
         ),
         Rejection::RateLimited { group, what, setting, limit } => format!(
             "rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. Wait for \

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const REPEAT: &str = "(repeat)";
 
 /// To a person who had answered a part of an ask that ended otherwise.
-pub const NOT_USED: &str = "Your answers so far were not used.";
+pub const NOT_USED: &str = "Your answers were not used.";
 
 /// To a person whose message the platform received before it had sent the question. *Exact.*
 pub const FROM_BEFORE: &str = "You wrote this before I asked. Please reply again.";
@@ -25,7 +25,7 @@ pub fn did_you_mean(question: &str) -> String {
 /// To a person who forwards a message where an answer is expected.
 pub const FORWARDED: &str = "I do not take forwarded messages as answers.";
 
-/// The receipt of an answer.
+/// The receipt of an answer, before the number of the next question. The closing message is the receipt of the last one.
 pub const GOT_IT: &str = "Got it.";
 
 /// Heads one of several questions. *Exact.*
@@ -129,8 +129,8 @@ pub fn unfit(unfit: &Unfit, question: &Question) -> String {
     }
 }
 
-/// The same after the timeout, when a number alone would be taken for something else.
-pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
+/// The same where a number alone is not enough: several questions are open, or this one has timed out.
+pub fn unfit_by_code(unfit: &Unfit, question: &Question, code: &str) -> String {
     format!("{} {}", why_unfit(unfit, question), late_by_message(code))
 }
 
@@ -138,6 +138,9 @@ pub fn unfit_late(unfit: &Unfit, question: &Question, code: &str) -> String {
 pub fn how_to_reply_late(question: &Question, code: &str) -> String {
     format!("{} {}", how_to_reply(question), late_by_message(code))
 }
+
+/// Up to how many options a refusal names; the question above it has all of them.
+const NAMED: usize = 3;
 
 fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     let count = question.choices.len();
@@ -157,13 +160,13 @@ fn why_unfit(unfit: &Unfit, question: &Question) -> String {
         Unfit::NoSuchNumber if question.takes_text() => {
             format!("Please pick 1-{count}, or answer in words (\"12 servers\", not \"12\").")
         }
-        Unfit::NoSuchNumber => format!("Please pick 1-{count}."),
+        Unfit::NotOffered if count <= NAMED => format!("Please reply {}.", options(" for ", " or ")),
+        Unfit::NoSuchNumber | Unfit::NotOffered => format!("Please pick 1-{count}."),
         Unfit::OnlyOne => format!("Please pick one of 1-{count}."),
         Unfit::TwoMeanings => {
             let options = options(". ", "\n");
             format!("One option has that name, another that number:\n{options}\nWrite the number with a dot: \"2.\"")
         }
-        Unfit::NotOffered => format!("Please reply {}.", options(" for ", " or ")),
         Unfit::Near(option) => {
             let label = question.choices.get(*option).map_or("", |choice| choice.label.as_str());
             format!("Shall I take that as {label}? Reply {}.", option + 1)
@@ -171,11 +174,6 @@ fn why_unfit(unfit: &Unfit, question: &Question) -> String {
         Unfit::NotOptional => format!("This question cannot be skipped. {how}"),
         Unfit::AnsweredAlready => "That question has already been answered.".to_owned(),
     }
-}
-
-/// To a person who ended an ask of another chat.
-pub fn receipt(line: &str) -> String {
-    format!("{GOT_IT}\n{line}")
 }
 
 /// Why a question cannot be put to a person who has been silent, and how to mend it.

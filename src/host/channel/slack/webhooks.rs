@@ -2,8 +2,8 @@
 
 use super::inbound::Inbound;
 use super::payload::Payload;
-use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
+use crate::host::channel::{DOCTORS_CHALLENGE, NotStored};
 use crate::host::settings::{Secrets, SlackSettings};
 use crate::sabotage::on;
 use axum::extract::State;
@@ -90,6 +90,9 @@ async fn acknowledge(state: &WebhookState, payload: Option<Payload>) -> Result<R
         return Ok(StatusCode::OK.into_response());
     };
     if let Some(challenge) = payload.challenge.take().filter(|_| payload.kind == "url_verification") {
+        if challenge != DOCTORS_CHALLENGE {
+            tracing::info!("Slack has checked the address for events");
+        }
         return Ok(challenge.into_response());
     }
     let answer = state.inbound.take_in(payload).await?;

@@ -28,6 +28,16 @@ impl Problem {
         Self { status, title, detail: detail.into(), more: Map::new(), retry_after }
     }
 
+    /// Whether it says that something is not there.
+    pub fn is_unknown(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
+    /// The sentence alone.
+    pub fn into_detail(self) -> String {
+        self.detail
+    }
+
     /// Says after how many whole seconds to try again.
     pub fn retry_after(self, time: Duration) -> Self {
         Self { retry_after: Some(time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)), ..self }

@@ -80,7 +80,7 @@ impl Incoming<'_> {
             // The chat itself gets the closing message.
             Some((ask, None)) if !self.ids.contains(&ask.widgets[asked.route].route.chat) => {
                 if let Some(line) = ask.closing_line() {
-                    self.tell(Some(&ask), wording::receipt(&text::tame(&line)));
+                    self.tell(Some(&ask), text::tame(&line));
                 }
             }
             Some((_, None)) | None => {}

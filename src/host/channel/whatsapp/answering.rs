@@ -233,14 +233,15 @@ impl Incoming<'_> {
         if (ask.late_outcome().is_some() || ended && elsewhere)
             && let Some(line) = ask.closing_line()
         {
-            self.tell(Some(ask), wording::receipt(&text::tame(&line)));
+            self.tell(Some(ask), text::tame(&line));
         }
     }
 
     /// Says why the message is no answer.
     fn ask_back(&self, asked: &Asked, unfit: &Unfit) {
-        let told = if asked.ask.is_late_open() {
-            wording::unfit_late(unfit, asked.question(), asked.ask.short_id.as_str())
+        let others = || self.broker.asked_of(&self.ids).into_iter().any(|id| id != asked.ask.id);
+        let told = if asked.ask.is_late_open() || others() {
+            wording::unfit_by_code(unfit, asked.question(), asked.ask.short_id.as_str())
         } else {
             wording::unfit(unfit, asked.question())
         };

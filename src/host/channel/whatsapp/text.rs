@@ -45,11 +45,10 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
             head.push(tame(above));
             head.push(String::new());
         }
-    } else {
-        head.extend([wording::GOT_IT.to_owned(), String::new()]);
     }
     if content.questions.len() > 1 {
-        head.push(wording::question_of(index + 1, content.questions.len()));
+        let number = wording::question_of(index + 1, content.questions.len());
+        head.push(if index == 0 { number } else { format!("{} {number}", wording::GOT_IT) });
     }
     head.extend(question.header.as_deref().map(one_line));
     head.push(wording::asking(how.group, &tame(&question.text)));
@@ -100,9 +99,7 @@ pub(super) fn closing(ask: &Ask, audience: Audience, now: &Zoned) -> Vec<String>
         let late = wording::timed_out_late(&deadline_text::moment(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }
-    let got_it = audience == Audience::Ender && ask.ended_by().is_some();
-    let mut lines = Vec::from_iter(got_it.then_some(wording::GOT_IT));
-    lines.push(&line);
+    let mut lines = vec![line.as_str()];
     lines.extend((audience == Audience::HadBegun).then_some(wording::NOT_USED));
     // The closing line of a stopped session already says what came of it.
     lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));

@@ -90,7 +90,7 @@ fn title_context_descriptions_codes_and_several_questions() {
     );
     assert_eq!(
         question(&content, 1, How::default()),
-        ["Got it.\n\nQuestion 2 of 2\nThe agent is asking: Why?\n\nReply with your answer."]
+        ["Got it. Question 2 of 2\nThe agent is asking: Why?\n\nReply with your answer."]
     );
 }
 
@@ -178,10 +178,10 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     let answered =
         ask.clone().step(Event::Replied { source: Source::Route(0), person, reply }, now).unwrap().unwrap().ask;
     assert_eq!(closing(&answered, Audience::Others, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
-    assert_eq!(closing(&answered, Audience::Ender, Time::from_millis(0)), ["Got it.\nAnswered: JWT tokens by Ada"]);
+    assert_eq!(closing(&answered, Audience::Ender, Time::from_millis(0)), ["Answered: JWT tokens by Ada"]);
     assert_eq!(
         closing(&answered, Audience::HadBegun, Time::from_millis(0)),
-        ["Answered: JWT tokens by Ada\nYour answers so far were not used."]
+        ["Answered: JWT tokens by Ada\nYour answers were not used."]
     );
     let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
     assert_eq!(closing(&withdrawn, Audience::Ender, Time::from_millis(0)), ["Cancelled"]);
@@ -191,7 +191,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         blocked(&often(content(vec![auth()]))),
         ["The agent \"g\" has asked this question 6 times without an answer:\nWhich auth strategy?\n\n\
           The agent was told to wait for your guidance. It cannot ask this again until you allow it. To allow it \
-          again, reply \"allow k7\", or swipe this message and reply \"allow\"."]
+          again, reply \"allow k7\", or swipe this to reply \"allow\"."]
     );
     let often = often(content((0..10).map(|n| draft(&format!("{n} {}", "*x* ".repeat(740)), &[])).collect()));
     let texts = blocked(&often);
@@ -203,7 +203,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         name: Some("Ada".to_owned()),
     });
     let often = often.step(Event::FollowUp(FollowUpEvent::Lifted { by }), now).unwrap().unwrap().ask;
-    assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Got it.\nAllowed again by Ada"]);
+    assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Allowed again by Ada"]);
     after_the_timeout(ask, now);
 }
 

@@ -2,8 +2,8 @@
 
 use super::taps::keyed;
 use super::{Whatsapp, payload};
-use crate::host::channel::NotStored;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
+use crate::host::channel::{DOCTORS_CHALLENGE, NotStored};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -34,8 +34,11 @@ async fn handshake(State(state): State<Arc<WebhookState>>, Query(asked): Query<H
     let expected = state.channel.0.settings.verify_token.expose_secret();
     let same: bool = field("hub.verify_token").as_bytes().ct_eq(expected.as_bytes()).into();
     if same && field("hub.mode") == "subscribe" {
-        tracing::info!("the WhatsApp webhook was set up");
-        ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], field("hub.challenge").to_owned()).into_response()
+        let challenge = field("hub.challenge");
+        if challenge != DOCTORS_CHALLENGE {
+            tracing::info!("the WhatsApp webhook was set up");
+        }
+        ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], challenge.to_owned()).into_response()
     } else {
         (StatusCode::FORBIDDEN, "the verify token is another one\n").into_response()
     }

@@ -29,7 +29,8 @@ impl Boot {
                 root.replace(".tmp-after-loss", ERA, random::unique().as_bytes(), Access::PRIVATE)?;
             }
             let text = |name| root.read_own(name, 4096).ok().and_then(|(bytes, _)| String::from_utf8(bytes).ok());
-            let (clean, era) = (text(CLEAN), text(ERA));
+            // A copy that was made after a clean stop may be older than what was done since.
+            let (clean, era) = (text(CLEAN).filter(|_| !after_loss), text(ERA));
             if root.remove(CLEAN)? {
                 root.sync()?;
             }

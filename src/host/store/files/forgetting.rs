@@ -256,7 +256,7 @@ fn erase_record(
     };
     let mut value: Value = serde_json::from_slice(&bytes)?;
     let listed = leave_lists(&mut value, whom);
-    let named = named || mentions(&value, &|text| whom.is_person(text));
+    let named = named || tells_of(&value, whom);
     if kind == Kind::Pending {
         erased.unfinished.extend((named || listed).then_some(ask.ask.id));
     } else if named {
@@ -270,6 +270,22 @@ fn erase_record(
         erased.lists += 1;
     }
     Ok(())
+}
+
+/// Whether a record says that the person answered, dismissed or unblocked, or was asked in a chat of their own. What an agent
+/// wrote, and a group or a field that is called like the person, is not about them.
+fn tells_of(record: &Value, whom: &Whom) -> bool {
+    let is = |id: &Value| id.as_str().is_some_and(|id| whom.is_person(id));
+    match record {
+        Value::Array(values) => values.iter().any(|value| tells_of(value, whom)),
+        Value::Object(fields) => fields.iter().any(|(field, value)| match field.as_str() {
+            "by" | "person" => is(&value["id"]),
+            "chat" | "to" => is(value),
+            "waiting" => value.as_array().is_some_and(|ids| ids.iter().any(is)),
+            _ => tells_of(value, whom),
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// Whether one of these ids stands anywhere in it.

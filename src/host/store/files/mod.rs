@@ -3,6 +3,7 @@
 mod boot;
 mod cache;
 mod earlier;
+mod folder;
 mod forgetting;
 mod groups;
 mod opening;
@@ -20,6 +21,7 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
 use cache::Cache;
+use folder::Folder;
 use parking_lot::{Mutex, RwLock};
 use soon::{Unflushed, Unsynced};
 use std::collections::HashMap;
@@ -90,7 +92,7 @@ pub struct Files {
     writable: RwLock<bool>,
     promised: Dir,
     /// Folders of groups that were used lately, of each kind.
-    folders: [Mutex<HashMap<Group, Arc<Dir>>>; 2],
+    folders: [Mutex<HashMap<Group, Arc<Folder>>>; 2],
     unsynced: Unsynced,
     cache: Mutex<Cache>,
     /// Held by the one call that changes the file of a group. The names of damaged ones, until they are moved aside.
@@ -103,7 +105,7 @@ pub struct Files {
 
 impl Files {
     /// The folder of a group's asks, made if need be. Nobody else changes what lies here, so it is held open.
-    fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Dir>> {
+    fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Folder>> {
         let known = &self.folders[kind as usize];
         if let Some(folder) = known.lock().get(group) {
             return Ok(Arc::clone(folder));
@@ -114,7 +116,7 @@ impl Files {
             }
             other => other?,
         };
-        let folder = Arc::new(folder);
+        let folder = Arc::new(Folder::from(folder));
         let mut known = known.lock();
         if known.len() >= OPEN_FOLDERS {
             known.clear();
@@ -137,13 +139,14 @@ impl Files {
         Ok(None)
     }
 
-    fn write(&self, ask: &Arc<Ask>, save: Save) -> Result<(), NotStored> {
+    /// `Ok(false)`: it waits in memory, which says nothing about the disk.
+    fn write(&self, ask: &Arc<Ask>, save: Save) -> Result<bool, NotStored> {
         let writable = self.writable.read();
         if !*writable {
             return Err(io::Error::other("askd has stopped").into());
         }
         if save == Save::Later && self.leave_to_the_flush(ask) {
-            return Ok(());
+            return Ok(false);
         }
         let bytes = record::write(ask, &self.boot.id).map_err(io::Error::from)?;
         // A new ask has no record yet.
@@ -158,7 +161,7 @@ impl Files {
             folder.stage(&temporary, &bytes, Access::PRIVATE)?;
             self.unsynced.save(id, || folder.put_in_place(&temporary, &name))?;
             if !on("nofoldersync") {
-                folder.sync().map_err(NotStored::InDoubt)?;
+                folder.sync_together().map_err(NotStored::InDoubt)?;
             }
             self.is_synced(&mut self.unsynced.lock(id), id);
         }
@@ -168,7 +171,7 @@ impl Files {
         } else {
             self.cache.lock().put(Arc::clone(ask), kind, bytes.len());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// An ask as its record says, where that is, and how many bytes it has.
@@ -217,8 +220,10 @@ impl Store for Files {
 
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
         let saved = self.write(ask, save).map_err(not_stored(format!("cannot store ask {}", ask.id)));
-        self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
-        saved
+        if !matches!(saved, Ok(false)) {
+            self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
+        }
+        saved.map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
@@ -260,6 +265,7 @@ impl Store for Files {
             if self.kind(group, id)? != Some(Kind::Pending) {
                 return Ok(());
             }
+            // After a kill nobody looks again at what is filed, so the file says first what has waited in memory.
             self.flush_ask(id, &format!(".tmp-{id}"))?;
             let (pending, settled) = (self.folder(Kind::Pending, group)?, self.folder(Kind::Settled, group)?);
             pending.rename_to(&file_name(id), &settled)?;

@@ -213,7 +213,11 @@ impl Files {
             };
             match record::read(&bytes) {
                 Ok(read) if name == file_name(read.ask.id) && read.ask.group.as_str() == folder.group => {
-                    return Ok(Some(self.stored(read, folder.kind)));
+                    let stored = self.stored(read, folder.kind);
+                    if !self.is_outlived(&stored, &name) {
+                        return Ok(Some(stored));
+                    }
+                    None
                 }
                 Ok(_) => Some(BadRecord::Misnamed),
                 Err(source @ BadRecord::Newer { .. }) => {
@@ -225,6 +229,12 @@ impl Files {
         let change = Change { folder: format!("{}/{}", folder.kind, folder.group), name, path, damaged };
         folder.odd.changes.lock().push(change);
         Ok(None)
+    }
+
+    /// Whether the closed question is there, too: a copy of the folder that is made while askd runs may have both.
+    fn is_outlived(&self, stored: &Stored, name: &str) -> bool {
+        let settled = || self.root.sub(SETTLED)?.sub(stored.ask.group.as_str())?.stat(name);
+        stored.after_loss && !stored.settled && settled().is_ok_and(|found| found.is_some())
     }
 
     fn stored(&self, Read { ask, boot }: Read, kind: &str) -> Stored {

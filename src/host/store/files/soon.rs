@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(super) const PROMISED: &str = "promised";
 /// Asks share this many locks.
@@ -27,6 +27,8 @@ pub(super) struct Unsynced {
     folders: Mutex<HashSet<(Kind, Group)>>,
     /// The bytes of the records that wait in memory.
     unwritten: Arc<AtomicUsize>,
+    /// The number of the last save, of all asks.
+    saves: AtomicU64,
     /// Held by the one flush of all of them.
     flushing: Mutex<()>,
 }
@@ -36,8 +38,8 @@ pub(super) struct Unsynced {
 pub(super) struct Unflushed {
     kind: Kind,
     group: Group,
-    /// Goes up with each save, so that a flush notices one that came meanwhile.
-    saves: u64,
+    /// The number of its last save. No other save ever has it, so a flush notices one that came meanwhile.
+    save: u64,
     /// The record that was synced last has its second name.
     linked: bool,
     /// A sync failed: the kernel may treat unwritten data as written, so only writing it again helps.
@@ -46,6 +48,17 @@ pub(super) struct Unflushed {
     left: bool,
     /// What the flush has to write: the file of the ask is older.
     unwritten: Option<Unwritten>,
+}
+
+/// A record that a flush has written or synced, and not named yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    kind: Kind,
+    group: Group,
+    save: u64,
+    /// It has the temporary name.
+    written: bool,
+    synced: io::Result<()>,
 }
 
 /// An ask that the next flush writes. It counts until it is dropped.
@@ -64,7 +77,7 @@ impl Drop for Unwritten {
 
 impl Unflushed {
     fn new(kind: Kind, group: Group) -> Self {
-        Self { kind, group, saves: 0, linked: false, failed: false, left: false, unwritten: None }
+        Self { kind, group, save: 0, linked: false, failed: false, left: false, unwritten: None }
     }
 
     /// The ask, if its file is older.
@@ -76,7 +89,13 @@ impl Unflushed {
 impl Default for Unsynced {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, folders: Mutex::default(), unwritten: Arc::default(), flushing: Mutex::default() }
+        Self {
+            shards,
+            folders: Mutex::default(),
+            unwritten: Arc::default(),
+            saves: AtomicU64::default(),
+            flushing: Mutex::default(),
+        }
     }
 }
 
@@ -87,12 +106,16 @@ impl Unsynced {
         self.shards[shard].lock()
     }
 
+    fn next_save(&self) -> u64 {
+        self.saves.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Puts a new record in its place. What is synced now is not the record that a flush began with.
     pub(super) fn save<E>(&self, id: AskId, put: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut unsynced = self.lock(id);
         put()?;
         if let Some(unflushed) = unsynced.get_mut(&id) {
-            unflushed.saves += 1;
+            unflushed.save = self.next_save();
             unflushed.unwritten = None;
         }
         Ok(())
@@ -127,7 +150,7 @@ impl Files {
             return false;
         }
         let unflushed = unsynced.entry(ask.id).or_insert_with(|| Unflushed::new(kind, ask.group.clone()));
-        unflushed.saves += 1;
+        unflushed.save = self.unsynced.next_save();
         unflushed.unwritten = Some(unwritten);
         self.cache.lock().put(Arc::clone(ask), kind, bytes);
         true
@@ -158,7 +181,7 @@ impl Files {
         let unflushed = unsynced.entry(id).or_insert_with(|| Unflushed::new(kind, group.clone()));
         unflushed.linked = true;
         folder.rename(&temporary, &name)?;
-        unflushed.saves += 1;
+        unflushed.save = self.unsynced.next_save();
         unflushed.unwritten = None;
         drop(unsynced);
         self.unsynced.touch(kind, group);
@@ -176,9 +199,17 @@ impl Files {
     /// Puts the record of an ask on stable storage, if that is newer than what is synced. What has to be written goes to
     /// the temporary name first.
     pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
-        let (kind, group, saves, failed, unwritten) = match self.unsynced.lock(id).get(&id) {
-            Some(it) => (it.kind, it.group.clone(), it.saves, it.failed, it.unwritten()),
-            None => return Ok(()),
+        match self.stage_flush(id, temporary)? {
+            Some(staged) => self.finish_flush(id, temporary, staged),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes and syncs it. Saves may come meanwhile.
+    pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
+        let (kind, group, save, failed, unwritten) = match self.unsynced.lock(id).get(&id) {
+            Some(it) => (it.kind, it.group.clone(), it.save, it.failed, it.unwritten()),
+            None => return Ok(None),
         };
         let (folder, name) = (self.folder(kind, &group)?, file_name(id));
         let bytes = match unwritten {
@@ -190,17 +221,24 @@ impl Files {
             Some(bytes) => folder.stage(temporary, bytes, Access::PRIVATE),
             None => folder.sync_file(&name),
         };
+        Ok(Some(Staged { kind, group, save, written: bytes.is_some(), synced }))
+    }
+
+    /// Gives what was staged its name, unless it is not the last save any more.
+    pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: Staged) -> io::Result<()> {
+        let Staged { kind, group, save, written, synced } = staged;
+        let folder = self.folder(kind, &group)?;
         let mut unsynced = self.unsynced.lock(id);
-        let Some(now) = unsynced.get_mut(&id).filter(|now| now.saves == saves) else {
+        let Some(now) = unsynced.get_mut(&id).filter(|now| now.save == save) else {
             // Another save came meanwhile, and the next flush is for that one.
-            return if bytes.is_some() { folder.remove(temporary).map(drop) } else { Ok(()) };
+            return if written { folder.remove(temporary).map(drop) } else { Ok(()) };
         };
         if let Err(error) = synced {
             now.failed = true;
             return Err(error);
         }
-        if bytes.is_some() {
-            folder.rename(temporary, &name)?;
+        if written {
+            folder.rename(temporary, &file_name(id))?;
             self.unsynced.touch(kind, &group);
         }
         self.is_synced(&mut unsynced, id);
@@ -247,7 +285,9 @@ impl Files {
                 Some(Ok(Read { ask, .. })) => {
                     self.unsynced.touch(kind, &ask.group);
                     let new = Unflushed::new(kind, ask.group.clone());
-                    self.unsynced.lock(ask.id).insert(ask.id, Unflushed { saves: 1, linked: true, left: true, ..new });
+                    self.unsynced
+                        .lock(ask.id)
+                        .insert(ask.id, Unflushed { save: self.unsynced.next_save(), linked: true, left: true, ..new });
                     return Ok(());
                 }
                 Some(Err(_)) => {

@@ -83,12 +83,37 @@ fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() 
         store.flush().unwrap();
         assert_eq!((stored(), load(&store)), (Ask::clone(&first), Arc::clone(&first)), "{save:?}");
     }
-    // What is filed is filed as it is by now.
+    // What is filed is filed as it is by now, without another flush.
     store.save(&viewed, Save::Later).unwrap();
     store.retire(&first.group, first.id).unwrap();
+    assert_eq!(load(&store), viewed);
     let settled = temp.path().join("state/settled/g").join(file_name(first.id));
     assert_eq!(record::read(&std::fs::read(settled).unwrap()).unwrap().ask, *viewed);
-    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+    assert_eq!((store.promised.names().unwrap(), store.unsynced.all()), (vec![], vec![]));
+    assert!(!file.exists());
+}
+
+/// An answer that comes while a flush waits for the disk must not be replaced by what the flush began with.
+#[test]
+fn a_flush_that_later_saves_overtook_names_nothing() {
+    let (temp, store) = open();
+    let first = Arc::new(ask(1, "g"));
+    let step = |ask: &Ask, event| Arc::new(ask.clone().step(event, first.created_at).unwrap().unwrap().ask);
+    let viewed = step(&first, askd_core::Event::Viewed);
+    let newer = step(&viewed, askd_core::Event::Typing);
+    let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
+    let stored = || record::read(&std::fs::read(&file).unwrap()).unwrap().ask;
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Later).unwrap();
+    let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
+    store.save(&newer, Save::Now).unwrap();
+    store.save(&newer, Save::Later).unwrap();
+    store.finish_flush(first.id, ".tmp-flush", staged).unwrap();
+    assert_eq!(stored(), *newer);
+    assert_eq!(store.unsynced.all(), [first.id], "the next flush is for the last save");
+    store.flush().unwrap();
+    assert_eq!((stored(), store.unsynced.all()), (Ask::clone(&newer), vec![]));
+    assert!(!file.with_file_name(".tmp-flush").exists());
 }
 
 #[test]
@@ -123,6 +148,11 @@ fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
         let store = Files::open(&path, after_loss).unwrap();
         assert_eq!(lost(&store), 1, "it stays in doubt until it is saved again");
     }
+    let store = Files::open(&path, false).unwrap();
+    store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(lost(&Files::open(&path, true).unwrap()), 1, "a copy from a clean stop may be old, too");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn lifted(ask: &Ask, lifted: &Lifted) -> Message {
     let said = ask.closing().as_ref().map(ended).unwrap_or_default();
     let mut blocks = vec![context(&wording::slack_asked(ask.group.as_str()))];
     blocks.extend(questions(ask));
-    blocks.push(context(&format!("{said} · {}", date(lifted.at))));
+    blocks.push(section(&format!(":white_check_mark: {said} · {}", date(lifted.at))));
     Message { text: text::top_level(&line), blocks }
 }
 

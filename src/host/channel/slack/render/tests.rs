@@ -589,7 +589,7 @@ fn a_card_of_a_block_has_the_questions_the_number_and_one_button() {
     assert!(json!(card.blocks).to_string().contains("Allowed again by <@U0ALICE> · <!date^"), "{:?}", card.blocks);
     assert!(!json!(card.blocks).to_string().contains("actions"));
     let nobody = closed(&lifted(content, None), 0).unwrap();
-    assert_eq!(nobody.text, "It may be asked again");
+    assert_eq!(nobody.text, "Unblocked");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 import { status } from './api.js';
 import { byId, el, said } from './dom.js';
-import { ago, exact } from './words.js';
+import { ago, channelName, exact } from './words.js';
 
 const EVERY_MS = 30000;
 const STRIP = 3;
@@ -34,7 +34,7 @@ const agent = ({ name, served, open, uncollected, last_asked: asked, last_heartb
 const outcome = (ask) =>
   el('li', { class: 'entry' }, el('p', {}, el('span', { class: 'group' }, ask.group), ' ', link(ask), ' ', said('span', ask.line)), el('p', { class: 'after' }, when(ask.since)));
 
-const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${card.channel}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
+const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${channelName(card.channel)}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
 
 // `shifted()`: what stands below the strip may have moved.
 export function setUpHealth({ shifted }) {

@@ -225,7 +225,7 @@ function whenAllowed(ask, { focused }) {
   // The button that had the focus goes away.
   if (focused && block) block.element.focus({ preventScroll: true });
   show();
-  announce('Unblocked. The agent may ask again.');
+  announce('Unblocked. The agent can ask again.');
 }
 
 const openCount = () => [...asks.values()].filter(isOpen).length;

@@ -58,7 +58,7 @@ export function showNote(node, ask) {
 function ended(ask, word) {
   if (!ask.block?.allowed_again) return word + byWhom(outcomeOf(ask));
   const { by } = ask.block.allowed_again;
-  return by ? `${word}. Allowed again${byWhom({ by })}` : `${word}. It may be asked again`;
+  return by ? `${word}. Allowed again${byWhom({ by })}` : `${word}. Unblocked`;
 }
 
 // The answers one by one, and not the daemon's closing line, which holds them and askd's words in one text: a

@@ -140,7 +140,7 @@ const HAPPENED = {
   undeliverable: 'given up: it could not be shown',
   blocked: 'blocked: asked too often',
   refused: 'a reply was refused',
-  delivered: 'the answer lies there for the agent',
+  delivered: 'the answer is ready for the agent',
   not_collected: 'the agent did not collect it',
   briefed: 'kept for the next start of the agent',
   briefing_read: 'the agent read it',

@@ -12,6 +12,7 @@ use crate::clock::Moment;
 use crate::host::backoff::Backoff;
 use crate::host::broker::{Broker, Filter};
 use crate::host::ctx::Ctx;
+use crate::host::networks::PublicOnly;
 use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::ipc::wire::Object;
@@ -312,7 +313,7 @@ impl Push {
         if let Some(client) = &*kept {
             return Ok(client.clone());
         }
-        let guard = Arc::new(address::PublicOnly::default());
+        let guard = Arc::new(PublicOnly { otherwise: "[web] push_hosts can allow it" });
         let client = client_for("https://").redirect(Policy::none()).dns_resolver(guard).build()?;
         Ok(kept.insert(client).clone())
     }

@@ -2,8 +2,7 @@
 //! the field, the limit and the size of the value, so that the model can correct its call.
 
 use super::settings::Settings;
-use crate::agent::waiter::RENDER_TIMEOUT_MS;
-use crate::ipc::wire::{Draft, Object, Request, RequestFile};
+use crate::ipc::wire::{Draft, Object, RENDER_TIMEOUT_MS, Request, RequestFile};
 use crate::random;
 use askd_core::{Digest, MAX_CONTEXT, MAX_QUESTIONS, MAX_TITLE, Rejection, wording};
 use rmcp::model::JsonObject;
@@ -20,26 +19,26 @@ pub(super) const MAX_WAIT_MS: u64 = 604_800_000;
 
 /// `ask_user`, within all limits.
 #[derive(Debug)]
-pub(super) struct AskArguments {
+pub(crate) struct AskArguments {
     /// The request.
-    pub(super) request: RequestFile,
-    /// The same for the same call again.
-    pub(super) key: Digest,
+    pub(crate) request: RequestFile,
+    /// The same for the same call again in its session; `None`: it has no session.
+    pub(crate) key: Option<Digest>,
     /// How often the agent may try again while no daemon claims the request.
-    pub(super) retries: u8,
+    pub(crate) retries: u8,
     /// How long this call waits.
-    pub(super) wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
     /// What askd did differently from what the call asked for.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// `ask_user_wait`, and `ask_user_cancel` without its second field.
 #[derive(Debug)]
-pub(super) struct WaitArguments {
+pub(crate) struct WaitArguments {
     /// Which question.
-    pub(super) question_id: String,
+    pub(crate) question_id: String,
     /// How long this call waits.
-    pub(super) wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
 }
 
 /// The arguments of `ask_user`. What a model reads about each is its comment here.
@@ -114,7 +113,7 @@ fn wait(millis: Option<i64>) -> Result<Option<Duration>, Rejection> {
 
 impl AskArguments {
     /// Checks everything that can be checked without the daemon.
-    pub(super) fn read(arguments: JsonObject, settings: &Settings) -> Result<Self, Rejection> {
+    pub(super) fn read(arguments: JsonObject, settings: &Settings, session: Option<&str>) -> Result<Self, Rejection> {
         let fields: AskFields = fields(arguments)?;
         let wait = wait(fields.wait_ms)?;
         let mut request = RequestFile {
@@ -128,7 +127,7 @@ impl AskArguments {
                 .timeout_policy
                 .filter(|policy| !policy.is_empty())
                 .or_else(|| settings.policy.clone()),
-            session_id: Some(settings.session.clone()),
+            session_id: session.map(str::to_owned),
             ..RequestFile::default()
         };
         let checked = check(&request)?;
@@ -141,8 +140,7 @@ impl AskArguments {
             // The operator's minimum may itself be out of range.
             check(&request)?;
         }
-        let key = checked.key.ok_or(Rejection::Empty { field: "session_id".to_owned() })?;
-        Ok(Self { request, key, retries: checked.max_retries.unwrap_or(RETRIES), wait, note })
+        Ok(Self { request, key: checked.key, retries: checked.max_retries.unwrap_or(RETRIES), wait, note })
     }
 }
 
@@ -171,8 +169,8 @@ mod tests {
     use serde_json::json;
 
     fn read(arguments: &Value) -> Result<AskArguments, String> {
-        let settings = Settings::read(None, |_| None).unwrap();
-        AskArguments::read(arguments.as_object().unwrap().clone(), &settings).map_err(|error| error.to_string())
+        let arguments = arguments.as_object().unwrap().clone();
+        AskArguments::read(arguments, &Settings::default(), Some("s")).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -209,11 +207,20 @@ mod tests {
     }
 
     #[test]
-    fn the_same_questions_are_the_same_call() {
-        let settings = Settings::read(None, |_| None).unwrap();
-        let key = |arguments: Value| AskArguments::read(arguments.as_object().unwrap().clone(), &settings).unwrap().key;
-        let first = key(json!({"questions": [{"question": "Go?"}], "waitMs": 5}));
-        assert_eq!(first, key(json!({"questions": [{"question": "Go?"}], "waitMs": 7, "timeoutMs": 400_000})));
-        assert_ne!(first, key(json!({"questions": [{"question": "Go?"}], "title": "t"})));
+    fn the_same_questions_are_the_same_call_in_its_session_alone() {
+        let key = |session, arguments: Value| {
+            let arguments = arguments.as_object().unwrap().clone();
+            AskArguments::read(arguments, &Settings::default(), session).unwrap().key
+        };
+        let go = |more: Value| {
+            let mut whole = json!({"questions": [{"question": "Go?"}]});
+            whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            whole
+        };
+        let first = key(Some("s"), go(json!({"waitMs": 5})));
+        assert!(first.is_some() && first == key(Some("s"), go(json!({"waitMs": 7, "timeoutMs": 400_000}))));
+        assert_ne!(first, key(Some("s"), go(json!({"title": "t"}))));
+        assert_ne!(first, key(Some("other"), go(json!({}))));
+        assert_eq!(key(None, go(json!({}))), None);
     }
 }

@@ -11,25 +11,25 @@ use std::fmt::Display;
 
 /// What a call returns.
 #[derive(Debug, Clone)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// What came of the question, in the shape of a response file even where there is none.
-    pub(super) response: ResponseFile,
+    pub(crate) response: ResponseFile,
     /// What askd did differently from what the call asked for.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// What this side alone knows of a question that got no response.
-pub(super) fn failed(status: &str, error: impl Display) -> ResponseFile {
+pub(crate) fn failed(status: &str, error: impl Display) -> ResponseFile {
     ResponseFile { result: unanswered("", None, status, "system"), error: Some(error.to_string()) }
 }
 
 /// The question is open; the call waits no longer.
-pub(super) fn pending() -> ResponseFile {
+pub(crate) fn pending() -> ResponseFile {
     ResponseFile { result: unanswered("", None, "pending", "pending"), error: None }
 }
 
 /// No daemon claimed the request in time, for the `attempt`th time; the agent may try again so often.
-pub(super) fn not_claimed(attempt: u32, retries: u8) -> ResponseFile {
+pub(crate) fn not_claimed(attempt: u32, retries: u8) -> ResponseFile {
     let should_retry = attempt <= u32::from(retries);
     let (error, reason) = if should_retry {
         (wording::not_claimed(attempt, retries), wording::not_claimed(attempt, retries))
@@ -69,19 +69,19 @@ pub(super) struct Structured<'a> {
 }
 
 /// The result for a question that cannot be asked.
-pub(super) fn rejected(rejection: &Rejection) -> CallToolResult {
+pub(crate) fn rejected(rejection: &Rejection) -> CallToolResult {
     result(&Report { response: failed("rejected", rejection), note: None }, None)
 }
 
 /// The result for a question that this process has not asked: the sentence says what to do, so nothing marks it.
-pub(super) fn unknown(why: &str) -> CallToolResult {
+pub(crate) fn unknown(why: &str) -> CallToolResult {
     let mut result = result(&Report { response: failed("rejected", why), note: None }, None);
     result.content = vec![ContentBlock::text(why)];
     result
 }
 
 /// The result of a call that asks or waits.
-pub(super) fn result(report: &Report, question_id: Option<&RequestId>) -> CallToolResult {
+pub(crate) fn result(report: &Report, question_id: Option<&RequestId>) -> CallToolResult {
     let written = written(report, question_id.map(RequestId::as_str));
     written.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.to_string())]))
 }
@@ -114,7 +114,7 @@ fn written(report: &Report, question_id: Option<&str>) -> serde_json::Result<Cal
 }
 
 /// The result of a call that withdraws. Withdrawn is what the call wanted, so it is not an error.
-pub(super) fn withdrawal(mut result: CallToolResult) -> CallToolResult {
+pub(crate) fn withdrawal(mut result: CallToolResult) -> CallToolResult {
     let status = result.structured_content.as_ref().and_then(|structured| structured["status"].as_str());
     if status == Some("cancelled") {
         result.is_error = Some(false);

@@ -1,0 +1,228 @@
+//! The connection of an agent that shares no folder with the daemon: `ASKD_URL` and its token. Each call is made again through
+//! restarts, lost connections and 5xx; a token that is refused is an error at once. [`super::remote`] waits with it.
+
+use super::waiter::PATIENCE;
+use super::{AgentError, Briefing, Found};
+use crate::clock::{Clock, Moment};
+use crate::random;
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, header};
+use serde_json::Value;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+/// How long one call waits for the outcome, and for the reply to anything else.
+pub(super) const WAIT: u64 = 55;
+const REPLY: Duration = Duration::from_secs(20);
+/// First and longest pause before another try.
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// How names end that lead nowhere on the internet: reserved ones, and a cluster's.
+const OWN_NAMES: [&str; 4] = [".internal", ".local", ".localhost", ".svc"];
+
+/// A daemon's address, and what all waiting calls of this process share.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) url: String,
+    token: String,
+    process: String,
+    http: Client,
+    pub(super) clock: Clock,
+    pub(super) tasks: TaskTracker,
+    pub(super) news: Notify,
+}
+
+impl Connection {
+    /// A connection to this address, with the token that the environment names.
+    pub fn new(url: &str, variable: impl Fn(&str) -> Option<String>, clock: Clock) -> Result<Self, AgentError> {
+        let unfit = |what: String| AgentError::Settings(what);
+        let read = |file: String| {
+            std::fs::read_to_string(&file)
+                .map_err(|error| unfit(format!("cannot read ASKD_TOKEN_FILE={file}: {error}")))
+        };
+        let token = match (variable("ASKD_TOKEN"), variable("ASKD_TOKEN_FILE")) {
+            (Some(token), _) => token,
+            (None, Some(file)) => read(file)?,
+            (None, None) => return Err(unfit("ASKD_URL needs a token: set ASKD_TOKEN or ASKD_TOKEN_FILE".to_owned())),
+        };
+        if !is_private(url) {
+            let mend = "write https://; http:// is for this host and for addresses in your own network";
+            return Err(unfit(format!("ASKD_URL={url} would send the token unencrypted: {mend}")));
+        }
+        let mut builder = ClientBuilder::new().connect_timeout(REPLY).redirect(reqwest::redirect::Policy::none());
+        // Plain HTTP needs no certificates, and slim images have none.
+        if url.starts_with("http://") {
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some(file) = variable("ASKD_CA_FILE") {
+            let fail = |why: String| unfit(format!("cannot use ASKD_CA_FILE={file}: {why}"));
+            let bytes = std::fs::read(&file).map_err(|error| fail(error.to_string()))?;
+            let authorities = reqwest::Certificate::from_pem_bundle(&bytes).map_err(|error| fail(error.to_string()))?;
+            builder = builder.tls_certs_only(authorities);
+        }
+        let http = builder.build().map_err(|error| unfit(format!("ASKD_URL={url}: {error}")))?;
+        let (url, token) = (url.trim_end_matches('/').to_owned(), token.trim().to_owned());
+        let (process, tasks, news) = (random::unique(), TaskTracker::new(), Notify::new());
+        Ok(Self { url, token, process, http, clock, tasks, news })
+    }
+
+    /// Wakes one that waits for news of any call.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Until each call that was told to take its outcome has done so, at most for so long.
+    pub async fn finish(&self, at_most: Duration) {
+        self.tasks.close();
+        if self.clock.timeout(at_most, self.tasks.wait()).await.is_none() {
+            tracing::warn!("askd does not answer; outcomes that it could not be told of become briefings");
+        }
+        self.tasks.reopen();
+    }
+
+    /// What was answered while nobody waited.
+    pub async fn briefings(&self) -> Result<Found, AgentError> {
+        #[derive(serde::Deserialize)]
+        struct List {
+            briefings: Vec<Value>,
+        }
+        let until = self.clock.monotonic() + PATIENCE;
+        let reply = self.try_until(Method::GET, "/briefings", b"", || until).await.map_err(|why| self.away(why))?;
+        if !reply.status().is_success() {
+            return Err(AgentError::Gone(detail(reply).await));
+        }
+        let list: List = reply.json().await.map_err(|error| AgentError::Gone(error.without_url().to_string()))?;
+        let mut found = Found::default();
+        for content in list.briefings {
+            let name = content["ask_id"].as_str().unwrap_or_default().to_owned();
+            match Briefing::of(content, name) {
+                Ok(briefing) => found.briefings.push(briefing),
+                Err(why) => found.unreadable.push(why),
+            }
+        }
+        Ok(found)
+    }
+
+    /// This briefing was read. One that is gone was read by another process meanwhile.
+    pub async fn take_briefing(&self, briefing: &Briefing) -> Result<(), AgentError> {
+        let until = self.clock.monotonic() + PATIENCE;
+        let path = format!("/briefings/{}/taken", briefing.name());
+        let reply = self.try_until(Method::POST, &path, b"", || until).await.map_err(|why| self.away(why))?;
+        match reply.status() {
+            StatusCode::NO_CONTENT | StatusCode::GONE => Ok(()),
+            _ => Err(AgentError::Gone(detail(reply).await)),
+        }
+    }
+
+    fn away(&self, failed: Failed) -> AgentError {
+        match failed {
+            Failed::Refused => AgentError::Refused(self.url.clone()),
+            Failed::Late { why, .. } => AgentError::Away { url: self.url.clone(), why },
+        }
+    }
+
+    /// Makes a call again until it gets a reply that says something about it.
+    pub(super) async fn try_until(
+        &self,
+        method: Method,
+        path: &str,
+        body: &[u8],
+        until: impl Fn() -> Moment,
+    ) -> Result<Response, Failed> {
+        let (mut pause, mut heard) = (PAUSES.0, false);
+        loop {
+            let call = self.http.request(method.clone(), format!("{}/agent/v1{path}", self.url));
+            let call = call.bearer_auth(&self.token).header("askd-process", &self.process).body(body.to_vec());
+            let limit = REPLY + if method == Method::GET { Duration::from_secs(WAIT) } else { Duration::ZERO };
+            let why = match call.timeout(limit).send().await {
+                Ok(reply) if reply.status() == StatusCode::UNAUTHORIZED => return Err(Failed::Refused),
+                Ok(reply) if is_for_now(&reply) => {
+                    let after =
+                        reply.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+                    pause = pause.max(Duration::from_secs(after.unwrap_or(0))).min(PAUSES.1);
+                    // Behind a proxy that gave up, the daemon may have gone on.
+                    heard |= matches!(reply.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
+                    format!("it answers {}", reply.status())
+                }
+                Ok(reply) => return Ok(reply),
+                Err(error) => {
+                    heard |= !error.is_connect();
+                    error.without_url().to_string()
+                }
+            };
+            if self.clock.monotonic() + pause >= until() {
+                return Err(Failed::Late { why, heard });
+            }
+            self.clock.sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+/// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504.
+fn is_for_now(reply: &Response) -> bool {
+    let held = reply.status() == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
+    held || reply.status() == StatusCode::TOO_MANY_REQUESTS || reply.status().is_server_error()
+}
+
+/// Whether a token may be sent there: by HTTPS, or within one's own network. A name counts if no name of the internet is like it.
+fn is_private(url: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else { return true };
+    let host = url.host_str().unwrap_or_default();
+    let address =
+        host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map(|address| address.to_canonical());
+    url.scheme() != "http"
+        || match address {
+            Ok(IpAddr::V4(v4)) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+            Ok(IpAddr::V6(v6)) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+            Err(_) => !host.contains('.') || OWN_NAMES.iter().any(|end| host.trim_end_matches('.').ends_with(end)),
+        }
+}
+
+/// Why a call was not made.
+pub(super) enum Failed {
+    Refused,
+    Late {
+        why: String,
+        /// A daemon may have done what the call asks for.
+        heard: bool,
+    },
+}
+
+/// The sentence of a refusal.
+pub(super) async fn detail(reply: Response) -> String {
+    #[derive(serde::Deserialize)]
+    struct Problem {
+        detail: String,
+    }
+    let status = reply.status();
+    reply.json::<Problem>().await.map_or_else(|_no_problem| format!("askd answers {status}"), |problem| problem.detail)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::agent) fn token(name: &str) -> Option<String> {
+        // Once for the process: another test may have been first.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        (name == "ASKD_TOKEN").then(|| "askd_1_2".to_owned())
+    }
+
+    #[test]
+    fn a_token_is_not_sent_unencrypted_to_the_internet() {
+        let host = "h.example";
+        for good in
+            [&format!("https://{host}"), "http://127.0.0.1:8486", "http://[::1]:8486", "http://10.1.2.3", "http://askd"]
+        {
+            assert!(Connection::new(good, token, Clock::system()).is_ok(), "{good}");
+        }
+        assert!(is_private("http://askd.agents.svc:8486/") && is_private("http://host.docker.internal"));
+        for bad in
+            [&format!("http://{host}"), "http://8.8.8.8", "http://[2606:4700::1]:8486/", "HTTP://internal.example."]
+        {
+            let refused = Connection::new(bad, token, Clock::system()).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|why| why.contains("unencrypted")), "{bad}");
+        }
+    }
+}

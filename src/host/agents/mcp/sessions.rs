@@ -1,0 +1,143 @@
+//! The sessions of MCP clients over HTTP: an id that outlives a restart, the calls that are in flight in each, and the
+//! outcomes that are on their way to it. It decides nothing about asks; [`super::mcp`] is its only caller.
+
+use crate::clock::Moment;
+use crate::host::line::Line;
+use crate::random;
+use askd_core::{Group, RequestId};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use parking_lot::Mutex;
+use rmcp::model::RequestId as CallId;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// How many sessions that have ended are remembered.
+const REMEMBERED: usize = 1000;
+/// The longest name and version of a client that its session's id repeats, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// What a client says it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Client {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) version: String,
+}
+
+impl Client {
+    /// The id of a new session of this client: nobody can guess it, and it says itself who the client is, so that nothing is
+    /// kept for it.
+    pub(super) fn new_session(&self) -> String {
+        let short = |text: &str| text.chars().take(LONGEST_NAME).collect();
+        let client = Self { name: short(&self.name), version: short(&self.version) };
+        let client = serde_json::to_vec(&client).unwrap_or_default();
+        format!("{}.{}", random::unique(), BASE64.encode(client))
+    }
+
+    /// The session and the client of such an id.
+    pub(super) fn of_session(id: &str) -> Option<(String, Self)> {
+        let (session, client) = id.split_once('.')?;
+        let is_ours = session.len() == 32 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let client = serde_json::from_slice(&BASE64.decode(client).ok()?).ok()?;
+        is_ours.then(|| (session.to_owned(), client))
+    }
+}
+
+/// Whose call it is: a group, and a taker in it.
+type Of = (Group, String);
+
+/// All that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    calls: Mutex<HashMap<(Of, CallId), CancellationToken>>,
+    sent: Mutex<HashMap<Of, Vec<Sent>>>,
+    /// The last sessions that their clients have ended. A start of the daemon forgets them.
+    ended: Mutex<VecDeque<String>>,
+}
+
+/// An outcome whose last event was written.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) request_id: RequestId,
+    pub(super) call: Option<CallId>,
+    pub(super) line: Line,
+    pub(super) at: Moment,
+}
+
+/// A call in flight, which its session can cancel.
+#[derive(Debug)]
+pub(super) struct Registered {
+    sessions: Arc<Sessions>,
+    of: (Of, CallId),
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.sessions.calls.lock().remove(&self.of);
+    }
+}
+
+impl Sessions {
+    /// `gone` is cancelled if the session cancels this call.
+    pub(super) fn register(self: &Arc<Self>, of: Of, call: CallId, gone: CancellationToken) -> Registered {
+        let of = (of, call);
+        self.calls.lock().insert(of.clone(), gone);
+        Registered { sessions: Arc::clone(self), of }
+    }
+
+    /// The session does not wait for this call any more.
+    pub(super) fn cancel(&self, of: &Of, call: &CallId) {
+        if let Some(gone) = self.calls.lock().get(&(of.clone(), call.clone())) {
+            gone.cancel();
+        }
+    }
+
+    /// Its client has ended this session.
+    pub(super) fn end(&self, session: String) {
+        let mut ended = self.ended.lock();
+        ended.push_front(session);
+        ended.truncate(REMEMBERED);
+    }
+
+    /// Whether its client has ended it.
+    pub(super) fn has_ended(&self, session: &str) -> bool {
+        self.ended.lock().iter().any(|ended| ended == session)
+    }
+
+    /// An outcome is on its way.
+    pub(super) fn note(&self, of: Of, sent: Sent) {
+        self.sent.lock().entry(of).or_default().push(sent);
+    }
+
+    /// Those on their way of which `is_over` says so.
+    pub(super) fn over(&self, of: &Of, is_over: impl Fn(&Sent) -> bool) -> Vec<Sent> {
+        let mut all = self.sent.lock();
+        let Some(sent) = all.get_mut(of) else { return Vec::new() };
+        let over = sent.extract_if(.., |sent| is_over(sent)).collect();
+        if sent.is_empty() {
+            all.remove(of);
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_session_says_who_its_client_is_and_nothing_else_is_one() {
+        let client = Client { name: "x".repeat(500), version: "1.2".to_owned() };
+        let id = client.new_session();
+        let (session, read) = Client::of_session(&id).unwrap();
+        assert_eq!((session.len(), read.name.len(), &*read.version), (32, 64, "1.2"));
+        assert_ne!(session, Client::of_session(&client.new_session()).unwrap().0);
+        let (_, rest) = id.split_once('.').unwrap();
+        for other in ["", ".", "a.b", &session, &format!("short.{rest}"), &format!("{session}.{rest}!")] {
+            assert!(Client::of_session(other).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The tools of MCP over HTTP: each asks, waits for or withdraws a question by the same calls of the broker as HTTP does.
+
+use super::{Call, Mcp};
+use crate::clock::{Clock, Moment};
+use crate::host::agents::asks::Waited;
+use crate::host::broker::Submitted;
+use crate::host::channel::web::Problem;
+use crate::host::session::OF_MCP;
+use crate::ipc::wire::{Request, RequestFile, ResponseFile};
+use crate::mcp::answer::{self, Report, failed};
+use crate::mcp::{self, AskArguments, Rounds, WaitArguments, tasks};
+use crate::random;
+use askd_core::{AskId, DeliveryState, Digest, RequestId, wording};
+use axum::http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams, GetTaskResult,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerConfig,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData, ServerHandler};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a client that asked for it hears that its call still waits.
+const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+/// How long a withdrawal waits for what came of it: the answer may have come first.
+const WITHDRAWAL: Duration = Duration::from_secs(3);
+/// How soon, and how long, a question is asked again while it is not clear who gets the outcome of the same one before.
+const SOON: Duration = Duration::from_millis(200);
+const UNCLEAR_FOR: Duration = Duration::from_secs(10);
+
+impl Call {
+    /// The call that a message makes. From now on its stream is open.
+    fn of(context: &RequestContext<RoleServer>) -> Result<Arc<Self>, ErrorData> {
+        let call = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Self>>()).cloned();
+        let call = call.ok_or_else(|| ErrorData::internal_error("a call without its sender", None))?;
+        call.begun.cancel();
+        Ok(call)
+    }
+}
+
+impl Mcp {
+    /// The question of a task.
+    async fn of_task(&self, call: &Call, task_id: &str) -> Result<(AskId, RequestId), ErrorData> {
+        let found = self.agents.find(&call.caller, tasks::question(task_id)?.as_str()).await;
+        found.map(|(ask, id)| (ask.id, id)).map_err(|_| tasks::unknown())
+    }
+
+    /// The question that is open under this session and content, or a new one.
+    async fn asked(
+        &self,
+        call: &Call,
+        request: RequestFile,
+        key: Option<Digest>,
+    ) -> Result<(AskId, RequestId), ResponseFile> {
+        let (agents, group) = (&self.agents, &call.caller.holder.group);
+        agents.broker.loaded_of(group).await;
+        let until = self.clock().monotonic() + UNCLEAR_FOR;
+        let mut paced = false;
+        loop {
+            if let Some(key) = key
+                && let Some(open) = self.open(call, key).await
+            {
+                return Ok(open);
+            }
+            if !std::mem::replace(&mut paced, true) {
+                agents.pace(&call.caller).map_err(|problem| failed("rejected", problem.into_detail()))?;
+            }
+            let id = format!("{OF_MCP}{}", random::unique()).parse();
+            let id: RequestId = id.map_err(|error: askd_core::BadName| failed("rejected", error))?;
+            let asking = Request::over_http(id.clone(), request.clone()).map_err(|error| failed("rejected", error))?;
+            // The lease begins before anything can be owed to it.
+            let _lease = agents.broker.leases().begin_in(group, &id, call.session.as_deref());
+            match agents.broker.submit(group, asking).await {
+                Submitted::New(ask) | Submitted::Joined(ask) | Submitted::Known(ask) => return Ok((ask, id)),
+                Submitted::Rejected(rejection) => return Err(failed("rejected", rejection)),
+                Submitted::NotYet if self.clock().monotonic() < until && !call.gone.is_cancelled() => {
+                    self.clock().sleep(SOON).await;
+                }
+                Submitted::NotYet | Submitted::NotStored | Submitted::OtherContent => {
+                    return Err(failed(
+                        "undeliverable",
+                        "askd could not store the question, and nothing was asked. Try again.",
+                    ));
+                }
+            }
+        }
+    }
+
+    /// What an earlier call of the same session has asked and nobody has taken.
+    async fn open(&self, call: &Call, key: Digest) -> Option<(AskId, RequestId)> {
+        let id = self.agents.broker.of_key(&call.caller.holder.group, key)?;
+        let ask = self.agents.load(id).await.ok().filter(|ask| ask.key == Some(key))?;
+        let waits = |state| {
+            use DeliveryState::{Owed, Published, Ready, Undecided};
+            matches!(state, Undecided | Owed | Ready | Published { .. })
+        };
+        let own = ask.waiters.iter().find(|waiter| {
+            let of_mcp = waiter.request_id.as_str().starts_with(OF_MCP) && !waiter.is_withdrawn();
+            of_mcp && waits(waiter.response.state())
+        });
+        own.map(|waiter| (id, waiter.request_id.clone()))
+    }
+
+    /// Waits for the outcome of a question. A call that may wait no longer returns what `at_the_limit` says.
+    async fn wait_for(
+        &self,
+        call: &Call,
+        context: &RequestContext<RoleServer>,
+        (id, request_id): (AskId, RequestId),
+        wait: Option<Duration>,
+        (note, at_the_limit): (Option<String>, fn() -> ResponseFile),
+    ) -> CallToolResult {
+        let (agents, group) = (&self.agents, &call.caller.holder.group);
+        let mut lease = agents.broker.leases().begin_in(group, &request_id, call.session.as_deref());
+        let limit = wait.map(|wait| self.clock().monotonic() + wait);
+        let end = async {
+            tokio::select! {
+                () = sleep_to(self.clock(), limit) => {}
+                () = call.gone.cancelled() => {}
+                () = agents.ctx.stopping() => {}
+            }
+        };
+        let waited = tokio::select! {
+            waited = agents.wait_for(&call.caller, id, &request_id, end) => waited,
+            never = report_progress(self.clock(), context) => match never {},
+        };
+        let response = match waited {
+            Ok(Waited::Outcome(response)) => {
+                *call.outcome.lock() = Some(request_id.clone());
+                if call.gone.is_cancelled() {
+                    self.give_back(call);
+                }
+                response.with_bare_error()
+            }
+            Ok(Waited::Open(_)) => {
+                if !call.gone.is_cancelled() {
+                    lease.comes_back();
+                }
+                at_the_limit()
+            }
+            Err(problem) => failed("undeliverable", problem.into_detail()),
+        };
+        answer::result(&Report { response, note }, Some(&request_id))
+    }
+}
+
+/// Waits for that moment; forever if there is none.
+async fn sleep_to(clock: &Clock, moment: Option<Moment>) {
+    match moment {
+        Some(moment) => clock.sleep_to(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells a client that asked for it, every 30 s, that the call still waits.
+async fn report_progress(clock: &Clock, context: &RequestContext<RoleServer>) -> Infallible {
+    let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
+    let begun = clock.monotonic();
+    let mut next = begun;
+    loop {
+        next = next + PROGRESS_EVERY;
+        clock.sleep_to(next).await;
+        let so_far = ProgressNotificationParam::new(token.clone(), clock.monotonic().since(begun).as_secs_f64());
+        // A client that misses it loses nothing.
+        let _unheard = context.peer.notify_progress(so_far.with_message(wording::PROGRESS)).await;
+    }
+}
+
+impl ServerHandler for Mcp {
+    fn get_info(&self) -> ServerConfig {
+        mcp::info()
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(mcp::tools(&self.settings)))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = Call::of(&context)?;
+        let client = call.client.clone().map(|client| (client.name, client.version));
+        let client = || client.or_else(|| context.client_info().map(|client| (client.name, client.version)));
+        let rounds = Rounds::of(call.caller.holder.key(), &request, &context)?;
+        let wait_of = |own: Option<Duration>| rounds.wait(own.map_or_else(|| self.settings.max_wait(client), Some));
+        let found = async |id: &str| self.agents.find(&call.caller, id.trim()).await.map(|(ask, id)| (ask.id, id));
+        let unknown = |problem: Problem, why: &str| {
+            if problem.is_unknown() {
+                return answer::unknown(why);
+            }
+            answer::result(&Report { response: failed("undeliverable", problem.into_detail()), note: None }, None)
+        };
+        let result = match mcp::Call::read(request, &self.settings, call.session.as_deref())? {
+            Err(rejected) => rejected,
+            Ok(mcp::Call::Ask(arguments)) => {
+                let AskArguments { request, key, wait, note, .. } = *arguments;
+                let asked = if let Some(id) = rounds.question() {
+                    found(id.as_str()).await.map_err(|problem| unknown(problem, wording::UNKNOWN_HERE))
+                } else {
+                    let asked = self.asked(&call, request, key).await;
+                    asked.map_err(|response| answer::result(&Report { response, note: note.clone() }, None))
+                };
+                match asked {
+                    Ok(asked) => self.wait_for(&call, &context, asked, wait_of(wait), (note, answer::pending)).await,
+                    Err(refused) => refused,
+                }
+            }
+            Ok(mcp::Call::Wait(WaitArguments { question_id, wait })) => match found(&question_id).await {
+                Ok(asked) => self.wait_for(&call, &context, asked, wait_of(wait), (None, answer::pending)).await,
+                Err(problem) => unknown(problem, wording::UNKNOWN_HERE),
+            },
+            Ok(mcp::Call::Cancel(id)) => match found(&id).await {
+                Ok(asked) => {
+                    if self.agents.broker.withdraw(&call.caller.holder.group, &asked.1).await.is_err() {
+                        let response = failed("undeliverable", "the withdrawal could not be stored. Try again.");
+                        answer::result(&Report { response, note: None }, Some(&asked.1))
+                    } else {
+                        let withdrawn = || failed("cancelled", wording::WITHDRAWN);
+                        let wait = Some(WITHDRAWAL);
+                        answer::withdrawal(self.wait_for(&call, &context, asked, wait, (None, withdrawn)).await)
+                    }
+                }
+                Err(problem) => unknown(problem, wording::UNKNOWN_NOT_WITHDRAWN),
+            },
+        };
+        // A client whose next call may find no askd has `pending`, which its model can come back from.
+        let now = self.clock().now();
+        Ok(if self.agents.ctx.is_stopping() { result.into() } else { rounds.go_on(result, now) })
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let call = Call::of(&context)?;
+        let asked = self.of_task(&call, &request.task_id).await?;
+        let result = self.wait_for(&call, &context, asked, Some(Duration::ZERO), (None, answer::pending)).await;
+        tasks::state(request.task_id, result)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let call = Call::of(&context)?;
+        let (_, request_id) = self.of_task(&call, &request.task_id).await?;
+        let withdrawn = self.agents.broker.withdraw(&call.caller.holder.group, &request_id).await;
+        withdrawn.map_err(|_| ErrorData::internal_error("the withdrawal could not be stored. Try again.", None))
+    }
+}

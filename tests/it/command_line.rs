@@ -597,11 +597,14 @@ fn the_demo_is_one_address_with_all_three_places() {
     assert_eq!(demo.http("GET /lines", "origin: http://evil.example\r\n", "").0, 403);
     let rebound = "GET /lines HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
     assert_eq!(exchange(demo.host.parse().unwrap(), rebound.as_bytes()).0, 403);
-    let asked = within(SOON, "three questions at once", || {
+    let asked = within(SOON, "three questions, none of which waits for the answer to another one", || {
         let lines: Vec<Value> = serde_json::from_str(&demo.http("GET /lines", "", "").1).unwrap();
         (lines.len() == 3).then_some(lines)
     });
-    assert!(asked.iter().all(|line| line["kind"] == "asks" && line["after"] == "00:00"), "{asked:?}");
+    assert!(asked.iter().all(|line| line["kind"] == "asks"), "{asked:?}");
+    let mut places: Vec<_> = asked.iter().map(|line| line["place"].as_str().unwrap()).collect();
+    places.sort_unstable();
+    assert_eq!(places, ["inbox", "phone", "slack"]);
     let id = demo.ask("release-bot")["id"].as_str().unwrap().to_owned();
     let answer = json!({"answers": {"How should I roll out version 2.4?": "Blue-green"}, "by": "web"}).to_string();
     assert_eq!(demo.json(&format!("POST /inbox/api/v1/asks/{id}/answer"), &answer)["state"], "settled");

@@ -6,7 +6,8 @@ use crate::load::{Button, Click, Connection, SIGNING_SECRET, click, get};
 use crate::system;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -65,7 +66,10 @@ impl World {
         let world = Self { host, folder, groups, port: free_port(), chat: Arc::clone(chat), child: None };
         for number in 0..groups {
             for kind in ["tasks", "responses"] {
-                fs::create_dir_all(world.ipc(number).join(kind)).unwrap();
+                let folder = world.ipc(number).join(kind);
+                fs::create_dir_all(&folder).unwrap();
+                // As askd makes them: a folder in trouble costs a look of its own.
+                fs::set_permissions(folder, Permissions::from_mode(0o770)).unwrap();
             }
             fs::create_dir_all(world.pending(number)).unwrap();
         }
@@ -150,6 +154,17 @@ impl World {
             assert!(Instant::now() < until && self.runs(), "no start: see {}", self.folder.join("log").display());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until the daemon does nothing more of its own: after a start with many asks it tells their waiters the deadlines.
+    pub(crate) fn rest(&self) {
+        let second = Duration::from_secs(1);
+        let is_busy = || {
+            let before = system::cpu(self.pid());
+            std::thread::sleep(second);
+            system::cpu(self.pid()) - before > 0.02
+        };
+        assert!(system::until(120 * second, || !is_busy()), "it does not come to rest");
     }
 
     pub(crate) fn runs(&mut self) -> bool {

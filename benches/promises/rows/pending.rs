@@ -122,8 +122,8 @@ fn start(bench: &mut Bench, hosts: &mut Hosts, template: &Template) {
         let what = "the same: loading is done (floor: two threads read and parse)";
         bench.report.row(9, what, Unit::Seconds, Some(median(reads)), median(loads), Goal::Within(1.5));
     }
+    hosts.askd.rest();
     if bench.wants(&[8]) {
-        std::thread::sleep(Duration::from_secs(2));
         let (now, peak) = system::memory(hosts.askd.pid());
         let what = "memory with 100,000 pending, after a start with them";
         bench.report.row(8, what, Unit::Bytes, None, bytes(now), Goal::AtMost(32e6));

@@ -77,7 +77,8 @@ impl Pair {
         self.reference.start();
         self.askd.start();
         // The first looks at all folders are over.
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
+        self.askd.rest();
     }
 
     /// Plays rounds at both hosts. The medians of p50 and p99 of the reference and of askd, and the longest trips.

@@ -40,7 +40,16 @@ impl Promises {
 
     /// Waits until there is no burst of them.
     fn make_way(&self) {
-        let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= BURST, MAKES_WAY);
+        self.wait_for_fewer_than(BURST);
+    }
+
+    /// Waits until there is none, for what nobody waits for.
+    pub(super) fn make_way_for_each(&self) {
+        self.wait_for_fewer_than(1);
+    }
+
+    fn wait_for_fewer_than(&self, many: usize) {
+        let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY);
     }
 }
 
@@ -52,7 +61,7 @@ impl Drop for Promise {
     fn drop(&mut self) {
         let mut number = self.0.number.lock();
         *number -= 1;
-        if *number == BURST - 1 {
+        if *number == BURST - 1 || *number == 0 {
             self.0.fewer.notify_all();
         }
     }

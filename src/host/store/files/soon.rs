@@ -199,10 +199,14 @@ impl Files {
     /// Puts the record of an ask on stable storage, if that is newer than what is synced. What has to be written goes to
     /// the temporary name first.
     pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
-        match self.stage_flush(id, temporary)? {
-            Some(staged) => self.finish_flush(id, temporary, staged),
-            None => Ok(()),
+        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(()) };
+        let (kind, group, written) = (staged.kind, staged.group.clone(), staged.written);
+        let finished = self.finish_flush(id, temporary, staged);
+        if finished.is_err() && written {
+            // The next flush may be one with another temporary name, or may have nothing to write.
+            let _stays = self.folder(kind, &group)?.remove(temporary);
         }
+        finished
     }
 
     /// Writes and syncs it. Saves may come meanwhile.

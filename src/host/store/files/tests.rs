@@ -93,6 +93,26 @@ fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() 
     assert!(!file.exists());
 }
 
+/// Whoever flushes next has another temporary name.
+#[test]
+fn a_flush_that_fails_leaves_no_temporary_file() {
+    let (temp, store) = open();
+    let first = Arc::new(ask(1, "g"));
+    let viewed = first.as_ref().clone().step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
+    let folder = temp.path().join("state/pending_questions/g");
+    let record = folder.join(file_name(first.id));
+    let names = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&Arc::new(viewed), Save::Later).unwrap();
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    assert!(store.retire(&first.group, first.id).is_err());
+    assert_eq!(names(), [record.as_path()]);
+    std::fs::remove_dir(&record).unwrap();
+    store.flush().unwrap();
+    assert_eq!(names(), [record.as_path()]);
+}
+
 /// An answer that comes while a flush waits for the disk must not be replaced by what the flush began with.
 #[test]
 fn a_flush_that_later_saves_overtook_names_nothing() {

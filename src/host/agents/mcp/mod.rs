@@ -319,6 +319,10 @@ impl Events {
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         let clock = self.mcp.clock().clone();
         tokio::select! {
+            // In this order: a call that is cancelled returns, and what it returns then is for nobody.
+            biased;
+            () = self.call.gone.cancelled() => None,
+            () = self.call.caller.holder.ends(&clock) => None,
             event = self.events.next() => {
                 let Some(Ok(event)) = event else { return None };
                 // Noted before it leaves: the client's next message may come before this stream ends.
@@ -329,8 +333,6 @@ impl Events {
                 }
                 Some((Ok(event), self))
             }
-            () = self.call.gone.cancelled() => None,
-            () = self.call.caller.holder.ends(&clock) => None,
             () = clock.sleep_to(self.comment_at) => {
                 self.comment_at = clock.monotonic() + COMMENT_EVERY;
                 Some((Ok(Bytes::from_static(b":\n\n")), self))

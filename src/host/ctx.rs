@@ -42,6 +42,8 @@ pub struct Ctx {
     /// Where all of them run, whichever thread spawns them.
     runtime: Handle,
     told: Arc<OnceLock<Moment>>,
+    /// What its threads are called.
+    name: Arc<str>,
 }
 
 impl Ctx {
@@ -49,7 +51,14 @@ impl Ctx {
     pub fn new(clock: Clock) -> Self {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
-        Self { clock, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default() }
+        let name = std::thread::current().name().filter(|name| *name != "main").unwrap_or("askd").into();
+        Self { clock, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default(), name }
+    }
+
+    /// The name of threads of its own that a part of the daemon has. Named after those of its runtime, all threads of one
+    /// daemon are found by their names, although several may run in one process.
+    pub fn thread_name(&self, part: &str) -> String {
+        format!("{}-{part}", self.name)
     }
 
     /// The clock that the whole daemon runs by.

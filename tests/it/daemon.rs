@@ -227,8 +227,11 @@ impl Daemon {
     /// disk.
     fn parked(&self) -> Option<Vec<u64>> {
         let Life::Here(Here { runtime: Some(runtime), threads, .. }) = &self.life else { return None };
-        let sleeps =
-            |stat: &String| stat.split_once(&format!("({threads}) ")).is_none_or(|(_, rest)| rest.starts_with('S'));
+        let sleeps = |stat: &String| {
+            let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap_or_default();
+            let part = name.strip_prefix(threads.as_str());
+            !part.is_some_and(|part| part.is_empty() || part.starts_with('-')) || rest.starts_with('S')
+        };
         let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
         if !tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).all(|stat| sleeps(&stat)) {
             return None;

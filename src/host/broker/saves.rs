@@ -141,9 +141,10 @@ pub(super) struct Saves {
 }
 
 impl Saves {
-    pub(super) fn new() -> std::io::Result<Self> {
+    pub(super) fn new(ctx: &Ctx) -> std::io::Result<Self> {
         let mut builder = Builder::new_current_thread();
-        let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE).thread_name("askd-save");
+        let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE);
+        let builder = builder.thread_name(ctx.thread_name("save"));
         let promises = Arc::default();
         Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
     }

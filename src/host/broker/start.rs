@@ -67,7 +67,7 @@ impl Broker {
         settings: Arc<Settings>,
         loading: Arc<Loading>,
     ) -> io::Result<Self> {
-        let saves = Saves::new()?;
+        let saves = Saves::new(&ctx)?;
         Ok(Self(Arc::new(Inner {
             store,
             errands: Gate::new(errands::AT_A_TIME, saves.promises()),

@@ -70,7 +70,7 @@ impl Intake {
                 groups.take(hint, &root);
             }
         });
-        let watching = Watching::start(watch)?;
+        let watching = Watching::start(watch, &ctx)?;
         let (now, set_by) = (ctx.clock().monotonic(), ctx.clock().reading().set_by);
         folders.note_look(now, 0);
         let mounted = Arc::new(Semaphore::new(if on("onedesk") { 1 } else { MOUNTED }));

@@ -4,6 +4,7 @@
 use super::group_scanner::GroupScanner;
 use super::groups::Wanted;
 use super::watch::Watch;
+use crate::host::ctx::Ctx;
 use std::path::PathBuf;
 use std::sync::Weak;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -25,9 +26,9 @@ pub(super) struct Watching(SyncSender<NewFolders>);
 
 impl Watching {
     /// Starts the thread; it ends when its last handle is dropped.
-    pub(super) fn start(mut watch: Watch) -> std::io::Result<Self> {
+    pub(super) fn start(mut watch: Watch, ctx: &Ctx) -> std::io::Result<Self> {
         let (sender, new) = sync_channel::<NewFolders>(WAITING);
-        std::thread::Builder::new().name("askd-watch".to_owned()).spawn(move || {
+        std::thread::Builder::new().name(ctx.thread_name("watch")).spawn(move || {
             for NewFolders { folders, scanner } in new {
                 // Tries every one of them, whatever came of the others.
                 let watched = folders.iter().filter(|folder| watch.add_anew(folder)).count();

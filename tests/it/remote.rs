@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -294,6 +295,42 @@ fn what_an_agent_was_started_with_does_not_come_back() {
     let (status, told) = agent.call("GET", "/asks/r1", "");
     assert!(status == 410 && told["detail"].as_str().unwrap().contains("started"), "{status} {told}");
     assert_eq!(agent.call("GET", "/briefings", "").1["briefings"][0]["ask_id"], json!(id));
+}
+
+/// Workers of one session may ask the same at the same moment, and so may a client that lost its connection.
+#[test]
+fn what_is_asked_several_times_at_the_same_moment_is_one_question() {
+    let remote = Remote::of(with_session("start = { command = [\"/bin/true\"] }", ""));
+    let agent = remote.agent("g");
+    let mut request = choice("Deploy?", &["yes", "no"]);
+    (request["idempotency_key"], request["timeoutMs"]) = ("deploy".into(), 10_000.into());
+    // The second time there is a card that can still be answered late.
+    for time in ["first", "second"] {
+        let together = Barrier::new(4);
+        let ask = |n: usize| {
+            let mut request = request.clone();
+            request["request_id"] = format!("{time}-{n}").into();
+            together.wait();
+            agent.call("POST", "/asks", &request.to_string()).0
+        };
+        let asked: Vec<u16> = thread::scope(|scope| {
+            let calls: Vec<_> = (0..4)
+                .map(|n| {
+                    scope.spawn({
+                        let ask = &ask;
+                        move || ask(n)
+                    })
+                })
+                .collect();
+            calls.into_iter().map(|call| call.join().unwrap()).collect()
+        });
+        assert_eq!((asked, remote.world.open().len()), (vec![201; 4], 1), "{time}");
+        remote.world.later(SECOND * 11);
+        for request_id in (0..4).map(|n| format!("{time}-{n}")) {
+            assert_eq!(agent.outcome(&request_id)["result"]["timedOut"], json!(true));
+            assert_eq!(agent.taken(&request_id), 204);
+        }
+    }
 }
 
 #[test]

@@ -102,6 +102,8 @@ struct Inner {
     moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
+    /// One call of each key, or of each request without one, is taken in at a time.
+    asking: KeyedLock<(Group, Result<Digest, RequestId>)>,
     index: Mutex<Index>,
     /// Is taken while the index is held, never the other way round.
     lanes: Mutex<Lanes>,

@@ -88,6 +88,7 @@ impl Broker {
             looking: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
+            asking: KeyedLock::default(),
             index: Mutex::new(Index::default()),
             lanes: Mutex::default(),
             doubted: Mutex::default(),

@@ -10,8 +10,8 @@ use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Effect, Event, Group, Rejection, Relation, RequestId,
-    Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Digest, Effect, Event, Group, Rejection, Relation,
+    RequestId, Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::io;
 
@@ -47,6 +47,8 @@ impl Submitted {
 impl Broker {
     /// Takes a request in. When it returns, what it says is on stable storage.
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
+        // Of two calls that ask the same at the same moment, the second one finds the question of the first.
+        let _alone = self.0.asking.lock(same(group, &request)).await;
         let known = self.index().by_request(group, &request.request_id);
         if let Some(id) = known
             && let Some(submitted) = self.known(id, &request).await
@@ -76,6 +78,7 @@ impl Broker {
 
     /// Takes in a request that asks something new, as far as memory knows; others are given back. Blocks on the disk.
     pub fn submit_at_once(&self, group: &Group, request: Box<Request>) -> Result<Submitted, Box<Request>> {
+        let Some(_alone) = self.0.asking.try_lock(same(group, &request)) else { return Err(request) };
         let (settings, index) = (self.settings(), self.index());
         let limit = settings.group(group).map_or(0, |settings| settings.max_attempts);
         let is_new = index.by_request(group, &request.request_id).is_none()
@@ -341,6 +344,11 @@ impl Broker {
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }
     }
+}
+
+/// What calls that ask the same have in common.
+fn same(group: &Group, request: &Request) -> (Group, Result<Digest, RequestId>) {
+    (group.clone(), request.key.ok_or_else(|| request.request_id.clone()))
 }
 
 fn accepted(group: &Group, request: Request, admitted: Admitted, id: AskId, short_id: ShortId) -> Accepted {

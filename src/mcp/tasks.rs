@@ -26,14 +26,19 @@ pub(crate) fn unknown() -> ErrorData {
 
 /// The question of a task.
 pub(crate) fn question(task_id: &str) -> Result<RequestId, ErrorData> {
-    let (question_id, _) = task_id.split_once('.').ok_or_else(unknown)?;
-    question_id.parse().map_err(|_| unknown())
+    read(task_id).map(|(question_id, _)| question_id)
+}
+
+fn read(task_id: &str) -> Result<(RequestId, Time), ErrorData> {
+    let (question_id, begun) = task_id.split_once('.').ok_or_else(unknown)?;
+    let begun = begun.parse().map_err(|_| unknown())?;
+    Ok((question_id.parse().map_err(|_| unknown())?, Time::from_millis(begun)))
 }
 
 /// What has become of a task, by what a call that does not wait returns for its question.
 pub(crate) fn state(task_id: String, result: CallToolResult) -> Result<GetTaskResult, ErrorData> {
-    let begun = task_id.split_once('.').and_then(|(_, millis)| millis.parse().ok()).ok_or_else(unknown)?;
-    let task = task(task_id, Time::from_millis(begun));
+    let (_, begun) = read(&task_id)?;
+    let task = task(task_id, begun);
     let structured = result.structured_content.as_ref();
     let says = |field: &str| structured.map_or(&Value::Null, |result| &result[field]);
     if says("stillPending") == true {

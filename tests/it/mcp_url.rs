@@ -321,10 +321,19 @@ fn a_client_that_takes_tasks_asks_what_has_become_of_its_question() {
     assert_eq!(refused.status, 400);
     assert_eq!(refused.problem()["error"]["code"], -32021, "not declared");
     remote.says("yes");
+    // An id that is no task takes nothing.
+    let (question, _) = task["taskId"].as_str().unwrap().split_once('.').unwrap();
+    assert_eq!(send("tasks/get", json!({"taskId": format!("{question}.x")}))["error"]["code"], -32602);
     for _ in 0..2 {
         let state = ended(&task, "completed");
         assert_eq!(state["result"]["structuredContent"]["answers"], json!({"Go?": "yes"}), "{state}");
     }
+    // While another taker may have it, and is not known to, it is not over.
+    let held = begin();
+    client.agent.outcome(&remote.says("no"));
+    assert_eq!(send("tasks/get", held.clone())["result"]["status"], "working");
+    remote.world.later(SECOND * 60);
+    assert_eq!(ended(&held, "completed")["result"]["structuredContent"]["answers"], json!({"Go?": "no"}));
     let withdrawn = begin();
     assert!(send("tasks/cancel", withdrawn.clone())["error"].is_null());
     ended(&withdrawn, "cancelled");

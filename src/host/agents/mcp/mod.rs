@@ -13,7 +13,7 @@ use super::door::Caller;
 use crate::clock::{Clock, Moment};
 use crate::host::channel::web::Problem;
 use crate::host::line::Line;
-use crate::mcp::Settings;
+use crate::mcp::{Settings, tasks};
 use crate::random;
 use askd_core::{Group, MAX_TOKEN, RequestId, WaiterEvent};
 use axum::body::{Body, Bytes};
@@ -154,7 +154,8 @@ async fn message(
     };
     let session = session.or_else(|| crate::sabotage::on("tokenjoins").then(|| caller.holder.id.clone()));
     // What has become of a task can be asked again.
-    let caller = caller.in_session(session.as_deref().or(params.task_id.as_deref()));
+    let task = params.task_id.and_then(|id| tasks::question(&id).ok());
+    let caller = caller.in_session(session.as_deref().or(task.as_ref().map(RequestId::as_str)));
     if let Some(session) = &session {
         mcp.heard(&caller, session, params.request_id.as_ref()).await;
     }

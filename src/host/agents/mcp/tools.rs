@@ -112,8 +112,21 @@ impl Mcp {
         wait: Option<Duration>,
         (note, at_the_limit): (Option<String>, fn() -> ResponseFile),
     ) -> CallToolResult {
+        let waited = self.waited(call, context, (id, &request_id), wait, at_the_limit).await;
+        let response = waited.unwrap_or_else(|problem| failed("undeliverable", problem.into_detail()));
+        answer::result(&Report { response, note }, Some(&request_id))
+    }
+
+    async fn waited(
+        &self,
+        call: &Call,
+        context: &RequestContext<RoleServer>,
+        (id, request_id): (AskId, &RequestId),
+        wait: Option<Duration>,
+        at_the_limit: fn() -> ResponseFile,
+    ) -> Result<ResponseFile, Problem> {
         let (agents, group) = (&self.agents, &call.caller.holder.group);
-        let mut lease = agents.broker.leases().begin_in(group, &request_id, call.session.as_deref());
+        let mut lease = agents.broker.leases().begin_in(group, request_id, call.session.as_deref());
         let limit = wait.map(|wait| self.clock().monotonic() + wait);
         let end = async {
             tokio::select! {
@@ -123,26 +136,24 @@ impl Mcp {
             }
         };
         let waited = tokio::select! {
-            waited = agents.wait_for(&call.caller, id, &request_id, end) => waited,
+            waited = agents.wait_for(&call.caller, id, request_id, end) => waited,
             never = report_progress(self.clock(), context) => match never {},
         };
-        let response = match waited {
-            Ok(Waited::Outcome(response)) => {
+        Ok(match waited? {
+            Waited::Outcome(response) => {
                 *call.outcome.lock() = Some(request_id.clone());
                 if call.gone.is_cancelled() {
                     self.give_back(call);
                 }
                 response.with_bare_error()
             }
-            Ok(Waited::Open(_)) => {
+            Waited::Open(_) => {
                 if !call.gone.is_cancelled() {
                     lease.comes_back();
                 }
                 at_the_limit()
             }
-            Err(problem) => failed("undeliverable", problem.into_detail()),
-        };
-        answer::result(&Report { response, note }, Some(&request_id))
+        })
     }
 }
 
@@ -242,9 +253,13 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let call = Call::of(&context)?;
-        let asked = self.of_task(&call, &request.task_id).await?;
-        let result = self.wait_for(&call, &context, asked, Some(Duration::ZERO), (None, answer::pending)).await;
-        tasks::state(request.task_id, result)
+        let (id, request_id) = self.of_task(&call, &request.task_id).await?;
+        let waited = self.waited(&call, &context, (id, &request_id), Some(Duration::ZERO), answer::pending).await;
+        let response = waited.unwrap_or_else(|problem| {
+            // A client asks no more about a task that is over.
+            if problem.is_for_now() { answer::pending() } else { failed("undeliverable", problem.into_detail()) }
+        });
+        tasks::state(request.task_id, answer::result(&Report { response, note: None }, Some(&request_id)))
     }
 
     async fn cancel_task(

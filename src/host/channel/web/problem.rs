@@ -33,6 +33,11 @@ impl Problem {
         self.status == StatusCode::NOT_FOUND
     }
 
+    /// Whether it says only that now is not the time.
+    pub fn is_for_now(&self) -> bool {
+        self.retry_after.is_some()
+    }
+
     /// The sentence alone.
     pub fn into_detail(self) -> String {
         self.detail

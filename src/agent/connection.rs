@@ -5,7 +5,7 @@ use super::waiter::PATIENCE;
 use super::{AgentError, Briefing, Found};
 use crate::clock::{Clock, Moment};
 use crate::random;
-use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, header};
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, header};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -45,13 +45,17 @@ impl Connection {
             (None, Some(file)) => read(file)?,
             (None, None) => return Err(unfit("ASKD_URL needs a token: set ASKD_TOKEN or ASKD_TOKEN_FILE".to_owned())),
         };
-        if !is_private(url) {
+        let address = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(address) = address else {
+            return Err(unfit(format!("ASKD_URL={url} is no address: write it like https://askd.example")));
+        };
+        if !is_private(&address) {
             let mend = "write https://; http:// is for this host and for addresses in your own network";
             return Err(unfit(format!("ASKD_URL={url} would send the token unencrypted: {mend}")));
         }
         let mut builder = ClientBuilder::new().connect_timeout(REPLY).redirect(reqwest::redirect::Policy::none());
         // Plain HTTP needs no certificates, and slim images have none.
-        if url.starts_with("http://") {
+        if address.scheme() == "http" {
             builder = builder.tls_certs_only([]);
         }
         if let Some(file) = variable("ASKD_CA_FILE") {
@@ -146,7 +150,7 @@ impl Connection {
                 }
                 Ok(reply) => return Ok(reply),
                 Err(error) => {
-                    heard |= !error.is_connect();
+                    heard |= !error.is_connect() && !error.is_builder();
                     error.without_url().to_string()
                 }
             };
@@ -159,15 +163,18 @@ impl Connection {
     }
 }
 
-/// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504.
+/// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504, or by a page of its
+/// own: what askd refuses is a problem in JSON.
 fn is_for_now(reply: &Response) -> bool {
-    let held = reply.status() == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
-    held || reply.status() == StatusCode::TOO_MANY_REQUESTS || reply.status().is_server_error()
+    let status = reply.status();
+    let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+    let is_problem = kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"));
+    let held = status == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
+    held || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || !(status.is_success() || is_problem)
 }
 
 /// Whether a token may be sent there: by HTTPS, or within one's own network. A name counts if no name of the internet is like it.
-fn is_private(url: &str) -> bool {
-    let Ok(url) = reqwest::Url::parse(url) else { return true };
+fn is_private(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address =
         host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map(|address| address.to_canonical());
@@ -217,12 +224,18 @@ pub(super) mod tests {
         {
             assert!(Connection::new(good, token, Clock::system()).is_ok(), "{good}");
         }
-        assert!(is_private("http://askd.agents.svc:8486/") && is_private("http://host.docker.internal"));
+        for own in ["http://askd.agents.svc:8486/", "http://host.docker.internal"] {
+            assert!(Connection::new(own, token, Clock::system()).is_ok(), "{own}");
+        }
         for bad in
             [&format!("http://{host}"), "http://8.8.8.8", "http://[2606:4700::1]:8486/", "HTTP://internal.example."]
         {
             let refused = Connection::new(bad, token, Clock::system()).err().map(|error| error.to_string());
             assert!(refused.is_some_and(|why| why.contains("unencrypted")), "{bad}");
+        }
+        for none in ["localhost:8486", "askd.example", "ftp://h.example", "http://"] {
+            let refused = Connection::new(none, token, Clock::system()).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|why| why.contains("is no address")), "{none}");
         }
     }
 }

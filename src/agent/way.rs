@@ -151,6 +151,11 @@ impl OpenCall {
         }
     }
 
+    /// Whether the question stays without this process: a file waits for the daemon, HTTP has no such place.
+    pub fn stays(&self) -> bool {
+        matches!(self, Self::File(_)) || self.is_claimed()
+    }
+
     /// How long a person still has, if the daemon has said so.
     pub fn left(&self) -> Option<Duration> {
         match self {

@@ -93,8 +93,8 @@ impl AskCommand {
                 Some(taken) => self.tell(&call, taken).await,
                 None if self.keep => {
                     call.leave();
-                    let stays = format!("interrupted; the question stays open (request {})", call.request_id());
-                    Err(Exit::new(FAILED, stays))
+                    let told = if call.stays() { "the question stays open" } else { "askd may not have the question" };
+                    Err(Exit::new(FAILED, format!("interrupted; {told} (request {})", call.request_id())))
                 }
                 None => {
                     call.withdraw()?;

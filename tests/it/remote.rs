@@ -451,6 +451,19 @@ fn a_question_that_could_not_be_withdrawn_is_not_said_to_be() {
 }
 
 #[test]
+fn a_question_that_never_reached_askd_is_not_said_to_stay_open() {
+    let mut remote = Remote::new();
+    let agent = remote.agent("research");
+    assert!(remote.world.terminate().success());
+    let asking = asks(&agent, &["--keep"]);
+    thread::sleep(Duration::from_millis(500));
+    interrupt(&asking);
+    let said = asking.wait_with_output().unwrap();
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(said.status.code() == Some(1) && told.contains("may not have the question"), "{told}");
+}
+
+#[test]
 fn askd_ask_needs_no_folder_and_goes_on_through_a_restart() {
     let mut remote = Remote::new();
     let agent = remote.agent("research");

@@ -385,7 +385,8 @@ mod tests {
         let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
         // The first POST meets a proxy whose daemon may have gone on; the question is withdrawn before the second.
-        let a_moment = || Clock::system().sleep(Duration::from_millis(100));
+        let system = Clock::system();
+        let a_moment = || system.sleep(Duration::from_millis(100));
         a_moment().await;
         waiter.withdraw();
         a_moment().await;

@@ -116,6 +116,8 @@ async function firefox(push) {
     'dom.push.connection.enabled': true,
     'permissions.default.desktop-notification': 1,
     'dom.webnotifications.requireuserinteraction': false,
+    // It draws the notice itself, whether a desktop is there or not.
+    'alerts.useSystemBackend': false,
     'marionette.port': 0,
     'datareporting.policy.dataSubmissionEnabled': false,
     'app.update.enabled': false,

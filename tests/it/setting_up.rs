@@ -298,12 +298,14 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let person = async {
         for text in ["Press me if you may answer.", "Can you read this?"] {
             let shown = |message: &Message| message.visible_text().contains(text) && message.has_action("pick:0:0");
-            let card = slack.wait_for_message(shown, SOON).await.expect(text);
+            let Some(card) = slack.wait_for_message(shown, SOON).await else { return Some(text) };
             slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
         }
+        None
     };
-    let (done, ()) = tokio::join!(running, person);
-    let done = done.unwrap();
+    let (done, unseen) = tokio::join!(tokio::time::timeout(SOON * 3, running), person);
+    let done = done.expect("an end").unwrap();
+    assert_eq!(unseen, None, "{}{}", out(&done), err(&done));
     let told = out(&done);
     assert_eq!(done.status.code(), Some(0), "{told}{}", err(&done));
     let data = dir.path().join("data/ipc/research");

@@ -1,10 +1,8 @@
 //! Resolve, step, save, act: the only room that changes an ask.
 //!
-//! Every ask has a lane while something happens to it: its events keep their order, and events of
-//! different asks run side by side, so that one slow disk write holds up no other ask. An event is
-//! resolved to an ask (read from the store), stepped through the pure core, saved, and only then
-//! answered and acted on. Nothing in memory is the truth: the index says where to look, and a
-//! start builds it anew.
+//! Every ask has a lane while something happens to it: its events keep their order, and events of different asks run side by
+//! side, so that one slow disk write holds up no other ask. An event is resolved to an ask (read from the store), stepped
+//! through the pure core, saved, and only then answered and acted on. Memory is no truth: a start builds the index anew.
 
 mod act;
 mod agents;

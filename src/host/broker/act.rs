@@ -51,26 +51,35 @@ impl Broker {
 
     /// Tells waiters where the ask is. Blocks on the disk.
     pub(super) fn write_status(&self, ask: &Arc<Ask>) {
-        gate(if matches!(ask.stage, Stage::Posting) { "status.posting" } else { "status" });
-        let current = || self.0.store.read(&ask.group, ask.id).ok().flatten();
+        if matches!(ask.stage, Stage::Posting) {
+            gate("status.posting");
+        }
         // The errands of one ask run side by side, so what this one knows may be older than what was written.
-        let mut latest = current().unwrap_or_else(|| Arc::clone(ask));
+        self.write_status_of(self.now_of(ask).unwrap_or_else(|| Arc::clone(ask)));
+    }
+
+    fn now_of(&self, ask: &Ask) -> Option<Arc<Ask>> {
+        self.0.store.read(&ask.group, ask.id).ok().flatten()
+    }
+
+    /// The same for an ask that was just read.
+    pub(super) fn write_status_of(&self, mut latest: Arc<Ask>) {
         let mut written = delivery::status(&self.0.folders, &latest);
-        while let Some(changed) = current().filter(|changed| changed.stage != latest.stage) {
+        while let Some(changed) = self.now_of(&latest).filter(|changed| changed.stage != latest.stage) {
             latest = changed;
             written = delivery::status(&self.0.folders, &latest);
         }
         // Settled in the meantime: the publisher of the response may have looked before this was written.
-        if self.index().is_settled(ask.id) {
+        if self.index().is_settled(latest.id) {
             written = written.and_then(|()| {
-                delivery::readers_of_status(ask).try_for_each(|waiter| {
-                    let responses = self.0.folders.ensure(&ask.group, RESPONSES)?;
+                delivery::readers_of_status(&latest).try_for_each(|waiter| {
+                    let responses = self.0.folders.ensure(&latest.group, RESPONSES)?;
                     responses.remove_for_good(&status_name(&waiter.request_id)).map(drop)
                 })
             });
         }
         if let Err(error) = written {
-            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "cannot write the status of an ask");
+            tracing::warn!(ask = %latest.id, group = %latest.group, %error, "cannot write the status of an ask");
         }
     }
 

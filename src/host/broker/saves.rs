@@ -38,17 +38,8 @@ impl Promises {
         Promise(Arc::clone(self))
     }
 
-    /// Waits until there is no burst of them.
-    fn make_way(&self) {
-        self.wait_for_fewer_than(BURST);
-    }
-
-    /// Waits until there is none, for what nobody waits for.
-    pub(super) fn make_way_for_each(&self) {
-        self.wait_for_fewer_than(1);
-    }
-
-    fn wait_for_fewer_than(&self, many: usize) {
+    /// Waits until there are fewer than so many of them.
+    pub(super) fn make_way(&self, many: usize) {
         let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY);
     }
 }
@@ -61,7 +52,7 @@ impl Drop for Promise {
     fn drop(&mut self) {
         let mut number = self.0.number.lock();
         *number -= 1;
-        if *number == BURST - 1 || *number == 0 {
+        if *number < BURST {
             self.0.fewer.notify_all();
         }
     }
@@ -110,7 +101,7 @@ impl Gate {
             let mut next = Some(work);
             while let Some(work) = next {
                 if gate.at_work.load(Ordering::Relaxed) > 0 {
-                    gate.promises.make_way();
+                    gate.promises.make_way(BURST);
                 }
                 gate.at_work.fetch_add(1, Ordering::Relaxed);
                 // A panic has been reported, and the place must not be lost.

@@ -229,12 +229,13 @@ impl Broker {
         let tell = move || {
             let asks = groups.iter().flat_map(|(group, asks)| asks.iter().map(move |id| (group, *id)));
             for (group, id) in asks.take_while(|_| !self.0.ctx.is_stopping()) {
-                self.0.saves.promises().make_way_for_each();
+                // Nobody waits for this, so each single promise goes first.
+                self.0.saves.promises().make_way(1);
                 // Most of them were told by the last run.
                 if let Ok(Some(ask)) = self.0.store.read(group, id)
                     && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)
                 {
-                    self.write_status(&ask);
+                    self.write_status_of(ask);
                 }
             }
         };

@@ -102,7 +102,8 @@ fn open(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode, how: ResolveFlags)
 
 /// Whether a name is one step within a folder.
 fn plain(name: &str) -> io::Result<&str> {
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+    let has = |byte| name.as_bytes().contains(&byte);
+    if matches!(name, "" | "." | "..") || has(b'/') || has(b'\0') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a file name")));
     }
     Ok(name)

@@ -46,7 +46,8 @@ enum Order {
     },
     Person(Person),
     Template(Template),
-    /// `at`: when the platform received it, in seconds since the Unix epoch; by default a second after what was read.
+    /// `at`: when the platform received it, in seconds since the Unix epoch; by default as soon as a person can have read
+    /// and written.
     Says {
         who: String,
         text: String,

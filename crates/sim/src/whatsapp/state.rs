@@ -87,12 +87,13 @@ impl Chat {
         }
     }
 
-    /// The earliest time at which a person can answer what is on the phone: the second after the platform sent the last
-    /// of it, because nobody reads and answers within one second.
+    /// The earliest time at which a person can answer what is on the phone: the end of the second in which the platform
+    /// sent the last of it, and two more, because nobody reads and writes faster. So it does not matter whether the status
+    /// of that message or the answer reaches askd first.
     pub(super) fn has_read_until(&self) -> UnixMs {
         let shown = self.messages.iter().filter(|m| m.outgoing && m.stage.shown());
         let sent = shown.filter_map(|m| m.reached(Stage::Sent).or(m.reached(Stage::Accepted))).max();
-        sent.map_or(0, |sent| (sent / 1000 + 1) * 1000)
+        sent.map_or(0, |sent| (sent / 1000 + 3) * 1000)
     }
 
     pub(super) fn window_open(&self, now: UnixMs, window_ms: i64) -> bool {

@@ -142,7 +142,9 @@ impl Daemon {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
         let store = Box::new(Files::open(&state, settings.after_loss)?);
         if settings.after_loss {
-            tracing::info!("started after a loss: askd looks what was done already before it posts or starts anything");
+            tracing::info!(
+                "started after a loss: askd checks what was already done before it posts or starts anything"
+            );
         }
         let at = |path: &Path| format!("cannot use {}", path.display());
         let folders =

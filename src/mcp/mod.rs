@@ -12,11 +12,11 @@ mod tools;
 pub(crate) use arguments::{AskArguments, WaitArguments};
 pub(crate) use rounds::Rounds;
 pub use settings::{BadSetting, Settings};
-pub(crate) use tools::all as tools;
+pub(crate) use tools::{CANCEL, all as tools};
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, Implementation, ServerCapabilities, ServerConfig};
-use tools::{ASK, CANCEL, WAIT};
+use tools::{ASK, WAIT};
 
 /// A call of a tool, within all limits.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ pub(super) const ASK: &str = "ask_user";
 /// Keeps waiting.
 pub(super) const WAIT: &str = "ask_user_wait";
 /// Withdraws.
-pub(super) const CANCEL: &str = "ask_user_cancel";
+pub(crate) const CANCEL: &str = "ask_user_cancel";
 
 /// What the server says about itself.
 pub(super) const INSTRUCTIONS: &str = "\

@@ -496,6 +496,20 @@ fn a_question_can_be_withdrawn_and_what_is_unknown_is_said() {
 }
 
 #[test]
+fn a_question_can_be_withdrawn_while_as_many_calls_wait_as_may() {
+    let remote = Remote::new();
+    let client = Client::introduced(remote.agent("research"));
+    let id = json!({"question_id": client.call(1, "ask_user", &go(0)).question_id()});
+    let waiting: Vec<Reply> = (2..66).map(|number| client.begin(number, "ask_user_wait", &id)).collect();
+    let one_more = client.send(66, "tools/call", json!({"name": "ask_user_wait", "arguments": id}));
+    assert_eq!((one_more.status, one_more.header("retry-after")), (429, "1"), "{}", one_more.head);
+    assert_eq!(client.call(67, "ask_user_cancel", &id).status(), "cancelled");
+    for reply in waiting {
+        assert_eq!(reply.told().status(), "cancelled");
+    }
+}
+
+#[test]
 fn only_a_good_token_opens_the_url_and_a_revocation_closes_it() {
     let remote = Remote::new();
     let client = Client::introduced(remote.agent("research"));

@@ -13,7 +13,7 @@ use super::door::Caller;
 use crate::clock::{Clock, Moment};
 use crate::host::channel::web::Problem;
 use crate::host::line::Line;
-use crate::mcp::{Settings, tasks};
+use crate::mcp::{CANCEL, Settings, tasks};
 use crate::random;
 use askd_core::{Group, MAX_TOKEN, RequestId, WaiterEvent};
 use axum::body::{Body, Bytes};
@@ -83,6 +83,8 @@ struct Envelope {
 struct Params {
     request_id: Option<CallId>,
     task_id: Option<String>,
+    /// The tool that is called.
+    name: Option<String>,
     client_info: Option<Client>,
 }
 
@@ -164,7 +166,9 @@ async fn message(
     match method.as_deref() {
         Some("notifications/cancelled") => StatusCode::ACCEPTED.into_response(),
         Some("tools/call" | "tasks/get" | "tasks/cancel") => {
-            let place = match mcp.agents.place(&caller) {
+            // What waits for nobody is possible however many calls wait: a question can always be withdrawn.
+            let waits = method.as_deref() == Some("tools/call") && params.name.as_deref() != Some(CANCEL);
+            let place = match waits.then(|| mcp.agents.place(&caller)).transpose() {
                 Ok(place) => place,
                 Err(problem) => return problem.into_response(),
             };
@@ -268,7 +272,7 @@ impl Mcp {
     }
 
     /// Answers a call with a stream that begins as soon as the call is known to be in order.
-    async fn call(self, call: Arc<Call>, place: OwnedSemaphorePermit, request: Request<Body>) -> Response {
+    async fn call(self, call: Arc<Call>, place: Option<OwnedSemaphorePermit>, request: Request<Body>) -> Response {
         let http = self.http();
         let mut reply = Box::pin(async move { http.handle(request).await.map(Body::new) });
         let events = tokio::select! {
@@ -311,7 +315,7 @@ struct Events {
     call: Arc<Call>,
     events: BoxStream<'static, Result<Bytes, axum::Error>>,
     comment_at: Moment,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
     _registered: Option<Registered>,
 }
 

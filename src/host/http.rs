@@ -111,12 +111,12 @@ pub async fn serve(
 ) -> io::Result<()> {
     let hosts = Arc::new(Hosts::new(http, listener.local_addr()?));
     // Webhooks limit the time of a body themselves, and health calls have none.
-    let own = routes.layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT));
+    let own = routes.layer(RequestBodyTimeoutLayer::new(TIMEOUT));
     let app = own.layer(middleware::from_fn_with_state(hosts, own_site_only)).merge(open);
     let places = Places::new(most);
     let graceful = GracefulShutdown::new();
     let mut connection = http1::Builder::new();
-    connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_BUFFER);
+    connection.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).max_buf_size(MAX_BUFFER);
     while let Some(stream) = accept(&listener, &places, ctx).await {
         // Nagle's algorithm and delayed acknowledgements would cost each reply of two small writes 40 ms on loopback.
         drop(stream.set_nodelay(true));
@@ -137,7 +137,7 @@ pub async fn serve(
             let stream = match acceptor {
                 None => Either::Left(stream),
                 // A client that says nothing costs its own connection, as one does that sends no head.
-                Some(acceptor) => match clock.timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
+                Some(acceptor) => match clock.timeout(TIMEOUT, acceptor.accept(stream)).await {
                     Some(Ok(stream)) => Either::Right(stream),
                     _ => return,
                 },
@@ -157,8 +157,8 @@ pub async fn serve(
 }
 
 /// How long a client may take to send the head of a request, and between two pieces of its body.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection between two requests has as long.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How many connections are served at a time. One more displaces the one that has been without a request in work for
 /// longest. Streams of events and webhooks have lower limits of their own, so a health check always finds a place.
 pub(super) const MAX_CONNECTIONS: usize = 512;

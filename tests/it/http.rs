@@ -277,3 +277,32 @@ fn events_carry_the_whole_ask_and_begin_with_resync() {
     let settled = next("settled");
     assert_eq!(settled["outcome"]["answers"], json!({"Which framework?": "Vue"}));
 }
+
+/// A proxy keeps its connection for the next request, and a busy machine may take seconds to send a head.
+#[test]
+fn a_connection_may_be_silent_for_seconds() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let world = World::process();
+    let connect = || {
+        let stream = std::net::TcpStream::connect(world.address()).unwrap();
+        stream.set_read_timeout(Some(crate::harness::SOON)).unwrap();
+        BufReader::new(stream)
+    };
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n", world.address());
+    let send = |to: &mut BufReader<std::net::TcpStream>, text: &str| to.get_mut().write_all(text.as_bytes()).unwrap();
+    let status = |from: &mut BufReader<std::net::TcpStream>| {
+        let mut said = String::new();
+        while !said.ends_with("ok\n") {
+            assert!(from.read_line(&mut said).unwrap() > 0, "cut off: {said}");
+        }
+        said[..15].to_owned()
+    };
+    let (mut kept, mut slow) = (connect(), connect());
+    send(&mut kept, &format!("{head}\r\n"));
+    assert_eq!(status(&mut kept), "HTTP/1.1 200 OK");
+    send(&mut slow, &head);
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    send(&mut kept, &format!("{head}\r\n"));
+    send(&mut slow, "\r\n");
+    assert_eq!([status(&mut kept), status(&mut slow)], ["HTTP/1.1 200 OK"; 2]);
+}

@@ -185,6 +185,7 @@ impl Broker {
             self.0.store.forget(&ask.group, ask.id)?;
             self.0.tidy(ask, true);
             self.drop_ask(ask);
+            self.0.saved.notify_one();
             return Ok(());
         }
         if !(on("ackfirst") && ask.outcome().is_some()) {

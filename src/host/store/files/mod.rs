@@ -199,6 +199,7 @@ impl Files {
             Some(aside) => folder.rename(&name, aside)?,
             None => folder.remove(&name).map(drop)?,
         }
+        self.unsynced.touch(kind, group);
         self.is_synced(&mut unsynced, id);
         self.cache.lock().remove(id);
         Ok(kind)

@@ -129,6 +129,12 @@ impl Unsynced {
         }
     }
 
+    /// The folders that a flush has to sync.
+    #[cfg(test)]
+    pub(super) fn folders(&self) -> Vec<(Kind, Group)> {
+        self.folders.lock().iter().cloned().collect()
+    }
+
     pub(super) fn all(&self) -> Vec<AskId> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }

@@ -59,6 +59,21 @@ fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_pr
     assert_eq!(store.promised.names().unwrap(), [""; 0]);
 }
 
+/// Else a loss of power after a clean stop could bring a forgotten ask back, as if nothing were in doubt.
+#[test]
+fn a_flush_makes_it_durable_that_an_ask_is_forgotten() {
+    let (_temp, store) = open();
+    let kept = Arc::new(ask(1, "g"));
+    store.save(&kept, Save::Now).unwrap();
+    store.flush().unwrap();
+    let unsynced = || store.unsynced.folders();
+    assert_eq!(unsynced(), []);
+    store.forget(&kept.group, kept.id).unwrap();
+    assert_eq!(unsynced(), [(Kind::Pending, kept.group.clone())]);
+    store.flush().unwrap();
+    assert_eq!(unsynced(), []);
+}
+
 /// Changes that askd finds out again after a kill are one write.
 #[test]
 fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() {

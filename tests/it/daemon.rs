@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+/// Where nobody listens. A port that was free a moment ago may be another story's by now.
+pub(crate) const NOBODY: &str = "127.0.0.1:1";
 /// How long something that needs no time may take on a busy machine. Only a story that fails waits so long.
 pub(crate) const SOON: Duration = Duration::from_secs(45);
 /// The shortest time that a question may wait for its answer.

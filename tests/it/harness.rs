@@ -7,7 +7,7 @@
 //! functions (`begin`, `passes`, `stop`), so that the stand-in can answer meanwhile.
 
 use crate::daemon::{Daemon, StandIn};
-pub(crate) use crate::daemon::{SHORTEST, SOON, askd, without_environment};
+pub(crate) use crate::daemon::{NOBODY, SHORTEST, SOON, askd, without_environment};
 use crate::in_slack::Meeting;
 use askd::testing::{Hand, Settings};
 use askd_sim::slack::Slack;

@@ -1,6 +1,6 @@
 //! Who gets in, and what a wrong call is told.
 
-use crate::harness::{World, exchange};
+use crate::harness::{NOBODY, World, exchange};
 use serde_json::{Value, json};
 
 fn settled_nothing(world: &World, before: &[u8]) {
@@ -235,11 +235,10 @@ fn done_is_open(told: &std::sync::mpsc::Receiver<()>) -> bool {
 /// A problem that does not stop the daemon is reported, without a name.
 #[test]
 fn a_channel_that_is_away_is_told_to_whoever_asks_for_health() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = World::empty()
         .config(&format!(
             "[slack]\nbot_token = \"xoxb-1-secret\"\nsigning_secret = \"0123456789abcdef0123456789abcdef\"\n\
-             api_url = \"http://{closed}/api\"\npace = \"0s\"\n[groups.g]\n\
+             api_url = \"http://{NOBODY}/api\"\npace = \"0s\"\n[groups.g]\n\
              routes = [{{ channel = \"slack\", chat = \"C0PRIVATE\", responders = [\"U0ALICE\"] }}]\n"
         ))
         .started();

@@ -1,14 +1,13 @@
 //! A channel that cannot be reached: what the agent and the page are told, and what a page in view changes.
 
-use crate::harness::{SOON, World, askd, within};
+use crate::harness::{NOBODY, SOON, World, askd, within};
 use serde_json::{Value, json};
 
 /// A world whose group `g` asks on a Slack that cannot be reached, and tries once.
 fn slack_is_away(rules: &str) -> World {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     World::empty().config(&format!(
         "[slack]\nbot_token = \"xoxb-1-secret\"\nsigning_secret = \"0123456789abcdef0123456789abcdef\"\n\
-         api_url = \"http://{closed}/api\"\npace = \"0s\"\n\
+         api_url = \"http://{NOBODY}/api\"\npace = \"0s\"\n\
          [groups.g]\n{rules}\nroutes = [{{ channel = \"slack\", chat = \"C0PRIVATE\", responders = [\"U0ALICE\"] }}]\n"
     ))
 }

@@ -84,6 +84,13 @@ impl World {
         assert!(self.phone.wait_until(taken, SOON).await, "a message was not taken");
     }
 
+    /// Meta sends the webhook with that message again. The stand-in knows what it sent once the reply is there, and what the
+    /// message leads to can come before.
+    pub(crate) async fn taken_again(&self, id: &str) {
+        self.taken(id).await;
+        assert_eq!(self.phone.message_again(id).await, Some(200));
+    }
+
     /// The shown message of that person that says this.
     pub(crate) async fn shown(&self, who: &str, says: &str) -> Message {
         self.shown_within(who, says, SOON).await

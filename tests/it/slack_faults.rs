@@ -30,6 +30,7 @@ async fn a_lost_reply_gives_no_second_card() {
         let world = in_slack(Mode::Http).start().await;
         world.slack.faults().next(POST, lost.clone(), 1);
         world.slack.faults().next("conversations.history", FaultKind::Status(503), 2);
+        world.slack.faults().next("conversations.history", FaultKind::Error("service_unavailable".into()), 1);
         world.ask("r1", choice("Which?", &["a", "b"]));
         let card = world.card(CHANNEL).await;
         world.stored(&card.ts).await;

@@ -85,12 +85,12 @@ impl Channel for Slack {
                         return Found::CannotKnow;
                     }
                 },
-                Err(error @ CallError::Refused { .. }) => {
+                Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
                     tracing::warn!(ask = %ask.id, why = error.explain(), "cannot read the history: a card may appear twice");
                     return Found::CannotKnow;
                 }
                 Err(CallError::RateLimited(wait)) => wait,
-                Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
+                Err(CallError::Refused { .. } | CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
             };
             if self.clock().monotonic() + wait > until {
                 return Found::CannotKnow;
@@ -219,7 +219,7 @@ impl Slack {
         if widget.attempt > 1 || cards.is_empty() {
             match self.posted_messages(ask, chat).await {
                 Ok(posted) => cards.extend(posted.cards),
-                Err(CallError::Refused { .. }) => {}
+                Err(CallError::Refused { code, .. }) if is_final(&code) => {}
                 Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
                 Err(_) => return Updated::Later(None),
             }

@@ -24,7 +24,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
     && export "CC_$(echo "$musl" | tr - _)=musl-gcc" \
     && cargo build --locked -p askd --profile dist-agent --target "$musl" --no-default-features --features remote \
     && install -D "target/$musl/dist-agent/askd" /out/agent/askd \
-    && cargo build --locked -p askd --profile dist --target "$musl" \
+    && cargo build --locked -p askd --profile dist --features postgres --target "$musl" \
     && install -D "target/$musl/dist/askd" /out/host/askd \
     && install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt \
     && install -d /out/data

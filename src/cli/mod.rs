@@ -29,6 +29,8 @@ mod mcp;
 mod serve;
 #[cfg(feature = "host")]
 mod status;
+#[cfg(feature = "postgres")]
+mod store;
 #[cfg(feature = "host")]
 mod systemd;
 #[cfg(feature = "host")]
@@ -95,6 +97,9 @@ enum Command {
     #[cfg(feature = "host")]
     #[command(subcommand)]
     Token(token::TokenCommand),
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     #[cfg(feature = "host")]
     Completions(link::Completions),
 }
@@ -131,6 +136,8 @@ pub fn main() -> ExitCode {
         Command::Group(groups) => groups.run(),
         #[cfg(feature = "host")]
         Command::Token(token) => token.run(),
+        #[cfg(feature = "postgres")]
+        Command::Store(store) => store.run(),
         #[cfg(feature = "host")]
         Command::Completions(completions) => completions.run(),
     };

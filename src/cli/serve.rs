@@ -12,12 +12,13 @@ use secrecy::ExposeSecret as _;
 use std::io::IsTerminal as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
-const HELD: u8 = 75;
+pub(super) const HELD: u8 = 75;
 /// How many threads serve connections at most. Others wait for the disk.
 const MOST_WORKERS: usize = 4;
 /// How many files may be open: each call that waits has a connection (4,096 of agents, 512 of the inbox). Not all that the
@@ -79,11 +80,22 @@ impl Serve {
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
         let stop = super::stop_on_signals()?;
         drop(held);
-        let daemon = Daemon::open_with(CHANNELS, systemd::sockets()?, settings, Clock::system());
-        let daemon = daemon.await.map_err(|error| exit(&error))?;
+        if settings.postgres.url.is_some() {
+            // It may have to stand by for long, and is well while it does.
+            systemd::tell(&[NotifyState::Ready]);
+        }
+        let mut beside = pin!(systemd::follow(Clock::system(), stop.clone()));
+        let daemon = tokio::select! {
+            daemon = Daemon::open_with(CHANNELS, systemd::sockets()?, settings, Clock::system()) => daemon,
+            () = stop.cancelled() => {
+                tracing::info!("askd has stopped");
+                return Ok(());
+            }
+            () = &mut beside => return Ok(()),
+        };
+        let daemon = daemon.map_err(|error| exit(&error))?;
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         self.reload_on_hangup(&daemon)?;
-        let beside = systemd::follow(Clock::system(), stop.clone());
         let (address, token) = (daemon.address(), daemon.token().clone());
         let ready = || {
             tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %address, "askd is ready");
@@ -100,7 +112,7 @@ impl Serve {
         };
         tokio::select! {
             ended = daemon.run(stop, ready) => ended.map_err(|error| exit(&error))?,
-            () = beside => {}
+            () = &mut beside => {}
         }
         tracing::info!("askd has stopped");
         Ok(())

@@ -6,13 +6,14 @@ use super::layout::{Look, short, text, time_from};
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::client::ClientError;
-use crate::host::store::hold;
+use crate::host::store::{InFiles, hold};
 use crate::host::tokens::Tokens;
 use anyhow::Context as _;
 use askd_core::{Group, Time, printable};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// From two of these on, the time left is told in whole ones.
@@ -117,7 +118,8 @@ fn or_here(
             let state = at.settings()?.state_dir();
             // Held by a daemon that does not answer: it would not know of a change.
             let Ok(_held) = hold(&state) else { return Err(away.into()) };
-            let tokens = Tokens::open(&state, Clock::system()).context("the tokens cannot be read")?;
+            let documents = InFiles::open(&state).context("the tokens cannot be read")?;
+            let tokens = Tokens::open(Arc::new(documents), Clock::system()).context("the tokens cannot be read")?;
             here(&tokens)
         }
         said => Ok(said?),

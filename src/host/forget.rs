@@ -3,13 +3,17 @@
 
 use super::audit;
 use super::settings::Settings;
-use super::store::{Erased, Files, Store as _, StoreError, Whom};
+use super::store::{Erased, Files, InFiles, STATE_FOLDER, Store as _, StoreError, Whom, check};
 use crate::ipc::files::Dir;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
 use askd_core::Ask;
 use std::io;
 use std::path::Path;
+
+/// What an operator is told whose records are in a database.
+const IN_A_DATABASE: &str = "askd forget works on files: stop every daemon, move the records with `askd store copy --to files`, \
+                             leave [postgres] url out, run this again, and move them back";
 
 /// What was forgotten.
 #[derive(Debug)]
@@ -25,7 +29,13 @@ pub struct Forgotten {
 /// Forgets it. The records go last.
 pub fn forget(settings: &Settings, mut whom: Whom) -> Result<Forgotten, StoreError> {
     let state = settings.state_dir();
+    if settings.postgres.url.is_some() {
+        return Err(StoreError::Moved(IN_A_DATABASE.to_owned()));
+    }
     let store = Files::open(&state, false)?;
+    // What was moved away is not there to be forgotten.
+    let unusable = |source| StoreError::Io { what: format!("cannot use {}", state.display()), source };
+    check(&InFiles::open(&state).map_err(unusable)?, STATE_FOLDER)?;
     store.learn(&mut whom)?;
     let mut lying = 0;
     let mut first = |ask: &Ask| {

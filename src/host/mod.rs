@@ -26,6 +26,7 @@ pub mod port;
 mod ready;
 pub mod session;
 pub mod settings;
+mod standby;
 mod standing;
 mod status;
 pub mod store;
@@ -44,15 +45,16 @@ use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 pub use channel::slack::Visit as SlackVisit;
-use channel::web::{Inbox, Web, token};
+use channel::web::{Inbox, TOKEN_FILE, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use folders::Folders;
 use futures_util::future::{join, join_all, try_join_all};
 use intake::Intake;
 use port::{Channel, Channels};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use settings::{Http, Settings};
+use standby::Place;
 use status::Status;
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +62,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Files, StoreError};
+use store::{Documents as _, InFiles, Opened, StoreError};
 pub use tls::Tls;
 use tokens::Tokens;
 use tokio::net::TcpListener;
@@ -75,7 +77,7 @@ const DISK: Duration = Duration::from_secs(1);
 pub const CHANNELS: &[(ChannelName, Open)] = &[
     (ChannelName::SLACK, slack::open),
     (ChannelName::WHATSAPP, whatsapp::open),
-    (ChannelName::WEB, |_, _| Ok(Some(Arc::new(Web)))),
+    (ChannelName::WEB, |_, _, _| Ok(Some(Arc::new(Web)))),
 ];
 
 /// Why the daemon cannot start or go on.
@@ -92,6 +94,9 @@ pub enum DaemonError {
         /// What came of it.
         error: io::Error,
     },
+    /// Another daemon serves the records of this one now.
+    #[error("another askd has taken over, because this one was silent for too long; started again, it stands by")]
+    Overtaken,
 }
 
 impl DaemonError {
@@ -123,6 +128,7 @@ pub struct Daemon {
     address: SocketAddr,
     agents: Option<SocketAddr>,
     tls: Option<Tls>,
+    overtaken: CancellationToken,
 }
 
 impl Daemon {
@@ -140,7 +146,7 @@ impl Daemon {
         clock: Clock,
     ) -> Result<Self, DaemonError> {
         let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
-        let store = Box::new(Files::open(&state, settings.after_loss)?);
+        let place = Place::open(&settings, &ctx)?;
         if settings.after_loss {
             tracing::info!(
                 "started after a loss: askd checks what was already done before it posts or starts anything"
@@ -150,12 +156,20 @@ impl Daemon {
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
         let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
-        // A reload can take `[web] token` away: from then on the kept one holds.
-        let kept = token(&state).map_err(DaemonError::io("the inbox token"))?;
-        let token = settings.web.token.clone().unwrap_or_else(|| kept.clone());
         let listener =
             http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
+        let Opened { store, documents } = place.opened(&settings, &listener, &ctx).await?;
+        let overtaken = store.overtaken();
+        // A reload can take `[web] token` away: from then on the kept one holds.
+        let kept = token(&*documents).map_err(DaemonError::io("the inbox token"))?;
+        let token = settings.web.token.clone().unwrap_or_else(|| kept.clone());
+        if settings.postgres.url.is_some() {
+            // The commands of this host find it there.
+            let stored =
+                InFiles::open(&state).and_then(|files| files.store(TOKEN_FILE, kept.expose_secret().as_bytes()));
+            stored.map_err(DaemonError::io("the inbox token"))?;
+        }
         let webhooks = match settings.http.webhook_listen {
             Some(listen) => Some(
                 http::bind(listen, "http.webhook_listen", &mut passed)
@@ -164,7 +178,8 @@ impl Daemon {
             ),
             None => None,
         };
-        let tokens = Tokens::open(&state, ctx.clock().clone()).map_err(DaemonError::io("the tokens of agents"))?;
+        let tokens = Tokens::open(Arc::clone(&documents), ctx.clock().clone());
+        let tokens = tokens.map_err(DaemonError::io("the tokens of agents"))?;
         let door = Door::open(&settings, &tokens, &mut passed).await.map_err(DaemonError::io(AGENTS))?;
         if let Some(other) = passed.first() {
             let why = "it has the port of none of http.listen, http.webhook_listen and agents.listen; make ListenStream the same";
@@ -174,7 +189,7 @@ impl Daemon {
         }
         let mut adapters = Vec::new();
         for (name, open) in all {
-            adapters.extend(open(&settings, &ctx).map_err(DaemonError::io(name.as_str()))?);
+            adapters.extend(open(&settings, &documents, &ctx).map_err(DaemonError::io(name.as_str()))?);
         }
         let settings = Arc::new(settings);
         let warnings = Warnings::new(ctx.clock().clone());
@@ -196,13 +211,13 @@ impl Daemon {
         let started = ctx.clock().now();
         let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
-        let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), &state, tokens.clone());
+        let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), documents, tokens.clone());
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));
         let mut serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         let (agents_at, tls) = (door.listener.as_ref().and_then(|at| at.local_addr().ok()), door.tls.clone());
         serving.push(door.serve(agents.routes(), tokens, &ctx));
-        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address, agents: agents_at, tls })
+        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address, agents: agents_at, tls, overtaken })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -240,9 +255,12 @@ impl Daemon {
         let intake = self.intake;
         ctx.finish_blocking(move || intake.run());
         broker.begin();
-        let told = ctx.clone();
+        let (told, overtaken) = (ctx.clone(), self.overtaken.clone());
         ctx.spawn(async move {
-            stop.cancelled().await;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = overtaken.cancelled() => {}
+            }
             told.begin_stop();
         });
         let reader = broker.clone();
@@ -262,8 +280,11 @@ impl Daemon {
             }
         };
         let served = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
-        // Told to, or because serving failed.
+        // Told to, because serving failed, or because another daemon has taken over.
         ctx.stop().await;
+        if self.overtaken.is_cancelled() {
+            return Err(DaemonError::Overtaken);
+        }
         // The next start finds out what was not put on stable storage in this time.
         match ctx.clock().timeout(ctx::at_most(DISK), broker.close_store()).await {
             Some(Ok(())) => {}

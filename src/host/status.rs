@@ -110,7 +110,7 @@ impl Status {
         }
         if let Err(error) = broker.probe().await {
             tracing::error!(%error, "not ready");
-            return Err("the state folder cannot be written".to_owned());
+            return Err(format!("{} cannot be written", broker.place()));
         }
         let (at, hung) = folders.last_look();
         let looked = ctx.clock().monotonic().since(at);
@@ -198,6 +198,7 @@ impl ProblemView {
         let fix = match why {
             "stopping" | "starting" => "wait a moment",
             _ if why.starts_with("loading") => "wait until the stored questions are read",
+            "the database cannot be written" => "look at the PostgreSQL server; askd goes on as soon as it answers",
             _ => "look at the disk of the data folder (df -h, df -i, dmesg); the log says more",
         };
         Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }

@@ -2,7 +2,7 @@
 //! revokes them for `askd token`; without a daemon the command does so itself, under the lock of the state folder.
 
 use crate::clock::Clock;
-use crate::ipc::files::{Access, Dir, ReadError};
+use crate::host::store::Documents;
 use crate::ipc::wire::{digest, file_bytes};
 use crate::random;
 use askd_core::{Group, Time};
@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,13 +18,12 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The tokens, and when each was last used. Below `state/`, for the daemon's user alone.
+/// The tokens, and when each was last used.
 const TOKENS_FILE: &str = "agent_tokens.json";
 const USED_FILE: &str = "agent_tokens_used.json";
 /// What every token begins with, for scanners of secrets.
 const PREFIX: &str = "askd_";
 const VERSION: u32 = 1;
-const LARGEST: usize = 16 * 1024 * 1024;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// All tokens. Cheap to clone.
@@ -34,7 +32,7 @@ pub struct Tokens(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    state: Dir,
+    documents: Arc<dyn Documents>,
     clock: Clock,
     /// Calls look at it on the threads of the runtime: its lock is never held over the disk.
     known: Mutex<Known>,
@@ -115,16 +113,15 @@ impl Holder {
 }
 
 impl Tokens {
-    /// Reads those that are kept in the state folder.
-    pub fn open(state: &Path, clock: Clock) -> io::Result<Self> {
-        let state = Dir::open(state)?;
-        let kept: Vec<Kept> = read(&state, TOKENS_FILE)?;
+    /// Reads those that are kept.
+    pub fn open(documents: Arc<dyn Documents>, clock: Clock) -> io::Result<Self> {
+        let kept: Vec<Kept> = read(&*documents, TOKENS_FILE)?;
         // Only a hint for operators: a damaged one is begun anew.
-        let used = read(&state, USED_FILE).unwrap_or_default();
+        let used = read(&*documents, USED_FILE).unwrap_or_default();
         let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
         let known = Mutex::new(Known { tokens, used });
         let (changing, saving, unsaved) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { state, clock, known, changing, saving, unsaved, made: Notify::new() })))
+        Ok(Self(Arc::new(Inner { documents, clock, known, changing, saving, unsaved, made: Notify::new() })))
     }
 
     /// Whether there is none.
@@ -172,7 +169,7 @@ impl Tokens {
     fn store(&self, tokens: &[Token]) -> io::Result<()> {
         let tokens: Vec<&Kept> = tokens.iter().map(|token| &token.kept).collect();
         let bytes = file_bytes(&File { v: VERSION, tokens })?;
-        self.0.state.replace(".tmp-agent_tokens", TOKENS_FILE, &bytes, Access::PRIVATE)
+        self.0.documents.store(TOKENS_FILE, &bytes)
     }
 
     /// All of them, the oldest first.
@@ -216,8 +213,7 @@ impl Tokens {
                 return;
             }
             let used = self.0.known.lock().used.clone();
-            let place =
-                |bytes: Vec<u8>| self.0.state.place(".tmp-agent_tokens_used", USED_FILE, &bytes, Access::PRIVATE);
+            let place = |bytes: Vec<u8>| self.0.documents.place(USED_FILE, &bytes);
             let file = file_bytes(&File { v: VERSION, tokens: used }).map_err(io::Error::from);
             if let Err(error) = file.and_then(place) {
                 tracing::warn!(%error, "cannot note when agents' tokens were used");
@@ -230,27 +226,23 @@ fn hash(secret: &str) -> String {
     digest([secret.as_bytes()]).to_string()
 }
 
-fn read<T: DeserializeOwned + Default>(state: &Dir, name: &str) -> io::Result<T> {
+fn read<T: DeserializeOwned + Default>(documents: &dyn Documents, name: &str) -> io::Result<T> {
     let unfit = |why: String| io::Error::other(format!("state/{name}: {why}"));
-    match state.read_own(name, LARGEST) {
-        Ok((bytes, _)) => {
-            let File { v, tokens } = serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
-            if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
-        }
-        Err(ReadError::Gone) => Ok(T::default()),
-        Err(error) => Err(unfit(error.to_string())),
-    }
+    let Some(bytes) = documents.read(name)? else { return Ok(T::default()) };
+    let File { v, tokens } = serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
+    if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::store::InFiles;
 
     #[test]
     fn a_token_is_good_until_it_is_revoked_or_expires_and_only_its_hash_is_kept() {
         let state = tempfile::tempdir().unwrap();
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let tokens = Tokens::open(state.path(), clock.clone()).unwrap();
+        let tokens = Tokens::open(Arc::new(InFiles::open(state.path()).unwrap()), clock.clone()).unwrap();
         let make = |days| tokens.make("g".parse().unwrap(), None, Some(MINUTE * days)).unwrap();
         let (short, long) = (make(1), make(9));
         for token in [&short, &long] {
@@ -263,7 +255,7 @@ mod tests {
         tokens.save_used();
         hand.advance(MINUTE);
         assert!(tokens.holder(&short).is_none() && tokens.holder(&long).is_some());
-        let again = Tokens::open(state.path(), clock).unwrap();
+        let again = Tokens::open(Arc::new(InFiles::open(state.path()).unwrap()), clock).unwrap();
         let holder = again.holder(&long).unwrap();
         assert!(again.list()[1].last_used.is_some());
         assert!(again.revoke(&holder.id).unwrap() && !again.revoke(&holder.id).unwrap());

@@ -9,6 +9,7 @@
 use crate::daemon::{Daemon, StandIn};
 pub(crate) use crate::daemon::{NOBODY, SHORTEST, SOON, askd, without_environment};
 use crate::in_slack::Meeting;
+use crate::on_postgres::Database;
 use askd::testing::{Hand, Settings};
 use askd_sim::slack::Slack;
 use askd_sim::whatsapp::Whatsapp;
@@ -53,6 +54,8 @@ pub(crate) struct World {
     after_loss: bool,
     binary: PathBuf,
     address: Option<SocketAddr>,
+    /// Where the records are, if not in files.
+    database: Option<Database>,
 }
 
 impl Drop for World {
@@ -98,7 +101,14 @@ impl World {
             after_loss: false,
             binary: PathBuf::from(ASKD),
             address: None,
+            database: Database::of_a_story(),
         }
+    }
+
+    /// Its records are files, whatever the other stories' are.
+    pub(crate) fn in_files(mut self) -> Self {
+        self.database = None;
+        self
     }
 
     /// Its daemon is the real binary in a process of its own, on the real clock.
@@ -178,7 +188,8 @@ impl World {
 
     fn settings_file(&self) -> PathBuf {
         let file = self.dir.path().join("askd.toml");
-        fs::write(&file, &self.config).unwrap();
+        let database = self.database.as_ref().map(|database| database.settings("here", true));
+        fs::write(&file, format!("{}\n{}", self.config, database.unwrap_or_default())).unwrap();
         file
     }
 
@@ -189,7 +200,7 @@ impl World {
         if !self.stand_ins().is_empty() {
             command.env("ASKD__LOG__FILTER", DETAILED);
         }
-        if !self.config.is_empty() {
+        if !self.config.is_empty() || self.database.is_some() {
             command.arg("--config").arg(self.settings_file());
         }
         if self.after_loss {
@@ -241,6 +252,15 @@ impl World {
         within(SOON, "the daemon to read", || {
             self.raw("GET", "/readyz", "", "").1.starts_with("loading ").then_some(())
         });
+    }
+
+    /// Starts the daemon on a port of its own, and waits until it listens there: it may have to stand by.
+    pub(crate) fn start_waiting(&mut self) {
+        let port = crate::daemon::free_port();
+        self.set_env("ASKD__HTTP__LISTEN", &format!("127.0.0.1:{port}"));
+        self.daemon = Some(self.start_daemon());
+        self.address = Some(([127, 0, 0, 1], port).into());
+        within(SOON, "the daemon to listen", || TcpStream::connect(self.address()).ok());
     }
 
     /// Lets the daemon read the rest, and waits until it has.
@@ -531,7 +551,11 @@ impl World {
     pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         for kind in ["pending_questions", "settled"] {
-            for group in names(&self.state().join(kind)) {
+            let groups = match &self.database {
+                Some(database) => database.query("select distinct group_name from askd.asks"),
+                None => names(&self.state().join(kind)),
+            };
+            for group in groups {
                 files.extend(self.records_of(kind, &group));
             }
         }
@@ -547,6 +571,19 @@ impl World {
 
     fn records_of(&self, kind: &str, group: &str) -> BTreeMap<PathBuf, String> {
         let folder = self.state().join(kind).join(group);
+        if let Some(database) = &self.database {
+            let settled = kind == "settled";
+            let rows = format!(
+                "select replace(id::text, '-', '') || '.json ' || record from askd.asks
+                 where settled = {settled} and group_name = '{group}'"
+            );
+            let rows = database.query(&rows);
+            return rows
+                .iter()
+                .filter_map(|row| row.split_once(' '))
+                .map(|(name, text)| (folder.join(name), text.to_owned()))
+                .collect();
+        }
         let paths = names(&folder).into_iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));
         // One may be renamed, into place or to where settled asks are, since it was listed.
         paths.filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect()

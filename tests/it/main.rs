@@ -47,6 +47,7 @@ mod mcp_troubles;
 mod mcp_url;
 mod meta_schema;
 mod metrics;
+mod on_postgres;
 mod on_whatsapp;
 mod other_versions;
 mod people;

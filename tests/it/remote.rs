@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A world whose daemon listens for agents.
 pub(crate) struct Remote {
     pub(crate) world: World,
-    agents: SocketAddr,
+    pub(crate) agents: SocketAddr,
 }
 
 /// An agent that has a token and nothing else.
@@ -47,6 +47,12 @@ impl Remote {
     pub(crate) fn with(world: World, more: &str) -> Self {
         let (world, agents) = listening(world, more);
         Self { world: world.started(), agents }
+    }
+
+    /// Ready to be started.
+    pub(crate) fn ready(world: World) -> Self {
+        let (world, agents) = listening(world, "");
+        Self { world, agents }
     }
 
     pub(crate) fn agent(&self, group: &str) -> Agent {

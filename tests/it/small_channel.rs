@@ -63,7 +63,7 @@ async fn a_channel_of_its_own_asks_takes_an_answer_and_closes_its_card() {
     settings
         .add_group("g", vec![RouteSettings { channel: name(), chat: "hall".to_owned(), responders, time_zone: None }]);
 
-    let channels = [CHANNELS, &[(name(), |_, _| Ok(Some(Arc::new(NoticeBoard))))]].concat();
+    let channels = [CHANNELS, &[(name(), |_, _, _| Ok(Some(Arc::new(NoticeBoard))))]].concat();
     let daemon = Daemon::open_with(&channels, Vec::new(), settings, Clock::system()).await.unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(daemon.run(stop.clone(), || ()));

@@ -10,6 +10,10 @@ use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
 use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, WidgetEffect, WidgetEvent};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a daemon that may have been overtaken looks whether it was.
+const OURS_AGAIN: Duration = Duration::from_millis(200);
 
 impl Broker {
     /// Does what a saved step asks for; the caller sees to the errands.
@@ -47,6 +51,17 @@ impl Broker {
             WidgetEffect::Update => self.update(ask, route),
             WidgetEffect::Remind => self.remind(ask, route),
         }
+    }
+
+    /// Waits until this daemon surely is the one that serves; `false` if it stops before. Where another daemon can take over, it
+    /// may do so as soon as this one has been silent for some seconds: a call that is begun then would be made twice.
+    pub(super) async fn until_ours(&self) -> bool {
+        while !self.0.store.is_ours() {
+            if !self.0.ctx.pause(OURS_AGAIN).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Tells waiters where the ask is. Blocks on the disk.
@@ -102,6 +117,9 @@ impl Broker {
     fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
+            if !broker.until_ours().await {
+                return;
+            }
             crash_point("post.before");
             let progress = || broker.apply_later(ask.id, WidgetEvent::Progress { attempt }.on(route));
             let channel = broker.0.channels.of(&ask, route);
@@ -118,6 +136,7 @@ impl Broker {
     fn look(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
+            broker.until_ours().await;
             let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
             broker.apply_later(ask.id, WidgetEvent::Looked(found).on(route));
         });
@@ -130,7 +149,7 @@ impl Broker {
             let Some(place) = ask.route(route) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
-            if turn.is_some() && !broker.index().is_settled(ask.id) {
+            if turn.is_some() && broker.0.store.is_ours() && !broker.index().is_settled(ask.id) {
                 broker.0.channels.of(&ask, route).remind(&ask, route).await;
             }
         });
@@ -152,6 +171,9 @@ impl Broker {
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
+                if !broker.until_ours().await {
+                    return;
+                }
                 match broker.0.channels.of(&ask, route).update(&ask, route).await {
                     Updated::Done => break,
                     Updated::Never(why) => {

@@ -55,6 +55,11 @@ pub struct StuckCard {
 }
 
 impl Broker {
+    /// What holds the records, in words for a person.
+    pub fn place(&self) -> &'static str {
+        self.0.store.place()
+    }
+
     /// Looks at all of them.
     pub async fn overview(&self) -> Overview {
         let broker = self.clone();

@@ -55,6 +55,9 @@ impl Broker {
         {
             return submitted;
         }
+        if let Err(rejection) = self.can_deliver_to(&request) {
+            return Submitted::Rejected(rejection);
+        }
         let joined = request.key.and_then(|key| self.index().by_key(group, key));
         if let Some(id) = joined
             && let Some(submitted) = self.join(id, &request).await
@@ -240,6 +243,7 @@ impl Broker {
         let settings = self.settings();
         let unknown = || Rejection::UnknownGroup { group: group.to_string() };
         let settings = settings.group(group).ok_or_else(unknown)?;
+        self.can_deliver_to(request)?;
         let now = self.clock().now();
         let waiter = waiter(request, settings, now)?;
         self.0.channels.fit(&settings.routes, group, &request.content)?;

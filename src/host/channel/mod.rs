@@ -10,6 +10,7 @@ use crate::host::broker::{Broker, Failure};
 use crate::host::ctx::Ctx;
 use crate::host::port::Channel;
 use crate::host::settings::Settings;
+use crate::host::store::Documents;
 use askd_core::{Ask, AskId, Event, Refusal};
 use async_trait::async_trait;
 use axum::Router;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub const DOCTORS_CHALLENGE: &str = "askd-doctor";
 
 /// Makes a channel from the settings; `None` if they do not set it up. Connects to nothing yet.
-pub type Open = fn(&Settings, &Ctx) -> io::Result<Option<Arc<dyn Adapter>>>;
+pub type Open = fn(&Settings, &Arc<dyn Documents>, &Ctx) -> io::Result<Option<Arc<dyn Adapter>>>;
 
 /// A channel with what comes in from it.
 #[async_trait]

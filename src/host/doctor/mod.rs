@@ -3,6 +3,8 @@
 //! wrong is not checked, and says so. It changes nothing, but for a test question if it is told to send one.
 
 mod daemon;
+#[cfg(feature = "postgres")]
+mod database;
 mod folders;
 mod meta;
 mod probe;
@@ -105,6 +107,8 @@ pub async fn examine(files: &[PathBuf], sends: bool, clock: &Clock) -> Vec<Findi
     };
     found.ok("settings", "can be read");
     folders::data(&mut found, &settings);
+    #[cfg(feature = "postgres")]
+    database::check(&mut found, &settings).await;
     let runs = daemon::check(&mut found, files, &settings).await;
     folders::groups(&mut found, &settings, runs, clock).await;
     let probe = Probe::new(clock.clone());

@@ -1,6 +1,6 @@
 //! What differs between two readings of the settings, in words for the log of a reload. Never a value: some are secret.
 
-use super::{Settings, SlackSettings, SlackTransport, WebSettings, WhatsappSettings};
+use super::{PostgresSettings, Settings, SlackSettings, SlackTransport, WebSettings, WhatsappSettings};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeSet;
 
@@ -48,6 +48,7 @@ impl Settings {
             ("[slack]", self.slack.as_ref().map(slack) != new.slack.as_ref().map(slack)),
             ("[whatsapp]", self.whatsapp.as_ref().map(whatsapp) != new.whatsapp.as_ref().map(whatsapp)),
             ("[log]", self.log != new.log),
+            ("[postgres]", postgres(&self.postgres) != postgres(&new.postgres)),
             ("[traces]", self.traces != new.traces),
             ("asks.keep_audit", self.keep_audit != new.keep_audit),
         ];
@@ -69,6 +70,10 @@ fn slack(slack: &SlackSettings) -> (String, &str, Option<&str>) {
         SlackTransport::Webhooks(_) => None,
     };
     (format!("{slack:?}"), expose(&slack.bot_token), app_token)
+}
+
+fn postgres(postgres: &PostgresSettings) -> (&str, bool, Option<&str>) {
+    (&postgres.node, postgres.folders, postgres.url.as_ref().map(expose))
 }
 
 fn web(web: &WebSettings) -> (String, Vec<&str>) {

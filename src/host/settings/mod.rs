@@ -8,6 +8,7 @@ mod group;
 mod http;
 mod mistakes;
 mod people;
+mod postgres;
 mod session;
 mod slack;
 mod values;
@@ -18,6 +19,7 @@ pub use group::{GroupSettings, RouteSettings};
 pub use http::{Agents, Http, is_loopback_url, reachable, url_host};
 pub use mistakes::SettingsError;
 pub use people::{PersonSettings, PushSettings, WebSettings};
+pub use postgres::PostgresSettings;
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
 pub use values::Secrets;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub log: Log,
     /// Where traces go.
     pub traces: Traces,
+    /// Where the records are, if not in files.
+    pub postgres: PostgresSettings,
     /// How long audit lines are kept.
     pub keep_audit: Duration,
     /// Where the Docker Engine listens: `DOCKER_HOST` in the environment.
@@ -249,6 +253,7 @@ struct Shape {
     web: WebSettings,
     log: Log,
     traces: Traces,
+    postgres: PostgresSettings,
     defaults: Option<GroupSettings>,
     #[serde(default)]
     groups: BTreeMap<String, GroupSettings>,
@@ -276,6 +281,7 @@ impl Shape {
             web: self.web,
             log: self.log,
             traces: self.traces,
+            postgres: self.postgres.check(mistakes),
             keep_audit,
             docker_host: std::env::var("DOCKER_HOST").ok(),
             after_loss: false,

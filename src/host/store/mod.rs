@@ -4,18 +4,39 @@
 //! time (from its lane), calls for different asks side by side; every call blocks on the disk. `files` is the first
 //! engine. `conformance` is what every engine has to pass.
 
+mod cache;
 #[cfg(test)]
 mod conformance;
+#[cfg(feature = "postgres")]
+mod copying;
+mod documents;
+mod earlier;
 mod files;
 mod loading;
+mod marks;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod record;
 
-pub use files::{BadRecord, CHANNELS, CHANNELS_FORMAT, Erased, Files, Whom, hold};
+#[cfg(feature = "postgres")]
+pub use copying::{Copied, abort, copy};
+pub use documents::{Documents, InFiles, aside};
+pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
+pub use marks::check;
+#[cfg(feature = "postgres")]
+pub use postgres::{Waiting, look};
+pub use record::BadRecord;
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// No document beside the asks comes near this, in bytes.
+const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 
 /// When a change has to be on stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +49,9 @@ pub enum Save {
     /// again. Several such changes of one ask are one write.
     Later,
 }
+
+/// What files are called.
+pub const STATE_FOLDER: &str = "the state folder";
 
 /// Where asks and outcomes are kept.
 pub trait Store: Debug + Send + Sync {
@@ -82,6 +106,44 @@ pub trait Store: Debug + Send + Sync {
 
     /// Whether the last save of an ask failed or is in doubt.
     fn last_save_failed(&self) -> bool;
+
+    /// What holds the records, in words for a person.
+    fn place(&self) -> &'static str {
+        STATE_FOLDER
+    }
+
+    /// Whether a call that others see may be begun now: no other daemon can take over before it ends.
+    fn is_ours(&self) -> bool {
+        true
+    }
+
+    /// Cancelled when another daemon has taken over: nothing can be saved any more.
+    fn overtaken(&self) -> CancellationToken {
+        CancellationToken::new()
+    }
+}
+
+/// A store that this daemon holds, with its documents.
+#[derive(Debug)]
+pub struct Opened {
+    /// The asks.
+    pub store: Box<dyn Store>,
+    /// What is remembered beside them.
+    pub documents: Arc<dyn Documents>,
+}
+
+impl Opened {
+    /// Whether a daemon may use them: they were not moved away, and are not half a copy.
+    pub fn check(&self) -> Result<(), StoreError> {
+        check(&*self.documents, self.store.place())
+    }
+
+    /// The files of this folder. `after_loss`: the operator says that the disk may have lost what was written last.
+    pub fn files(state: &Path, after_loss: bool) -> Result<Self, StoreError> {
+        let store = Box::new(Files::open(state, after_loss)?);
+        let unusable = |source| StoreError::Io { what: format!("cannot use {}", state.display()), source };
+        Ok(Self { store, documents: Arc::new(InFiles::open(state).map_err(unusable)?) })
+    }
 }
 
 /// An ask that a scan finds.
@@ -112,6 +174,9 @@ pub enum StoreError {
     /// Another daemon holds the folder.
     #[error("another askd holds {0}; stop it first, or use another data_dir")]
     Held(String),
+    /// The records are elsewhere, or on their way there.
+    #[error("{0}")]
+    Moved(String),
     /// A newer askd wrote a file.
     #[error("{file}: {source}. Nothing was changed; start that version again, or move the file away")]
     Newer {

@@ -22,6 +22,7 @@ use crate::host::channel::signed::Webhooks;
 use crate::host::ctx::Ctx;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use crate::host::standing::Standing;
+use crate::host::store::Documents;
 use askd_core::{Time, wording};
 use async_trait::async_trait;
 use axum::Router;
@@ -82,7 +83,11 @@ struct AuthTest {
 }
 
 /// Slack, if the settings have its tokens. Connects to nothing yet; connections may come and go.
-pub(in crate::host) fn open(settings: &Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
+pub(in crate::host) fn open(
+    settings: &Settings,
+    _documents: &Arc<dyn Documents>,
+    ctx: &Ctx,
+) -> io::Result<Option<Arc<dyn Adapter>>> {
     let Some(settings) = settings.slack.clone() else { return Ok(None) };
     let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
     let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;

@@ -24,6 +24,7 @@ use crate::host::broker::Broker;
 use crate::host::ctx::Ctx;
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::status::Status;
+use crate::host::store::Documents;
 use crate::host::tokens::Tokens;
 use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
@@ -31,7 +32,6 @@ use axum::Router;
 use push::Push;
 use secrecy::SecretString;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -53,17 +53,17 @@ pub struct Inbox {
 const STREAMS: usize = 32;
 
 impl Inbox {
-    /// An inbox that ends its streams when the daemon stops. `state`: the folder where it keeps which browsers are pushed to.
+    /// An inbox that ends its streams when the daemon stops. It keeps in `documents` which browsers are pushed to.
     pub fn new(
         broker: Broker,
         token: SecretString,
         ctx: Ctx,
         status: Status,
-        state: &Path,
+        documents: Arc<dyn Documents>,
         tokens: Tokens,
     ) -> io::Result<Self> {
         let people = Arc::new(People::new(token, broker.clone()));
-        let push = Push::open(broker.clone(), Arc::clone(&people), &ctx, state)?;
+        let push = Push::open(broker.clone(), Arc::clone(&people), &ctx, documents)?;
         Ok(Self { broker, people, ctx, status, push, tokens, streams: Arc::new(Semaphore::new(STREAMS)) })
     }
 

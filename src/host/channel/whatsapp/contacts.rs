@@ -5,19 +5,20 @@
 use super::state_file::StateFile;
 use crate::clock::Clock;
 use crate::host::channel::NotStored;
+use crate::host::store::Documents;
 use crate::sabotage::on;
 use askd_core::{AskId, Left, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// The file's name below `state/channels/`.
-const FILE: &str = "whatsapp.json";
+const FILE: &str = "channels/whatsapp.json";
 /// The customer service window: how long after a person's message they may be written to freely.
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// A window counts as closed this long before its end: what is sent has to arrive within it.
@@ -114,8 +115,8 @@ pub(super) struct Contacts {
 
 impl Contacts {
     /// Reads what an earlier run has remembered.
-    pub(super) fn open(state: &Path, number: &str, clock: Clock) -> io::Result<Self> {
-        let file = StateFile::open(state, FILE, number)?;
+    pub(super) fn open(documents: Arc<dyn Documents>, number: &str, clock: Clock) -> io::Result<Self> {
+        let file = StateFile::open(documents, FILE, number)?;
         let next_request = AtomicU8::new(clock.now().as_millis().to_le_bytes()[1]);
         Ok(Self { file, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()), next_request })
     }
@@ -358,19 +359,21 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::store::InFiles;
     use crate::ipc::files::{Access, Dir};
+    use std::path::Path;
 
     const NOW: Time = Time::from_millis(1_790_000_000_000);
 
     fn open(folder: &Path, number: &str, now: Time) -> io::Result<Contacts> {
-        Contacts::open(folder, number, Clock::by_hand(now).0)
+        Contacts::open(Arc::new(InFiles::open(folder)?), number, Clock::by_hand(now).0)
     }
 
     #[tokio::test]
     async fn it_is_the_same_after_a_restart_and_forgets_after_30_days() {
         let temp = tempfile::tempdir().unwrap();
         let (clock, hand) = Clock::by_hand(NOW - KEEP - Duration::from_secs(1));
-        let contacts = Contacts::open(temp.path(), "106", clock).unwrap();
+        let contacts = Contacts::open(Arc::new(InFiles::open(temp.path()).unwrap()), "106", clock).unwrap();
         contacts.saw("wamid.old");
         hand.advance(KEEP + Duration::from_secs(1));
         contacts.learn("15551234567", "US.1");
@@ -395,7 +398,7 @@ mod tests {
     fn a_window_closes_a_little_early_and_when_the_platform_says_so() {
         let temp = tempfile::tempdir().unwrap();
         let (clock, hand) = Clock::by_hand(NOW);
-        let contacts = Contacts::open(temp.path(), "106", clock).unwrap();
+        let contacts = Contacts::open(Arc::new(InFiles::open(temp.path()).unwrap()), "106", clock).unwrap();
         assert!(!contacts.window_is_open("1"));
         contacts.wrote(&["1".to_owned()], NOW);
         contacts.wrote(&["1".to_owned()], NOW - Duration::from_secs(500));
@@ -414,13 +417,13 @@ mod tests {
     fn what_is_damaged_is_moved_aside_and_the_rest_is_kept() {
         let temp = tempfile::tempdir().unwrap();
         let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
-        folder.create(FILE, b"{", Access::PRIVATE).unwrap();
+        folder.create("whatsapp.json", b"{", Access::PRIVATE).unwrap();
         assert!(open(temp.path(), "106", NOW).is_ok());
         assert!(folder.stat("whatsapp.json.corrupt").unwrap().is_some());
         let memory =
             br#"{"v":1,"numbers":{"107":5,"106":{"seen":{"wamid.good":"2026-09-21T14:13:20Z","wamid.bad":"soon"},
             "about":[],"confirmations":{"1555":{"ask":"?"}},"same":{"US.1":"1555"},"clock_ahead_ms":"?"}}}"#;
-        folder.replace(".tmp", FILE, memory, Access::PRIVATE).unwrap();
+        folder.replace(".tmp", "whatsapp.json", memory, Access::PRIVATE).unwrap();
         for _ in 0..2 {
             let contacts = open(temp.path(), "106", NOW).unwrap();
             assert!(contacts.has_seen("wamid.good") && !contacts.has_seen("wamid.bad"));
@@ -429,7 +432,7 @@ mod tests {
             let aside: serde_json::Value = serde_json::from_slice(&aside).unwrap();
             let places: Vec<_> = aside.as_object().unwrap().keys().collect();
             assert_eq!(places, ["about", "clock_ahead_ms", "confirmations.1555.ask", "seen.wamid.bad"]);
-            let (kept, _) = folder.read(FILE, 10_000).unwrap();
+            let (kept, _) = folder.read("whatsapp.json", 10_000).unwrap();
             let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
             assert_eq!(kept["numbers"]["107"], 5, "another number is left alone");
         }

@@ -37,6 +37,7 @@ use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::settings as host;
 use crate::host::settings::{Secrets, WhatsappSettings as Settings};
+use crate::host::store::Documents;
 use askd_core::{AskId, ChannelName, Time};
 use axum::Router;
 use callback_data::CallbackData;
@@ -77,10 +78,15 @@ struct Inner {
 }
 
 /// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered; connects to nothing yet.
-pub(in crate::host) fn open(all: &host::Settings, ctx: &Ctx) -> io::Result<Option<Arc<dyn Adapter>>> {
-    let (Some(settings), state) = (all.whatsapp.clone(), all.state_dir()) else { return Ok(None) };
-    let contacts = Arc::new(Contacts::open(&state, &settings.phone_number_id, ctx.clock().clone())?);
-    let outbox = Outbox::open(settings.clone(), Arc::clone(&contacts), &state, ctx.clone())?;
+pub(in crate::host) fn open(
+    all: &host::Settings,
+    documents: &Arc<dyn Documents>,
+    ctx: &Ctx,
+) -> io::Result<Option<Arc<dyn Adapter>>> {
+    let Some(settings) = all.whatsapp.clone() else { return Ok(None) };
+    let contacts = Contacts::open(Arc::clone(documents), &settings.phone_number_id, ctx.clock().clone())?;
+    let contacts = Arc::new(contacts);
+    let outbox = Outbox::open(settings.clone(), Arc::clone(&contacts), Arc::clone(documents), ctx.clone())?;
     Ok(Some(Arc::new(Whatsapp(Arc::new(Inner {
         settings,
         ctx: ctx.clone(),

@@ -14,11 +14,11 @@ use crate::host::ctx::Ctx;
 use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use crate::host::settings::WhatsappSettings as Settings;
 use crate::host::standing::Problem;
+use crate::host::store::Documents;
 use crate::sabotage::on;
 use askd_core::Left;
 use parking_lot::Mutex;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,9 +64,14 @@ pub(super) struct Slot {
 
 impl Outbox {
     /// Reads what an earlier run has sent. Connects to nothing yet.
-    pub(super) fn open(settings: Settings, contacts: Arc<Contacts>, state: &Path, ctx: Ctx) -> io::Result<Self> {
+    pub(super) fn open(
+        settings: Settings,
+        contacts: Arc<Contacts>,
+        documents: Arc<dyn Documents>,
+        ctx: Ctx,
+    ) -> io::Result<Self> {
         let now = ctx.clock().now();
-        let log = SendLog::open(state, &settings.phone_number_id, now)?;
+        let log = SendLog::open(documents, &settings.phone_number_id, now)?;
         let ticks = ticks(&ctx);
         let bursts = if on("norates") { Vec::new() } else { log.bursts() };
         let bursts = bursts.into_iter().map(|(person, began, sent)| {

@@ -5,15 +5,16 @@
 
 use super::callback_data::CallbackData;
 use super::state_file::StateFile;
+use crate::host::store::Documents;
 use askd_core::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The file's name below `state/channels/`.
-const FILE: &str = "whatsapp-sent.json";
+const FILE: &str = "channels/whatsapp-sent.json";
 /// The result of a call is stored with its ask within this time.
 const KEEP: Duration = Duration::from_secs(600);
 
@@ -46,8 +47,8 @@ fn attempt(message: &CallbackData) -> Option<String> {
 
 impl SendLog {
     /// Reads what an earlier run has sent.
-    pub(super) fn open(state: &Path, number: &str, now: Time) -> io::Result<Self> {
-        let file = StateFile::<Sent>::open(state, FILE, number)?;
+    pub(super) fn open(documents: Arc<dyn Documents>, number: &str, now: Time) -> io::Result<Self> {
+        let file = StateFile::<Sent>::open(documents, FILE, number)?;
         // However long ago that was: askd may still have to find out the results.
         file.get().begun.values_mut().for_each(|at| *at = now);
         Ok(Self(file))
@@ -97,6 +98,7 @@ impl SendLog {
 mod tests {
     use super::super::callback_data::Kind;
     use super::*;
+    use crate::host::store::InFiles;
     use askd_core::AskId;
 
     const NOW: Time = Time::from_millis(1_790_000_000_000);
@@ -104,20 +106,21 @@ mod tests {
     #[tokio::test]
     async fn what_left_is_known_after_a_restart_and_what_did_not_too() {
         let temp = tempfile::tempdir().unwrap();
+        let documents = || Arc::new(InFiles::open(temp.path()).unwrap());
         let of = |attempt| CallbackData { ask: AskId::from_bits(7), route: 1, attempt, part: 0, kind: Kind::Question };
-        let first = SendLog::open(temp.path(), "106", NOW).unwrap();
+        let first = SendLog::open(documents(), "106", NOW).unwrap();
         assert!(first.may_have_left(&of(1)), "an earlier run may have sent it");
         first.sending("1555", 1, Some(&of(1)), NOW).await.unwrap();
         first.sending("1555", 2, Some(&of(2)), NOW + Duration::from_secs(1)).await.unwrap();
         first.refused(&of(2));
         first.sending("1666", 1, None, NOW + Duration::from_secs(2)).await.unwrap();
         let later = NOW + Duration::from_secs(86_400);
-        let again = SendLog::open(temp.path(), "106", later).unwrap();
+        let again = SendLog::open(documents(), "106", later).unwrap();
         assert!(again.may_have_left(&of(1)) && !again.may_have_left(&of(2)) && !again.may_have_left(&of(3)));
         assert_eq!(again.bursts()[0], ("1555".to_owned(), NOW, 2));
-        assert!(SendLog::open(temp.path(), "107", later).unwrap().bursts().is_empty(), "another number");
+        assert!(SendLog::open(documents(), "107", later).unwrap().bursts().is_empty(), "another number");
         again.sending("1777", 1, None, later).await.unwrap();
-        let third = SendLog::open(temp.path(), "106", later).unwrap();
+        let third = SendLog::open(documents(), "106", later).unwrap();
         assert!(third.may_have_left(&of(1)), "a start later it is still known");
         assert_eq!(third.bursts().len(), 1, "bursts that are paid back are forgotten");
     }

@@ -1,8 +1,7 @@
-//! A file in `state/channels/` that holds what has to be remembered of each number of the business. Several tasks
+//! A document that holds what has to be remembered of each number of the business. Several tasks
 //! change it at once; changes that come together share one write. Its owner decides what stands in it.
 
-use crate::host::store::{CHANNELS, CHANNELS_FORMAT};
-use crate::ipc::files::{Access, Dir, ReadError};
+use crate::host::store::{CHANNELS_FORMAT, Documents, aside};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,18 +9,15 @@ use serde_json::{Value, json};
 use serde_path_to_error::Segment;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-/// None of these files comes near this.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// A file with more damaged entries than this is not worth reading.
+/// A document with more damaged entries than this is not worth reading.
 const MAX_DAMAGED: usize = 100;
 
-/// The state of one number, kept in a file.
+/// The state of one number, kept in a document.
 #[derive(Debug)]
 pub(super) struct StateFile<T> {
-    folder: Arc<Dir>,
+    documents: Arc<dyn Documents>,
     name: &'static str,
     number: String,
     /// The state of other numbers, as it was found.
@@ -45,31 +41,23 @@ struct Shape {
 }
 
 impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFile<T> {
-    /// Reads the file. Damaged entries are moved aside, or all of it if it is damaged as a whole. The store has seen
+    /// Reads the document. Damaged entries are moved aside, or all of it if it is damaged as a whole. The store has seen
     /// that no newer askd wrote it.
-    pub(super) fn open(state: &Path, name: &'static str, number: &str) -> io::Result<Self> {
-        let folder = Arc::new(Dir::open(state)?.ensure(CHANNELS, Access::PRIVATE)?);
-        let bytes = match folder.read(name, MAX_BYTES) {
-            Ok((bytes, _)) => Some(bytes),
-            Err(ReadError::Gone) => None,
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(io::Error::other(error)),
-        };
-        let aside = format!("{name}.corrupt");
+    pub(super) fn open(documents: Arc<dyn Documents>, name: &'static str, number: &str) -> io::Result<Self> {
+        let bytes = documents.read(name)?;
         let (mut whole, mut others) = (bytes.is_some(), BTreeMap::new());
         match bytes.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
             None => {}
             Some(Ok(shape)) => others = shape.numbers,
             Some(Err(error)) => {
                 tracing::error!(file = name, %error, "the memory of the WhatsApp channel is damaged; it was moved aside (.corrupt)");
-                folder.rename(name, &aside)?;
-                folder.sync()?;
+                documents.set_aside(name)?;
                 whole = false;
             }
         }
         let (state, damaged) = salvaged::<T>(others.remove(number).unwrap_or_else(|| json!({})));
         let (kept, number) = (Mutex::new(Kept { state, changes: 0 }), number.to_owned());
-        let mut file = Self { folder, name, number, others, whole, kept, written: tokio::sync::Mutex::new(0) };
+        let mut file = Self { documents, name, number, others, whole, kept, written: tokio::sync::Mutex::new(0) };
         if !damaged.is_empty() {
             tracing::error!(
                 file = name,
@@ -78,13 +66,13 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             );
             file.whole = false;
             let bytes = serde_json::to_vec_pretty(&damaged)?;
-            file.folder.replace(&format!(".tmp-{aside}"), &aside, &bytes, Access::PRIVATE)?;
+            file.documents.store(&aside(name), &bytes)?;
             file.writing(file.get().clone())()?;
         }
         Ok(file)
     }
 
-    /// Whether the file was there, and nothing of it was damaged.
+    /// Whether the document was there, and nothing of it was damaged.
     pub(super) fn was_whole(&self) -> bool {
         self.whole
     }
@@ -119,14 +107,14 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
         Ok(())
     }
 
-    /// Writes the file with this state.
+    /// Writes the document with this state.
     fn writing(&self, state: T) -> impl FnOnce() -> io::Result<()> + use<T> {
-        let (folder, name) = (Arc::clone(&self.folder), self.name);
+        let (documents, name) = (Arc::clone(&self.documents), self.name);
         let (number, mut numbers) = (self.number.clone(), self.others.clone());
         move || {
             numbers.insert(number, serde_json::to_value(state)?);
             let bytes = serde_json::to_vec(&Shape { v: CHANNELS_FORMAT, numbers })?;
-            folder.replace(&format!(".tmp-{name}"), name, &bytes, Access::PRIVATE)
+            documents.store(name, &bytes)
         }
     }
 }

@@ -5,10 +5,9 @@
 //! from there: after a crash, or with a question still open, the same call finds the rest.
 
 use super::{
-    CHANNELS, Files, Kind, MAX_FILE_BYTES, MAX_RECORD_BYTES, PENDING, REJECTED, SETTLED, StoreError, groups, io_error,
-    record,
+    CHANNELS, Files, Kind, MAX_RECORD_BYTES, PENDING, REJECTED, SETTLED, StoreError, groups, io_error, record,
 };
-use crate::host::store::Store as _;
+use crate::host::store::{MAX_FILE_BYTES, Store as _};
 use crate::ipc::files::{Access, Dir, ReadError};
 use crate::ipc::is_json_file;
 use askd_core::{Ask, AskId, Group};

@@ -1,26 +1,23 @@
 //! The store as a folder of files below `state/`: one JSON file for each ask. `Ok` always means: on stable storage.
 
 mod boot;
-mod cache;
-mod earlier;
 mod folder;
 mod forgetting;
 mod groups;
 mod opening;
-mod record;
 mod scan;
 mod soon;
 
 pub use forgetting::{Erased, Whom};
 pub use opening::hold;
-pub use record::BadRecord;
 
-use super::{Allowed, Loading, Save, Store, StoreError, Stored};
+use super::cache::{Cache, Kind};
+use super::documents::CHANNELS;
+use super::{Allowed, BadRecord, Loading, Save, Store, StoreError, Stored, record};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
-use cache::Cache;
 use folder::Folder;
 use parking_lot::{Mutex, RwLock};
 use soon::{Unflushed, Unsynced};
@@ -34,12 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
 const REJECTED: &str = "rejected";
-/// Where channels keep what they have to remember, and the newest format of those files.
-pub const CHANNELS: &str = "channels";
-/// See [`CHANNELS`].
+/// The newest format of the files of channels.
 pub const CHANNELS_FORMAT: u32 = 1;
-/// No file beside the asks comes near this, in bytes.
-const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;
@@ -64,14 +57,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
 /// The most folders of each kind that are held open.
 const OPEN_FOLDERS: usize = 128;
 
-/// Which of an ask's two folders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Pending,
-    Settled,
-}
-
 impl Kind {
+    /// Its folder.
     const fn name(self) -> &'static str {
         match self {
             Self::Pending => PENDING,

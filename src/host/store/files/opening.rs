@@ -3,9 +3,8 @@
 use super::boot::Boot;
 use super::record::{self, BadRecord, Version};
 use super::soon::{PROMISED, Unsynced};
-use super::{
-    CHANNELS, CHANNELS_FORMAT, Files, MAX_FILE_BYTES, PENDING, REJECTED, SETTLED, StoreError, groups, io_error,
-};
+use super::{CHANNELS, CHANNELS_FORMAT, Files, PENDING, REJECTED, SETTLED, StoreError, groups, io_error};
+use crate::host::store::MAX_FILE_BYTES;
 use crate::ipc::files::{Access, Dir};
 use crate::ipc::is_json_file;
 use parking_lot::{Mutex, RwLock};

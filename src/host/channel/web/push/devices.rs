@@ -3,19 +3,16 @@
 
 use super::sealed::{Subscription, Vapid};
 use crate::clock::Moment;
-use crate::ipc::files::{Access, Dir, ReadError};
+use crate::host::store::Documents;
 use askd_core::{Digest, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const FILE: &str = "push.json";
-/// What a damaged one is called.
-const CORRUPT: &str = "push.json.corrupt";
 const FORMAT: u32 = 1;
-const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Browsers of one person, and of all. One more displaces the oldest.
 const OF_ONE: usize = 20;
 const OF_ALL: usize = 1000;
@@ -75,7 +72,7 @@ struct Version {
 /// All browsers.
 #[derive(Debug)]
 pub(super) struct Devices {
-    state: Dir,
+    documents: Arc<dyn Documents>,
     pub(super) vapid: Vapid,
     /// Calls look at it on the threads of the runtime: its lock is never held over the disk.
     kept: Mutex<Kept>,
@@ -85,14 +82,9 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Reads the file, or makes a key and the file. A damaged one is moved aside: it keeps no question from being asked.
-    pub(super) fn open(state: &Path) -> io::Result<Self> {
-        let state = Dir::open(state)?;
+    pub(super) fn open(documents: Arc<dyn Documents>) -> io::Result<Self> {
         let unusable = |why: String| io::Error::other(format!("state/{FILE}: {why}"));
-        let bytes = match state.read_own(FILE, MAX_BYTES) {
-            Ok((bytes, _)) => Some(bytes),
-            Err(ReadError::Gone) => None,
-            Err(error) => return Err(unusable(error.to_string())),
-        };
+        let bytes = documents.read(FILE)?;
         if bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT)
         {
             return Err(unusable("a newer askd wrote it".to_owned()));
@@ -105,19 +97,19 @@ impl Devices {
             Some(Some(known)) => known,
             unknown => {
                 if unknown.is_some() {
-                    state.rename(FILE, CORRUPT)?;
+                    documents.set_aside(FILE)?;
                     tracing::error!(
-                        "state/{FILE} was damaged and is now {CORRUPT}; browsers have to sign up for notices again"
+                        "state/{FILE} was damaged and was moved aside (.corrupt); browsers have to sign up for notices again"
                     );
                 }
                 let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
                 let vapid = Vapid::of(&key).ok_or_else(|| unusable("cannot make a key".to_owned()))?;
                 let kept = Kept { v: FORMAT, key, devices: Vec::new() };
-                write(&state, &kept)?;
+                write(&*documents, &kept)?;
                 (vapid, kept)
             }
         };
-        Ok(Self { state, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
+        Ok(Self { documents, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
     }
 
     /// All that there are.
@@ -160,13 +152,13 @@ impl Devices {
         let _changing = self.changing.lock();
         let mut kept = self.kept.lock().clone();
         if change(&mut kept.devices) {
-            write(&self.state, &kept)?;
+            write(&*self.documents, &kept)?;
             *self.kept.lock() = kept;
         }
         Ok(())
     }
 }
 
-fn write(state: &Dir, kept: &Kept) -> io::Result<()> {
-    state.replace(&format!(".tmp-{FILE}"), FILE, &serde_json::to_vec_pretty(kept)?, Access::PRIVATE)
+fn write(documents: &dyn Documents, kept: &Kept) -> io::Result<()> {
+    documents.store(FILE, &serde_json::to_vec_pretty(kept)?)
 }

@@ -15,6 +15,7 @@ use crate::host::ctx::Ctx;
 use crate::host::networks::PublicOnly;
 use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
+use crate::host::store::Documents;
 use crate::ipc::wire::Object;
 use askd_core::{Ask, AskId, Group, Stage, Time};
 use axum::Json;
@@ -30,7 +31,6 @@ use serde_json::json;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -112,8 +112,13 @@ enum Tried {
 
 impl Push {
     /// Reads which browsers there are, and tells them of what changes from now on.
-    pub(super) fn open(broker: Broker, people: Arc<People>, ctx: &Ctx, state: &Path) -> io::Result<Self> {
-        let devices = Devices::open(state)?;
+    pub(super) fn open(
+        broker: Broker,
+        people: Arc<People>,
+        ctx: &Ctx,
+        documents: Arc<dyn Documents>,
+    ) -> io::Result<Self> {
+        let devices = Devices::open(documents)?;
         let (client, lines, places) = (Mutex::default(), Mutex::default(), Semaphore::new(AT_ONCE));
         let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, places };
         let push = Self(Arc::new(inner));

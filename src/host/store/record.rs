@@ -15,7 +15,7 @@ use std::fmt;
 /// The format that is written. A newer one is not touched.
 pub(super) const VERSION: u32 = 3;
 /// Most records are smaller.
-const USUAL_BYTES: usize = 4 * 1024;
+pub(super) const USUAL_BYTES: usize = 4 * 1024;
 
 /// Why a record cannot be used.
 #[derive(Debug, thiserror::Error)]

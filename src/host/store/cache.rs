@@ -1,7 +1,6 @@
 //! Asks that were used lately, by the bytes of their records: at most 8 MiB in all and half of that of one group, so that
 //! one group's flood does not push out everybody else's.
 
-use super::Kind;
 use askd_core::{Ask, AskId, Group};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,6 +8,13 @@ use std::sync::Arc;
 /// The most bytes of all records, and of one group's.
 const ALL: usize = 8 * 1024 * 1024;
 const ONE_GROUP: usize = ALL / 2;
+
+/// Which of an ask's two places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Pending,
+    Settled,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {

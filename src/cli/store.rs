@@ -1,0 +1,82 @@
+//! `askd store copy`: moves the records from files to PostgreSQL, or back.
+
+use super::{Exit, FAILED, USAGE, say};
+use crate::host::settings::Settings;
+use crate::host::store::{Copied, Opened, StoreError, Waiting, abort, copy};
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+use secrecy::ExposeSecret as _;
+use std::path::PathBuf;
+
+/// Move the records to PostgreSQL, or back to files (docs/cluster.md).
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:\n  askd store copy --to postgres")]
+pub(super) enum StoreCommand {
+    Copy(Copy),
+}
+
+/// Copy all records, verify the copy, and let askd start only on the copy.
+///
+/// Stop every daemon first. The files are those in the data folder, the database is the one that [postgres] url names; both must be in
+/// the settings. If the copy is interrupted, run it again, or undo it with --abort. The audit log and the copies of malformed requests stay
+/// where they are. Exit codes: 0 done, 2 bad settings or usage, 75 a daemon serves, 1 anything else.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  askd store copy --to postgres\n  askd store copy --to files\n  \
+                        askd store copy --to postgres --abort")]
+pub(super) struct Copy {
+    /// Where to.
+    #[arg(long)]
+    to: Place,
+    /// Undo an interrupted copy: remove what was copied; the records stay where they were.
+    #[arg(long)]
+    abort: bool,
+    /// The daemon's settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    Postgres,
+    Files,
+}
+
+impl StoreCommand {
+    pub(super) fn run(self) -> Result<(), Exit> {
+        let Self::Copy(Copy { to, abort: back, config }) = self;
+        let settings = Settings::load(&config).map_err(|error| Exit::new(USAGE, error))?;
+        let Some(url) = settings.postgres.url.clone() else {
+            let why = "the settings name no database: set [postgres] url (--to files needs it too, to copy from)";
+            return Err(Exit::new(USAGE, why));
+        };
+        super::log(&settings.log.filter, false)?;
+        let state = settings.state_dir();
+        let files = Opened::files(&state, false).map_err(exit)?;
+        let (url, node) = (url.expose_secret(), &settings.postgres.node);
+        let waiting = Waiting::beside(url, node, &state, false, "askd-postgres").map_err(exit)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+        let tables = runtime.block_on(waiting.now()).map_err(exit)?;
+        let (from, to) = if to == Place::Postgres { (&files, &tables) } else { (&tables, &files) };
+        let done = if back { abort(from, to).map(|()| None) } else { copy(from, to).map(Some) };
+        let closed = to.store.close().and_then(|()| from.store.close());
+        let (done, ()) = (done.map_err(|error| Exit::new(FAILED, error))?, closed.map_err(exit)?);
+        let place = to.store.place();
+        let told = match done {
+            None => format!("Taken back: {place} is empty, and the records are where they were."),
+            Some(Copied { open, settled, documents }) => format!(
+                "Moved to {place}: {open} open and {settled} settled questions, {documents} documents; all of them were read \
+                 again there and are the same."
+            ),
+        };
+        Ok(say(&told)?)
+    }
+}
+
+fn exit(error: StoreError) -> Exit {
+    let code = match error {
+        StoreError::Held(_) => super::serve::HELD,
+        StoreError::Newer { .. } => USAGE,
+        _ => FAILED,
+    };
+    Exit::new(code, error)
+}

@@ -1,0 +1,34 @@
+//! The database that holds the records, if they are not files.
+
+use super::Findings;
+use crate::host::settings::Settings;
+use crate::host::store::look;
+use secrecy::ExposeSecret as _;
+
+pub(super) async fn check(found: &mut Findings, settings: &Settings) {
+    let Some(url) = &settings.postgres.url else { return };
+    match look(url.expose_secret()).await {
+        Err(why) => {
+            let fix = "psql with the URL of [postgres] shows the same; look at its host, user and password, and at pg_hba.conf";
+            found.fault("database", why, fix);
+        }
+        Ok(seen) if !seen.fsync => {
+            found.fault(
+                "database",
+                "fsync is off, so a power cut loses answers that were acknowledged",
+                "set fsync = on",
+            );
+        }
+        Ok(seen) if seen.asynchronous > 0 => {
+            let what = format!(
+                "a failover to one of {} asynchronous standbys can lose acknowledged answers",
+                seen.asynchronous
+            );
+            found.fault("database", what, "name a synchronous one in synchronous_standby_names");
+        }
+        Ok(seen) => {
+            let serves = seen.serves.map_or("no daemon serves".to_owned(), |node| format!("{node} serves"));
+            found.ok("database", format!("PostgreSQL {}; {serves}", seen.version));
+        }
+    }
+}

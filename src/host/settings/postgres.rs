@@ -1,0 +1,38 @@
+//! `[postgres]`: records in a database instead of files.
+
+use super::mistakes::Mistakes;
+use super::values::secret;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// `[postgres]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PostgresSettings {
+    /// Where the database is; it may have a password. `None`: the records are files.
+    #[serde(default, deserialize_with = "secret")]
+    pub url: Option<SecretString>,
+    /// What this daemon is called where several share the database.
+    pub node: String,
+    /// Whether agents ask in folders, too: then all daemons that share the database have the same `ipc/`.
+    pub folders: bool,
+}
+
+impl PostgresSettings {
+    /// Whether agents can ask in folders.
+    pub fn serves_folders(&self) -> bool {
+        self.url.is_none() || self.folders
+    }
+
+    pub(super) fn check(mut self, mistakes: &mut Mistakes) -> Self {
+        if self.url.is_some() && !cfg!(feature = "postgres") {
+            let why =
+                "this askd was built without PostgreSQL; build it with --features postgres, or leave the section out";
+            mistakes.add("postgres.url", why);
+        }
+        if self.node.is_empty() {
+            self.node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        }
+        self
+    }
+}

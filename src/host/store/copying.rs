@@ -1,0 +1,266 @@
+//! `askd store copy`: moves all records from one engine to the other while no daemon serves either. A mark in each says how far
+//! the copy has got, so that it can be run again after any interruption, and no daemon starts on half a copy or on moved records.
+
+use super::marks::{MARK, Mark, mark_of};
+use super::{Loading, Opened, Save, StoreError, Stored};
+use crate::sabotage::crash_point;
+use askd_core::{Ask, AskId, Time};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::sync::Arc;
+
+/// What was copied.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Open questions, and those of which somebody is still owed something.
+    pub open: usize,
+    /// Kept outcomes.
+    pub settled: usize,
+    /// What is remembered beside them.
+    pub documents: usize,
+}
+
+/// Why nothing was copied, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// One of the two stores failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The other store has questions that the first one does not know.
+    #[error("{0} already has {1} questions, which did not come from this copy: move them away first")]
+    NotEmpty(&'static str, usize),
+    /// What was copied reads otherwise there.
+    #[error(
+        "{0} records in {1} differ from the source. The source is unchanged; run the copy again, or undo it with --abort"
+    )]
+    Differs(usize, &'static str),
+    /// There are records that cannot be read.
+    #[error("{0} cannot be read: {1}. Nothing was moved; mend it or move it away, and run this again")]
+    Unreadable(String, String),
+    /// What was done last may be missing.
+    #[error(
+        "{0} may be missing its latest writes: undo this copy with --abort, start and stop askd once, then copy again"
+    )]
+    NotClean(&'static str),
+    /// Nothing to take back.
+    #[error("no copy is under way")]
+    NotBegun,
+}
+
+fn mark(of: &Opened) -> Result<Option<Mark>, StoreError> {
+    mark_of(&*of.documents).map_err(|source| cannot("read", of, source))
+}
+
+fn set_mark(of: &Opened, mark: Mark) -> Result<(), StoreError> {
+    of.documents.store(MARK, mark.text().as_bytes()).map_err(|source| cannot("mark", of, source))
+}
+
+fn clear_mark(of: &Opened) -> Result<(), StoreError> {
+    of.documents.remove(MARK).map_err(|source| cannot("mark", of, source))
+}
+
+fn cannot(what: &str, of: &Opened, source: io::Error) -> StoreError {
+    StoreError::Io { what: format!("cannot {what} {}", of.store.place()), source }
+}
+
+/// All asks of a store. A record that cannot be read ends it.
+fn read_all(of: &Opened, each: &(dyn Fn(Stored) + Sync)) -> Result<(), CopyError> {
+    let unreadable = of.store.scan(&Loading::default(), each)?;
+    match unreadable.into_iter().next() {
+        Some((what, why)) => Err(CopyError::Unreadable(what, why.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn read_ids(of: &Opened) -> Result<Vec<(Arc<Ask>, bool)>, CopyError> {
+    let found = Mutex::new(Vec::new());
+    read_all(of, &|Stored { ask, settled, .. }| found.lock().push((Arc::new(ask), settled)))?;
+    Ok(found.into_inner())
+}
+
+/// Removes all that a store holds.
+fn empty(of: &Opened) -> Result<(), CopyError> {
+    for (ask, _) in read_ids(of)? {
+        of.store.forget(&ask.group, ask.id)?;
+    }
+    for (group, _) in of.store.allowed()? {
+        of.store.allow(&group, &[], Time::MAX)?;
+    }
+    for name in names(of)? {
+        of.documents.remove(&name).map_err(|source| cannot("change", of, source))?;
+    }
+    of.store.flush()?;
+    Ok(())
+}
+
+fn names(of: &Opened) -> Result<Vec<String>, StoreError> {
+    of.documents.names().map_err(|source| cannot("read", of, source))
+}
+
+/// Takes back a copy that has not ended: the source is served again, and the target is empty.
+pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
+    if mark(to)? != Some(Mark::Coming) {
+        return Err(CopyError::NotBegun);
+    }
+    if mark(from)? == Some(Mark::Moving) {
+        clear_mark(from)?;
+    }
+    empty(to)?;
+    Ok(clear_mark(to)?)
+}
+
+/// Copies everything, compares, and marks the source as moved. When run again after an interruption, it starts over, or sets only the last mark.
+pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
+    let all_is_there = match (mark(from)?, mark(to)?) {
+        // The target is marked first and unmarked first, so all that is missing is the source's last mark.
+        (Some(Mark::Moving), None) => true,
+        // The target holds part of a copy, or what it held before its records were moved to the source.
+        (None | Some(Mark::Moving), Some(Mark::Coming | Mark::Moved)) => false,
+        (None, None) => {
+            let there = read_ids(to)?.len();
+            if there > 0 {
+                return Err(CopyError::NotEmpty(to.store.place(), there));
+            }
+            false
+        }
+        (Some(Mark::Moved | Mark::Coming), _) | (_, Some(Mark::Moving)) => {
+            from.check()?;
+            to.check()?;
+            false
+        }
+    };
+    if !all_is_there {
+        set_mark(to, Mark::Coming)?;
+        set_mark(from, Mark::Moving)?;
+        crash_point("copy.marked");
+        empty(to)?;
+        copy_all(from, to)?;
+        crash_point("copy.copied");
+    }
+    let copied = compare(from, to)?;
+    clear_mark(to)?;
+    crash_point("copy.ready");
+    set_mark(from, Mark::Moved)?;
+    Ok(copied)
+}
+
+fn copy_all(from: &Opened, to: &Opened) -> Result<(), CopyError> {
+    let failed = Mutex::new(None);
+    let copy = |ask: Ask, settled| -> Result<(), StoreError> {
+        let (group, id) = (ask.group.clone(), ask.id);
+        to.store.save(&Arc::new(ask), Save::Now)?;
+        if settled { to.store.retire(&group, id) } else { Ok(()) }
+    };
+    read_all(from, &|Stored { ask, settled, after_loss }| {
+        if failed.lock().is_some() {
+            return;
+        }
+        // The copy would look as if nothing were missing.
+        let unclean = after_loss.then_some(CopyError::NotClean(from.store.place()));
+        if let Some(error) = unclean.or_else(|| copy(ask, settled).err().map(CopyError::from)) {
+            failed.lock().get_or_insert(error);
+        }
+    })?;
+    if let Some(error) = failed.into_inner() {
+        return Err(error);
+    }
+    for (group, allowed) in from.store.allowed()? {
+        to.store.allow(&group, &allowed, Time::from_millis(0))?;
+    }
+    for name in names(from)? {
+        let bytes = from.documents.read(&name).map_err(|source| cannot("read", from, source))?;
+        let stored = bytes.map_or(Ok(()), |bytes| to.documents.store(&name, &bytes));
+        stored.map_err(|source| cannot("write", to, source))?;
+    }
+    to.store.flush()?;
+    Ok(())
+}
+
+/// Compares the parsed records. Of each only a hash is kept at hand.
+fn compare(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
+    let (hash, known) = (RandomState::new(), Mutex::new(HashMap::<AskId, u64>::new()));
+    let of = |ask: &Ask, settled: bool| hash.hash_one((serde_json::to_string(ask).unwrap_or_default(), settled));
+    let (copied, differ) = (Mutex::new(Copied::default()), Mutex::new(0));
+    read_all(from, &|Stored { ask, settled, .. }| {
+        known.lock().insert(ask.id, of(&ask, settled));
+        let mut copied = copied.lock();
+        *if settled { &mut copied.settled } else { &mut copied.open } += 1;
+    })?;
+    read_all(to, &|Stored { ask, settled, .. }| {
+        if known.lock().remove(&ask.id) != Some(of(&ask, settled)) {
+            *differ.lock() += 1;
+        }
+    })?;
+    let mut differ = differ.into_inner() + known.into_inner().len();
+    let mut copied = copied.into_inner();
+    for name in names(from)? {
+        let [here, there] = [from, to].map(|of| of.documents.read(&name).map_err(|source| cannot("read", of, source)));
+        differ += usize::from(here? != there?);
+        copied.documents += 1;
+    }
+    differ += usize::from(from.store.allowed()? != to.store.allowed()?);
+    if differ > 0 { Err(CopyError::Differs(differ, to.store.place())) } else { Ok(copied) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::store::Allowed;
+    use crate::host::store::conformance::{ask, settled};
+    use askd_core::{Digest, Person, Via};
+
+    fn files(at: &std::path::Path) -> Opened {
+        Opened::files(at, false).unwrap()
+    }
+
+    #[test]
+    fn all_of_it_moves_once_and_back_and_no_daemon_starts_on_what_was_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let (here, there) = (temp.path().join("here/state"), temp.path().join("there/state"));
+        let (from, to) = (files(&here), files(&there));
+        let (open, done) = (Arc::new(ask(1, "g")), Arc::new(settled(ask(2, "g"))));
+        from.store.save(&open, Save::Now).unwrap();
+        from.store.save(&done, Save::Now).unwrap();
+        from.store.retire(&done.group, done.id).unwrap();
+        let allowed =
+            Allowed { question: Digest::from_bytes([1; 32]), at: Time::from_millis(7), by: Person::operator(Via::Cli) };
+        from.store.allow(&open.group, &[allowed], Time::from_millis(0)).unwrap();
+        from.documents.store("channels/whatsapp.json", b"{}").unwrap();
+        from.documents.store("web_token", b"secret").unwrap();
+        let all = Copied { open: 1, settled: 1, documents: 2 };
+        assert_eq!(copy(&from, &to).unwrap(), all);
+        assert!(to.check().is_ok() && matches!(from.check(), Err(StoreError::Moved(_))));
+        assert!(copy(&from, &to).is_err(), "it is elsewhere");
+        // And back, over what it had before.
+        to.store.forget(&open.group, open.id).unwrap();
+        assert_eq!(copy(&to, &from).unwrap(), Copied { open: 0, ..all });
+        assert!(from.check().is_ok() && to.check().is_err());
+        assert_eq!(read_ids(&from).unwrap(), [(done, true)]);
+    }
+
+    #[test]
+    fn a_copy_that_was_cut_off_goes_on_or_is_taken_back() {
+        let temp = tempfile::tempdir().unwrap();
+        let (here, there) = (temp.path().join("here/state"), temp.path().join("there/state"));
+        let (from, to) = (files(&here), files(&there));
+        from.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+        set_mark(&from, Mark::Moving).unwrap();
+        set_mark(&to, Mark::Coming).unwrap();
+        to.store.save(&Arc::new(settled(ask(1, "g"))), Save::Now).unwrap();
+        assert!(from.check().is_err() && to.check().is_err());
+        abort(&from, &to).unwrap();
+        assert!(from.check().is_ok() && to.check().is_ok() && read_ids(&to).unwrap().is_empty());
+        set_mark(&from, Mark::Moving).unwrap();
+        set_mark(&to, Mark::Coming).unwrap();
+        assert_eq!(copy(&from, &to).unwrap().open, 1);
+        assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)));
+        // Cut off before the last mark.
+        set_mark(&from, Mark::Moving).unwrap();
+        assert_eq!(copy(&from, &to).unwrap().open, 1);
+        to.store.save(&Arc::new(ask(9, "g")), Save::Now).unwrap();
+        clear_mark(&from).unwrap();
+        assert!(matches!(copy(&from, &to), Err(CopyError::NotEmpty(_, 2))));
+    }
+}

@@ -1,0 +1,105 @@
+//! What is remembered beside the asks, as documents: what channels know of people, browsers that are pushed to, agents'
+//! tokens. A document's name is its path below `state/`; its owner decides what stands in it. The engine that keeps the asks
+//! keeps the documents, too.
+
+use super::MAX_FILE_BYTES;
+use crate::ipc::files::{Access, Dir, ReadError};
+#[cfg(feature = "postgres")]
+use crate::ipc::is_json_file;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+/// Where documents are kept. Every call blocks.
+pub trait Documents: Debug + Send + Sync {
+    /// Reads a document; `None` if there is none.
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// Replaces a document, or makes it. It is on stable storage when this returns.
+    fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// The same for a document that nothing depends on: a loss of power may undo it.
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// Removes a document, if it is there. It stays away after a loss of power.
+    #[cfg(feature = "postgres")]
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The names of all that have to go with the asks when they are moved.
+    #[cfg(feature = "postgres")]
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Gives a damaged document another name, ending in `.corrupt`, for a person to look at.
+    fn set_aside(&self, name: &str) -> io::Result<()>;
+}
+
+/// The documents of those who are no channel.
+#[cfg(feature = "postgres")]
+const OTHERS: [&str; 4] = ["agent_tokens.json", "agent_tokens_used.json", "push.json", "web_token"];
+
+/// Where channels keep what they have to remember.
+pub(super) const CHANNELS: &str = "channels";
+
+/// What a document is called after it was set aside.
+pub fn aside(name: &str) -> String {
+    format!("{name}.corrupt")
+}
+
+/// Documents as files in a folder, for the daemon's user alone.
+#[derive(Debug)]
+pub struct InFiles(Dir);
+
+impl InFiles {
+    /// Those in this folder.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        Dir::open(state).map(Self)
+    }
+
+    /// Runs `act` in the folder that holds a document; creates the folder if it is missing.
+    fn at<T>(&self, name: &str, act: impl FnOnce(&Dir, &str) -> io::Result<T>) -> io::Result<T> {
+        match name.split_once('/') {
+            None => act(&self.0, name),
+            Some((folder, name)) => act(&self.0.ensure(folder, Access::PRIVATE)?, name),
+        }
+    }
+}
+
+impl Documents for InFiles {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.at(name, |folder, file| match folder.read_own(file, MAX_FILE_BYTES) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(ReadError::Gone) => Ok(None),
+            Err(error) => Err(io::Error::other(format!("state/{name}: {error}"))),
+        })
+    }
+
+    fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.at(name, |folder, file| folder.replace(&format!(".tmp-{file}"), file, bytes, Access::PRIVATE))
+    }
+
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.at(name, |folder, file| folder.place(&format!(".tmp-{file}"), file, bytes, Access::PRIVATE))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.at(name, |folder, file| folder.remove_for_good(file).map(drop))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn names(&self) -> io::Result<Vec<String>> {
+        let of_channels = self.0.ensure(CHANNELS, Access::PRIVATE)?.names()?;
+        let of_channels = of_channels.into_iter().map(|name| format!("{CHANNELS}/{name}"));
+        let of_others = self.0.names()?.into_iter().filter(|name| OTHERS.contains(&name.as_str()));
+        let mut names: Vec<String> = of_others.chain(of_channels.filter(|name| is_json_file(name))).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        self.at(name, |folder, file| {
+            folder.rename(file, &aside(file))?;
+            folder.sync()
+        })
+    }
+}

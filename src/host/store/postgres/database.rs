@@ -1,0 +1,239 @@
+//! The connections to PostgreSQL, and transactions with a time limit. All of it runs on a thread of its own: calls to the
+//! store are blocking, and some come from a thread of the daemon's runtime.
+
+use crate::clock::Clock;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::query::{Query, QueryScalar};
+use sqlx::{Connection as _, FromRow, PgConnection, PgPool, Postgres, Transaction};
+use std::fmt;
+use std::future::Future;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// How many connections a daemon has at most.
+const CONNECTIONS: u32 = 8;
+/// How long a transaction may take before its commit, and the commit. Slack waits for 3 s.
+const LIMIT: Duration = Duration::from_millis(1_500);
+const COMMIT_LIMIT: Duration = Duration::from_millis(700);
+/// The same for reading everything, which nobody waits for.
+const LONG: Duration = Duration::from_secs(60);
+/// How many times a transaction is tried if it conflicts with others.
+const TRIES: u32 = 3;
+/// What `askd.hold` raises.
+const OVERTAKEN: &str = "AK001";
+
+/// Why a transaction failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    /// Nothing was changed.
+    #[error("{0}")]
+    Unchanged(String),
+    /// The commit was sent, and what came of it is not known.
+    #[error("{0}")]
+    Unknown(String),
+    /// Another daemon serves now. Nothing was changed.
+    #[error("another askd has taken over")]
+    Overtaken,
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        if code(&error).as_deref() == Some(OVERTAKEN) {
+            return Self::Overtaken;
+        }
+        Self::Unchanged(error.to_string())
+    }
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    Some(error.as_database_error()?.code()?.into_owned())
+}
+
+/// Whether a retry may succeed: after a serialization failure or a deadlock.
+fn is_passing(error: &sqlx::Error) -> bool {
+    matches!(code(error).as_deref(), Some("40001" | "40P01"))
+}
+
+/// Work within a transaction. It may be done again after it was rolled back.
+pub(super) type Work<T> =
+    Arc<dyn for<'a> Fn(&'a mut PgConnection) -> BoxFuture<'a, Result<T, sqlx::Error>> + Send + Sync>;
+
+/// A statement that the server does not keep: behind a pooler the next one may come to another server process.
+pub(super) fn query<'q>(text: &'static str) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(text).persistent(false)
+}
+
+/// The same for a statement with one value.
+pub(super) fn scalar<'q, T>(text: &'static str) -> QueryScalar<'q, Postgres, T, PgArguments>
+where
+    (T,): for<'r> FromRow<'r, PgRow>,
+{
+    sqlx::query_scalar(text).persistent(false)
+}
+
+/// Whether a commit waits until it is on stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durable {
+    Yes,
+    No,
+}
+
+/// A database. Cheap to clone, once it is connected.
+#[derive(Debug, Clone)]
+pub(super) struct Connections {
+    pool: PgPool,
+    clock: Clock,
+}
+
+impl Connections {
+    /// Begins a transaction. `first` is done in the same round trip.
+    async fn begin(&self, durable: Durable, first: &str) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+        let commit = if durable == Durable::Yes { "on" } else { "off" };
+        let limit = LIMIT.as_millis();
+        self.pool
+            .begin_with(format!(
+                "begin; set local statement_timeout = {limit}; set local synchronous_commit = {commit}; {first}"
+            ))
+            .await
+    }
+
+    /// Does work in a transaction, and commits it.
+    pub(super) async fn transact<T>(&self, durable: Durable, first: &str, work: Work<T>) -> Result<T, Failed> {
+        let late = || Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()));
+        let prepare = async {
+            let mut count = 1;
+            loop {
+                let tried = async {
+                    let mut transaction = self.begin(durable, first).await?;
+                    let done = work(&mut transaction).await?;
+                    Ok::<_, sqlx::Error>((transaction, done))
+                };
+                match tried.await {
+                    Err(error) if is_passing(&error) && count < TRIES => count += 1,
+                    tried => return tried,
+                }
+            }
+        };
+        let (transaction, done) = self.clock.timeout(LIMIT, prepare).await.ok_or_else(late)??;
+        match self.clock.timeout(COMMIT_LIMIT, transaction.commit()).await {
+            Some(Ok(())) => Ok(done),
+            // The server said no.
+            Some(Err(error)) if error.as_database_error().is_some() => Err(error.into()),
+            Some(Err(error)) => Err(Failed::Unknown(error.to_string())),
+            None => Err(Failed::Unknown("the database did not say whether it has committed".to_owned())),
+        }
+    }
+
+    /// Reads in a transaction: behind a pooler its statements come to one server process.
+    pub(super) async fn read<T>(&self, long: bool, work: Work<T>) -> Result<T, Failed> {
+        let limit = if long { LONG } else { LIMIT };
+        let begin = format!("begin read only; set local statement_timeout = {}", limit.as_millis());
+        let read = async {
+            let mut transaction = self.pool.begin_with(begin).await?;
+            let read = work(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok::<_, sqlx::Error>(read)
+        };
+        let read = self.clock.timeout(limit, read).await;
+        let late = || Failed::Unchanged(format!("the database did not answer within {} ms", limit.as_millis()));
+        Ok(read.ok_or_else(late)??)
+    }
+
+    /// Why no connection can be made; `None` if one can. The pool only says that it waited.
+    pub(super) async fn cause(&self) -> Option<String> {
+        let connected = self.clock.timeout(LIMIT, PgConnection::connect_with(&self.pool.connect_options())).await;
+        match connected {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(error.to_string()),
+            None => Some(format!("no answer within {} ms", LIMIT.as_millis())),
+        }
+    }
+
+    /// The clock of leases and time limits: the computer's, whatever clock the daemon runs by.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+/// The connections and the thread that serves them.
+pub(super) struct Database {
+    connections: Connections,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl fmt::Debug for Database {
+    /// Not where it is: the address may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Database")
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.get_mut().take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Database {
+    /// Connects to nothing yet. `thread`: its thread's name.
+    pub(super) fn new(url: &str, thread: &str) -> Result<Self, String> {
+        let unusable = |error: &dyn fmt::Display| format!("postgres.url cannot be used: {error}");
+        let options = PgConnectOptions::from_str(url).map_err(|error| unusable(&error))?;
+        // PgBouncer refuses a setting that sqlx would make.
+        let options = options.extra_float_digits(None).application_name("askd").statement_cache_capacity(0);
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build();
+        let runtime = runtime.map_err(|error| unusable(&error))?;
+        let pool = {
+            // The pool's own tasks are spawned here.
+            let _here = runtime.enter();
+            PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(LIMIT).connect_lazy_with(options)
+        };
+        Ok(Self { connections: Connections { pool, clock: Clock::system() }, runtime: Mutex::new(Some(runtime)) })
+    }
+
+    pub(super) fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Runs work on the database's thread, in the background. Nothing happens after [`Drop`].
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &*self.runtime.lock() {
+            runtime.spawn(work);
+        }
+    }
+
+    /// Runs work on the database's thread.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failed>> + Send + 'static,
+    ) -> Result<T, Failed> {
+        let (done, told) = tokio::sync::oneshot::channel();
+        self.spawn(async move {
+            let _told = done.send(work.await);
+        });
+        told.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// The same, and blocks until it is done.
+    pub(super) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failed>> + Send + 'static,
+    ) -> Result<T, Failed> {
+        let (done, told) = std::sync::mpsc::sync_channel(1);
+        self.spawn(async move {
+            // Nobody waits any more only if the caller's thread is gone.
+            let _told = done.send(work.await);
+        });
+        told.recv().unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+fn stopped() -> Failed {
+    Failed::Unchanged("askd has stopped".to_owned())
+}

@@ -1,0 +1,93 @@
+//! Documents as rows.
+
+use super::database::{query, scalar};
+use super::{CLEAN, Durable, Shared};
+use crate::host::store::marks::MARK;
+use crate::host::store::{Documents, aside};
+use std::io;
+use std::sync::Arc;
+
+/// Documents in PostgreSQL.
+#[derive(Debug)]
+pub(super) struct InTables(pub(super) Arc<Shared>);
+
+impl InTables {
+    fn write(&self, durable: Durable, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let (name, bytes) = (name.to_owned(), bytes.to_vec());
+        let written = self.0.change(
+            durable,
+            Arc::new(move |connection| {
+                let (name, bytes) = (name.clone(), bytes.clone());
+                Box::pin(async move {
+                    let write = "insert into askd.documents (name, bytes) values ($1, $2)
+                                 on conflict (name) do update set bytes = excluded.bytes";
+                    query(write).bind(name).bind(bytes).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        written.map_err(io::Error::other)
+    }
+}
+
+impl Documents for InTables {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let name = name.to_owned();
+        let read = self.0.read(Arc::new(move |connection| {
+            let name = name.clone();
+            Box::pin(async move {
+                scalar("select bytes from askd.documents where name = $1").bind(name).fetch_optional(connection).await
+            })
+        }));
+        read.map_err(io::Error::other)
+    }
+
+    fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.write(Durable::Yes, name, bytes)
+    }
+
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.write(Durable::No, name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let name = name.to_owned();
+        let removed = self.0.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let name = name.clone();
+                Box::pin(async move {
+                    let remove = "delete from askd.documents where name = $1";
+                    query(remove).bind(name).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        removed.map_err(io::Error::other)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let names = self.0.read(Arc::new(|connection| {
+            Box::pin(async move {
+                let names = "select name from askd.documents where name not in ($1, $2) and name not like '%.corrupt'
+                             order by name";
+                scalar::<String>(names).bind(CLEAN).bind(MARK).fetch_all(connection).await
+            })
+        }));
+        names.map_err(io::Error::other)
+    }
+
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let (name, aside) = (name.to_owned(), aside(name));
+        let renamed = self.0.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let (name, aside) = (name.clone(), aside.clone());
+                Box::pin(async move {
+                    query("delete from askd.documents where name = $1").bind(&aside).execute(&mut *connection).await?;
+                    let rename = "update askd.documents set name = $2 where name = $1";
+                    query(rename).bind(name).bind(aside).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        renamed.map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,143 @@
+//! Which daemon serves: the holder of a lease, a row that it renews. The holder judges its lease by a clock that goes on while
+//! the computer sleeps, counts from before it sent the renewal, and starts no call in the last seconds. Each write carries the lease's
+//! fence, which every takeover raises: a daemon whose lease was taken over saves nothing.
+
+use super::database::{Connections, Durable, Failed, query};
+use crate::clock::{Clock, Moment};
+use crate::random;
+use crate::sabotage::on;
+use parking_lot::Mutex;
+use sqlx::Row as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The one lease there is: of all groups.
+const ALL: &str = "*";
+/// How long a lease lasts after a renewal, and how often it is renewed.
+pub(super) const LEASE: Duration = Duration::from_secs(15);
+const RENEWED_AFTER: Duration = Duration::from_secs(3);
+/// In a lease's last seconds no call is begun, because it could end after the lease.
+const LAST: Duration = Duration::from_secs(5);
+
+/// A daemon's right to serve. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Lease(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    run: String,
+    fence: i64,
+    clock: Clock,
+    /// When the last successful renewal was sent.
+    renewed: Mutex<Moment>,
+    lost: CancellationToken,
+}
+
+/// Who serves meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// What that daemon calls itself.
+    pub node: String,
+}
+
+impl Lease {
+    /// Takes the lease, if nobody holds it. `home` names the state folder, whose lock the caller has: a lease of an earlier run
+    /// on it is over.
+    pub(super) async fn take(database: &Connections, node: &str, home: &str) -> Result<Result<Self, Serving>, Failed> {
+        let (run, sent) = (random::unique(), database.clock().monotonic());
+        let (holder, node, home) = (run.clone(), node.to_owned(), home.to_owned());
+        let taken = database.transact(
+            Durable::Yes,
+            "",
+            Arc::new(move |connection| {
+                let (holder, node, home) = (holder.clone(), node.clone(), home.clone());
+                Box::pin(async move {
+                    let taken = query(
+                        "insert into askd.groups as g (name, holder, fence, until, node, home)
+                         values ($1, $2::uuid, 1, now() + make_interval(secs => $3), $4, $5::uuid)
+                         on conflict (name) do update set holder = excluded.holder, fence = g.fence + 1,
+                             until = excluded.until, node = excluded.node, home = excluded.home
+                         where g.until < now() or g.home = excluded.home
+                         returning fence",
+                    )
+                    .bind(ALL)
+                    .bind(&holder)
+                    .bind(LEASE.as_secs_f64())
+                    .bind(&node)
+                    .bind(&home)
+                    .fetch_optional(&mut *connection)
+                    .await?;
+                    if let Some(taken) = taken {
+                        return Ok(Ok(taken.try_get::<i64, _>(0)?));
+                    }
+                    let serving = query("select node from askd.groups where name = $1").bind(ALL);
+                    Ok(Err(Serving { node: serving.fetch_one(connection).await?.try_get(0)? }))
+                })
+            }),
+        );
+        Ok(taken.await?.map(|fence| {
+            let clock = database.clock().clone();
+            Self(Arc::new(Inner { run, fence, clock, renewed: Mutex::new(sent), lost: CancellationToken::new() }))
+        }))
+    }
+
+    /// The statement that begins each transaction that only the holder may run.
+    pub(super) fn check(&self) -> String {
+        if on("nofence") {
+            return String::new();
+        }
+        format!("select askd.hold('{ALL}', '{}', {})", self.0.run, self.0.fence)
+    }
+
+    /// Whether a call may be begun now: it ends before another daemon can take over.
+    pub(super) fn is_good(&self) -> bool {
+        let held = self.0.clock.monotonic().since(*self.0.renewed.lock());
+        !self.0.lost.is_cancelled() && held + LAST < LEASE
+    }
+
+    /// Cancelled when another daemon has taken over.
+    pub(super) fn lost(&self) -> &CancellationToken {
+        &self.0.lost
+    }
+
+    /// Another daemon has taken over.
+    pub(super) fn lose(&self) {
+        self.0.lost.cancel();
+    }
+
+    /// Renews it for as long as it is held. While the database is away nobody else can take it, either.
+    pub(super) async fn keep(self, database: Connections) {
+        while !self.0.lost.is_cancelled() {
+            self.0.clock.sleep(RENEWED_AFTER).await;
+            match self.renew(&database, LEASE).await {
+                Ok(()) => {}
+                Err(Failed::Overtaken) => self.lose(),
+                Err(error) => tracing::warn!(%error, "cannot renew the lease; trying again"),
+            }
+        }
+    }
+
+    /// Gives it up: another daemon can take it at once.
+    pub(super) async fn end(&self, database: &Connections) -> Result<(), Failed> {
+        self.renew(database, Duration::ZERO).await
+    }
+
+    async fn renew(&self, database: &Connections, holds: Duration) -> Result<(), Failed> {
+        let sent = self.0.clock.monotonic();
+        let (seconds, check) = (holds.as_secs_f64(), self.check());
+        let renewal = database.transact(
+            Durable::No,
+            &check,
+            Arc::new(move |connection| {
+                Box::pin(async move {
+                    let renewed = "update askd.groups set until = now() + make_interval(secs => $2) where name = $1";
+                    query(renewed).bind(ALL).bind(seconds).execute(connection).await
+                })
+            }),
+        );
+        renewal.await?;
+        *self.0.renewed.lock() = sent;
+        Ok(())
+    }
+}

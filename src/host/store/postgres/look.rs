@@ -1,0 +1,57 @@
+//! A look at the database from outside the daemon, for `askd doctor`.
+
+use super::database::{Connections, Database, Failed, query, scalar};
+use sqlx::Row as _;
+use std::sync::Arc;
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// The server's version, such as `15.14`.
+    pub version: String,
+    /// Whether what it acknowledges is on its disk.
+    pub fsync: bool,
+    /// How many standbys may lack what it has acknowledged.
+    pub asynchronous: i64,
+    /// Which daemon serves, if one does.
+    pub serves: Option<String>,
+}
+
+/// Looks at the database of this URL; else why that cannot be done.
+pub async fn look(url: &str) -> Result<Seen, String> {
+    let database = Database::new(url, "askd-postgres")?;
+    let connections = database.connections().clone();
+    let seen = database.run(async move { see(&connections).await }).await;
+    match seen {
+        Ok(seen) => Ok(seen),
+        Err(error) => {
+            let connections = database.connections().clone();
+            let cause = database.run(async move { Ok(connections.cause().await) }).await.ok().flatten();
+            Err(cause.unwrap_or_else(|| error.to_string()))
+        }
+    }
+}
+
+async fn see(connections: &Connections) -> Result<Seen, Failed> {
+    connections
+        .read(
+            false,
+            Arc::new(|connection| {
+                Box::pin(async move {
+                    let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
+                                      (select count(*) from pg_stat_replication where sync_state = 'async'),
+                                      to_regclass('askd.groups') is not null";
+                    let row = query(server).fetch_one(&mut *connection).await?;
+                    let holder = if row.try_get::<bool, _>(3)? {
+                        let holder = "select node from askd.groups where until > now()";
+                        scalar(holder).fetch_optional(connection).await?
+                    } else {
+                        None
+                    };
+                    let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                    Ok(Seen { version, fsync, asynchronous, serves: holder })
+                })
+            }),
+        )
+        .await
+}

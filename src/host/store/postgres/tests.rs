@@ -1,0 +1,208 @@
+//! Against a real server: `tests/postgres/run` starts one. Without it these tests say that they were skipped.
+
+use super::*;
+use crate::host::store::Opened;
+use crate::host::store::conformance::{self, ask, scan, settled};
+use sqlx::{Connection as _, PgConnection};
+use std::path::Path;
+use tokio::runtime::Runtime;
+
+/// A database of its own, and a state folder for each host.
+struct Server {
+    runtime: Runtime,
+    url: String,
+    folders: tempfile::TempDir,
+}
+
+impl Server {
+    fn found() -> Option<Self> {
+        let Ok(server) = std::env::var("ASKD_TEST_POSTGRES") else {
+            println!("SKIPPED the store in PostgreSQL: ASKD_TEST_POSTGRES names no server (tests/postgres/run)");
+            return None;
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let name = format!("test_{}", crate::random::unique());
+        let url = format!("{}/{name}", server.rsplit_once('/').unwrap().0);
+        let made = Self { runtime, url: server, folders: tempfile::tempdir().unwrap() };
+        made.sql(&format!("create database {name}"));
+        Some(Self { url, ..made })
+    }
+
+    fn sql(&self, text: &str) -> Vec<String> {
+        self.runtime.block_on(async {
+            let mut connection = PgConnection::connect(&self.url).await.unwrap();
+            let rows = sqlx::raw_sql(text).fetch_all(&mut connection).await.unwrap();
+            rows.iter().map(|row| row.try_get::<String, _>(0).unwrap_or_default()).collect()
+        })
+    }
+
+    fn state(&self, host: &str) -> std::path::PathBuf {
+        self.folders.path().join(host).join("state")
+    }
+
+    fn waiting(&self, host: &str, after_loss: bool) -> Result<Waiting, StoreError> {
+        Waiting::new(&self.url, host, &self.state(host), after_loss, "test-postgres")
+    }
+
+    fn opened(&self, host: &str) -> Opened {
+        self.runtime.block_on(self.waiting(host, false).unwrap().now()).unwrap()
+    }
+
+    /// As if the server had crashed and recovered.
+    fn crash(&self) {
+        self.sql("delete from askd.era");
+    }
+}
+
+#[test]
+fn it_does_what_every_engine_does() {
+    let Some(server) = Server::found() else { return };
+    conformance::holds(|| server.opened("here").store);
+}
+
+#[test]
+fn one_host_serves_and_the_next_one_takes_over_when_its_lease_is_over() {
+    let Some(server) = Server::found() else { return };
+    let first = server.opened("first");
+    let known = Arc::new(ask(1, "g"));
+    first.store.save(&known, Save::Now).unwrap();
+    assert!(first.store.is_ours() && !first.store.overtaken().is_cancelled());
+    let second = server.runtime.block_on(server.waiting("second", false).unwrap().now());
+    assert!(matches!(&second, Err(StoreError::Held(who)) if who.contains("first")), "{second:?}");
+    assert!(matches!(server.waiting("first", false), Err(StoreError::Held(_))), "two daemons on one state folder");
+    server.sql("update askd.groups set until = now() - interval '1 s'");
+    let second = server.opened("second");
+    assert_eq!(second.store.load(&known.group, known.id).unwrap(), Some(Arc::clone(&known)));
+    // What was overtaken saves nothing, and learns of it.
+    let answered = Arc::new(settled(Ask::clone(&known)));
+    assert!(matches!(first.store.save(&answered, Save::Now), Err(StoreError::Io { .. })));
+    assert!(first.documents.store("web_token", b"secret").is_err());
+    assert!(first.store.overtaken().is_cancelled() && !first.store.is_ours());
+    assert!(second.store.is_ours() && second.documents.read("web_token").unwrap().is_none());
+    let stored = |store: &dyn Store| scan(store).unwrap().0.into_iter().map(|found| found.ask).collect::<Vec<_>>();
+    assert_eq!(stored(&*second.store), [Ask::clone(&known)]);
+    // A clean end hands the lease over at once.
+    second.store.close().unwrap();
+    drop(second);
+    drop(first);
+    let third = server.opened("third");
+    assert_eq!(stored(&*third.store), [Ask::clone(&known)]);
+}
+
+#[test]
+fn a_takeover_waits_for_the_write_that_is_under_way() {
+    let Some(server) = Server::found() else { return };
+    let first = server.opened("first");
+    first.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+    let (holder, fence) = {
+        let row = server.sql("select holder || ' ' || fence from askd.groups").remove(0);
+        let (holder, fence) = row.split_once(' ').unwrap();
+        (holder.to_owned(), fence.to_owned())
+    };
+    server.runtime.block_on(async {
+        let mut writer = PgConnection::connect(&server.url).await.unwrap();
+        let begin = format!("begin; select askd.hold('*', '{holder}', {fence})");
+        sqlx::raw_sql(&begin).execute(&mut writer).await.unwrap();
+        let mut other = PgConnection::connect(&server.url).await.unwrap();
+        let renewal = "set statement_timeout = 300; update askd.groups set until = now() - interval '1 s'";
+        sqlx::raw_sql(renewal).execute(&mut other).await.unwrap();
+        let takeover = "update askd.groups set fence = fence + 1 where until < now()";
+        assert!(sqlx::raw_sql(takeover).execute(&mut other).await.is_err(), "it waits for the writer");
+        sqlx::raw_sql("commit").execute(&mut writer).await.unwrap();
+        sqlx::raw_sql(takeover).execute(&mut other).await.unwrap();
+    });
+    assert!(first.store.save(&Arc::new(ask(2, "g")), Save::Now).is_err());
+}
+
+#[test]
+fn what_a_crash_of_the_server_may_have_lost_is_stored_again_or_looked_at_again() {
+    let Some(server) = Server::found() else { return };
+    let lost = |store: &dyn Store| scan(store).unwrap().0.into_iter().filter(|found| found.after_loss).count();
+    let opened = server.opened("here");
+    let known = Arc::new(ask(1, "g"));
+    opened.store.save(&known, Save::Now).unwrap();
+    let later = Arc::new(settled(Ask::clone(&known)));
+    opened.store.save(&later, Save::Soon).unwrap();
+    server.crash();
+    server.sql("delete from askd.asks");
+    opened.store.flush().unwrap();
+    assert_eq!(lost(&*opened.store), 0);
+    assert_eq!(scan(&*opened.store).unwrap().0.remove(0).ask, *later);
+    // While no daemon ran it is not known what is missing; after a clean end nothing is.
+    drop(opened);
+    server.crash();
+    let opened = server.opened("here");
+    assert_eq!(lost(&*opened.store), 1);
+    opened.store.save(&later, Save::Now).unwrap();
+    opened.store.close().unwrap();
+    drop(opened);
+    server.crash();
+    let opened = server.opened("here");
+    assert_eq!(lost(&*opened.store), 0);
+    drop(opened);
+    let opened = server.runtime.block_on(server.waiting("here", true).unwrap().now()).unwrap();
+    assert_eq!(lost(&*opened.store), 1, "the operator says so");
+}
+
+#[test]
+fn what_is_unfit_is_refused_before_anything_is_changed() {
+    let Some(server) = Server::found() else { return };
+    drop(server.opened("here"));
+    let refused = |host| server.runtime.block_on(server.waiting(host, false).unwrap().now()).unwrap_err();
+    server.sql("update askd.format set tables = 2");
+    assert!(matches!(refused("here"), StoreError::Newer { .. }));
+    server.sql("update askd.format set tables = 1, records = 99");
+    assert!(matches!(refused("here"), StoreError::Newer { .. }));
+    server.sql("update askd.format set records = 3");
+    let opened = server.opened("here");
+    opened.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+    server.sql(
+        "insert into askd.asks (id, group_name, operation, record)
+                values ('00000000-0000-0000-0000-000000000009', 'g', gen_random_uuid(), '{\"v\": 3}')",
+    );
+    let (found, damaged) = scan(&*opened.store).unwrap();
+    assert_eq!((found.len(), damaged.len()), (1, 1));
+    server.sql("update askd.asks set record = '{\"v\": 99}' where group_name = 'g' and record ->> 'v' = '3'");
+    assert!(matches!(opened.store.scan(&Loading::default(), &|_| ()), Err(StoreError::Newer { .. })));
+    let nowhere = Waiting::new("postgres://askd@127.0.0.1:1/x", "h", &server.state("away"), false, "test-postgres");
+    let away = server.runtime.block_on(nowhere.unwrap().now());
+    assert!(matches!(away, Err(StoreError::Io { .. })));
+}
+
+#[test]
+fn the_newest_rejected_requests_are_kept_within_bounds() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let group: Group = "g".parse().unwrap();
+    for number in 0..105 {
+        opened.store.keep_rejected(&group, &format!("{number:03}.json"), b"{").unwrap();
+    }
+    let names = || server.sql("select name from askd.rejected order by name");
+    assert_eq!((names().len(), names()[0].as_str()), (100, "005.json"));
+    let large = vec![b' '; 700 * 1024];
+    opened.store.keep_rejected(&group, "large.json", &large).unwrap();
+    opened.store.keep_rejected(&group, "larger.json", &large).unwrap();
+    assert_eq!(names(), ["larger.json"]);
+}
+
+#[test]
+fn all_of_it_moves_from_files_and_back() {
+    let Some(server) = Server::found() else { return };
+    let files = |at: &Path| Opened::files(at, false).unwrap();
+    let state = server.state("here");
+    let from = files(&state);
+    let many: Vec<Arc<Ask>> = (1..600).map(|number| Arc::new(ask(number, "g"))).collect();
+    for ask in &many {
+        from.store.save(ask, Save::Now).unwrap();
+    }
+    from.documents.store("channels/whatsapp.json", b"{}").unwrap();
+    let beside = || Waiting::beside(&server.url, "here", &state, false, "test-postgres").unwrap();
+    let to = server.runtime.block_on(beside().now()).unwrap();
+    let copied = crate::host::store::copy(&from, &to).unwrap();
+    assert_eq!((copied.open, copied.settled, copied.documents), (599, 0, 1));
+    assert!(from.check().is_err() && to.check().is_ok());
+    to.store.forget(&many[0].group, many[0].id).unwrap();
+    assert_eq!(crate::host::store::copy(&to, &from).unwrap().open, 598);
+    assert!(from.check().is_ok() && to.check().is_err());
+    assert_eq!(from.store.load(&many[1].group, many[1].id).unwrap().as_deref(), Some(&*many[1]));
+}

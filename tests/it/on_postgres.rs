@@ -1,0 +1,281 @@
+//! Stories with records in PostgreSQL: those here, most with several hosts; and all others if `ASKD_STORIES_ON=postgres`.
+//! `tests/postgres/run` starts the server that `ASKD_TEST_POSTGRES` names; without it these stories say that they were skipped.
+
+use crate::harness::{SOON, World, askd, choice, within};
+use crate::remote::{Agent, Remote};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How soon another host serves after a daemon has died, and after a planned stop.
+const DEATH: Duration = Duration::from_secs(20);
+const PLANNED: Duration = Duration::from_millis(2_500);
+
+/// A database of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    server: String,
+    name: String,
+}
+
+impl Database {
+    /// The one for a story that needs it; `None` without a server.
+    fn found() -> Option<Self> {
+        let made = std::env::var("ASKD_TEST_POSTGRES").ok().map(Self::make);
+        if made.is_none() {
+            eprintln!("SKIPPED hosts that share a database: ASKD_TEST_POSTGRES names no server (tests/postgres/run)");
+        }
+        made
+    }
+
+    /// The one of a world whose records would be files.
+    pub(crate) fn of_a_story() -> Option<Self> {
+        let wanted = std::env::var("ASKD_STORIES_ON").is_ok_and(|on| on == "postgres");
+        wanted.then(|| Self::make(std::env::var("ASKD_TEST_POSTGRES").expect("tests/postgres/run starts the server")))
+    }
+
+    fn make(server: String) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("story_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let made = Self { server, name };
+        psql(&made.server, &format!("create database {}", made.name));
+        made
+    }
+
+    fn url(&self) -> String {
+        format!("{}/{}", self.server.rsplit_once('/').unwrap().0, self.name)
+    }
+
+    /// `[postgres]` for a daemon of that name.
+    pub(crate) fn settings(&self, node: &str, folders: bool) -> String {
+        format!("\n[postgres]\nurl = \"{}\"\nnode = \"{node}\"\nfolders = {folders}\n", self.url())
+    }
+
+    /// The lines that a query gives.
+    pub(crate) fn query(&self, text: &str) -> Vec<String> {
+        psql(&self.url(), text)
+    }
+
+    /// As if the server were away: it ends all connections to this database, and takes no more.
+    fn away(&self, away: bool) {
+        let allowed = format!("alter database {} allow_connections {}", self.name, !away);
+        psql(&self.server, &allowed);
+        if away {
+            let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'", self.name);
+            psql(&self.server, &end);
+        }
+    }
+}
+
+fn psql(url: &str, text: &str) -> Vec<String> {
+    let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output().unwrap();
+    assert!(told.status.success(), "{text}: {}", String::from_utf8_lossy(&told.stderr));
+    String::from_utf8(told.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// A host that agents reach over HTTP.
+fn host(database: &Database, node: &str) -> Remote {
+    Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node, false)))
+}
+
+/// Its status and text. Both are empty at the moment when it begins to serve: it then closes connections without a request.
+fn readyz(host: &Remote) -> (u16, String) {
+    let mut said = String::new();
+    if let Ok(mut stream) = TcpStream::connect(host.world.address()) {
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", host.world.address());
+        let _closed = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut said));
+    }
+    let (head, body) = said.split_once("\r\n\r\n").unwrap_or_default();
+    (head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default(), body.to_owned())
+}
+
+/// It says so as soon as it has reached the database.
+fn stands_by(host: &Remote, why: &str) {
+    within(SOON, "the host to stand by", || (readyz(host) == (503, why.to_owned())).then_some(()));
+}
+
+fn serves_within(host: &Remote, limit: Duration) {
+    let since = Instant::now();
+    within(SOON, "the other host to serve", || (readyz(host).0 == 200).then_some(()));
+    assert!(since.elapsed() < limit, "it took {:?}", since.elapsed());
+}
+
+#[test]
+fn when_a_host_dies_the_next_one_serves_what_it_left() {
+    let Some(database) = Database::found() else { return };
+    let (mut first, mut second) = (host(&database, "host-a"), host(&database, "host-b"));
+    first.world.start();
+    let agent = first.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    second.world.start_waiting();
+    stands_by(&second, "standing by: host-a serves\n");
+    assert_eq!(second.world.raw("GET", "/healthz", "", "").0, 200);
+    assert_eq!(second.world.raw("GET", "/", "", "").0, 503, "nothing else is served");
+    first.world.kill();
+    serves_within(&second, DEATH);
+    // The token, the question and the inbox's token are known there, too.
+    let agent = Agent { at: second.agents, ..agent };
+    assert_eq!(agent.call("GET", "/asks/r1", "").0, 202);
+    second.answer("r1", "yes");
+    assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "yes"}));
+    // What comes back stands by, until a planned stop of the other.
+    first.world.start_waiting();
+    stands_by(&first, "standing by: host-b serves\n");
+    assert_eq!(second.world.terminate().code(), Some(0));
+    serves_within(&first, PLANNED);
+    let agent = Agent { at: first.agents, ..agent };
+    assert_eq!(agent.taken("r1"), 204, "it was held for its taker");
+}
+
+/// A daemon that resumes after a pause longer than its lease must acknowledge nothing: its successor would not know of it.
+pub(crate) fn a_paused_daemon_acknowledges_nothing(first: World, second: World) {
+    let (mut first, mut second) = (Remote::ready(first), Remote::ready(second));
+    first.world.start();
+    let agent = first.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    second.world.start_waiting();
+    let ask = first.world.open_of("r1");
+    let paused = Pid::from_raw(first.world.pid().cast_signed()).unwrap();
+    kill_process(paused, Signal::STOP).unwrap();
+    serves_within(&second, DEATH);
+    second.answer("r1", "no");
+    let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
+    let acknowledged = thread::scope(|scope| {
+        // It lies in the paused daemon's socket, and is the first thing that it sees.
+        let late = scope.spawn(|| first.world.answer(&ask, &answers).0 == 200);
+        thread::sleep(Duration::from_secs(1));
+        kill_process(paused, Signal::CONT).unwrap();
+        late.join().unwrap_or(false)
+    });
+    assert!(!acknowledged, "the question was answered elsewhere");
+    assert_eq!(first.world.ended().code(), Some(1), "it does not go on:\n{}", first.world.log());
+    assert!(first.world.log().contains("another askd has taken over"));
+    let agent = Agent { at: second.agents, ..agent };
+    assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "no"}));
+}
+
+/// What `askd doctor` says of the database.
+fn examined(world: &World) -> String {
+    let mut command = askd();
+    command.args(["doctor", "--config"]).arg(world.dir.path().join("askd.toml"));
+    let told = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    told.lines().skip_while(|line| !line.contains("database")).take(3).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_doctor_looks_at_the_database() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    host.world.start();
+    let told = examined(&host.world);
+    assert!(told.contains("PostgreSQL 1") && told.contains("; host-a serves"), "{told}");
+    database.away(true);
+    let told = examined(&host.world);
+    assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");
+    database.away(false);
+}
+
+#[test]
+fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    host.world.start();
+    let agent = host.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    let ask = host.world.open_of("r1");
+    let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
+    database.away(true);
+    let since = Instant::now();
+    let (status, told) = host.world.answer(&ask, &answers);
+    assert_eq!(status, 503, "{told}");
+    assert!(since.elapsed() < Duration::from_millis(2_500), "Slack would not wait: {:?}", since.elapsed());
+    assert_eq!(agent.ask("r2", "And this?").0, 503);
+    assert_eq!(readyz(&host).0, 503);
+    database.away(false);
+    within(SOON, "the daemon to go on", || (readyz(&host).0 == 200).then_some(()));
+    assert_eq!(host.world.answer(&ask, &answers).0, 200);
+    assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "yes"}));
+    assert_eq!(agent.ask("r2", "And this?").0, 201);
+    assert_eq!(database.query("select count(*) from askd.asks"), ["2"]);
+}
+
+#[test]
+fn a_folder_is_served_only_where_every_host_has_it() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    host.world.start();
+    host.world.ask("r1", choice("Which?", &["a", "b"]));
+    let told = within(SOON, "the rejection", || host.world.response_now("r1"));
+    let why = told["error"].as_str().unwrap();
+    assert!(why.contains("serves no folders. Ask over HTTP"), "{told}");
+}
+
+/// `askd store copy`, as an operator runs it.
+fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
+    let settings = world.dir.path().join("askd.toml");
+    let mut command = askd();
+    command.args(["store", "copy", "--to"]).args(to).arg("--config").arg(&settings);
+    let done = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    (done.status.code(), text)
+}
+
+#[test]
+fn the_records_move_to_the_database_and_back_with_an_open_question() {
+    let Some(database) = Database::found() else { return };
+    let mut world = World::empty().in_files().with_binary().started();
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.one_open();
+    std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a", true)).unwrap();
+    let (code, told) = copy(&world, &["postgres"]);
+    assert_eq!(code, Some(75), "a daemon serves: {told}");
+    assert_eq!(world.terminate().code(), Some(0));
+    let (code, told) = copy(&world, &["postgres"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.starts_with("Moved to the database: 1 open and 0 settled questions"), "{told}");
+    // Where the records were, no daemon starts.
+    assert!(
+        !world.try_start() && world.log().contains("the records of the state folder were moved"),
+        "{}",
+        world.log()
+    );
+    let mut moved = world.config(&database.settings("host-a", true)).started();
+    let ask = moved.one_open();
+    assert_eq!(moved.answer(&ask, &json!({ask["questions"][0]["id"].as_str().unwrap(): "b"})).0, 200);
+    assert_eq!(within(SOON, "the response", || moved.response_now("r1"))["result"]["answers"]["Which?"], "b");
+    assert_eq!(moved.terminate().code(), Some(0));
+    let (code, told) = copy(&moved, &["files"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.starts_with("Moved to the state folder: 0 open and 1 settled questions"), "{told}");
+    let (code, told) = copy(&moved, &["files", "--abort"]);
+    assert_eq!((code, told.contains("no copy is under way")), (Some(1), true), "{told}");
+    let back = moved.config("").started();
+    assert_eq!(back.open(), Vec::<serde_json::Value>::new());
+    assert!(Path::new(&back.state()).join("settled").exists());
+}
+
+#[test]
+fn a_daemon_that_was_paused_and_overtaken_acknowledges_nothing() {
+    let Some(database) = Database::found() else { return };
+    let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
+    a_paused_daemon_acknowledges_nothing(world("host-a"), world("host-b"));
+}
+
+/// Without the fence a daemon that was overtaken would save what its successor does not know of.
+#[test]
+fn a_daemon_without_a_fence_is_noticed() {
+    let Some(database) = Database::found() else { return };
+    let check = move || {
+        let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
+        a_paused_daemon_acknowledges_nothing(world("host-a").env("ASKD_SABOTAGE", "nofence"), world("host-b"));
+    };
+    assert!(thread::spawn(check).join().is_err(), "nofence: nobody noticed");
+}

@@ -120,12 +120,13 @@ impl Serve {
 
     fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
         let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-        let (files, broker, tls) = (self.config.clone(), daemon.broker().clone(), daemon.tls().cloned());
+        let (files, current) = (self.config.clone(), daemon.current().clone());
         #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
         tokio::spawn(async move {
-            let started_with = broker.settings();
+            let started_with = current.broker().settings();
             while hangup.recv().await.is_some() {
                 systemd::reloading();
+                let (broker, tls) = (current.broker(), current.tls());
                 match Settings::load(&files) {
                     Ok(settings) => {
                         let now = broker.settings().changes(&settings).now;

@@ -55,7 +55,7 @@ impl StoreCommand {
         let (url, node) = (url.expose_secret(), &settings.postgres.node);
         let waiting = Waiting::beside(url, node, &state, false, "askd-postgres").map_err(exit)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-        let tables = runtime.block_on(waiting.now()).map_err(exit)?;
+        let tables = runtime.block_on(waiting.alone()).map_err(exit)?;
         let (from, to) = if to == Place::Postgres { (&files, &tables) } else { (&tables, &files) };
         let done = if back { abort(from, to).map(|()| None) } else { copy(from, to).map(Some) };
         let closed = to.store.close().and_then(|()| from.store.close());
@@ -74,7 +74,7 @@ impl StoreCommand {
 
 fn exit(error: StoreError) -> Exit {
     let code = match error {
-        StoreError::Held(_) => super::serve::HELD,
+        StoreError::Held(_) | StoreError::Namesake(_) => super::serve::HELD,
         StoreError::Newer { .. } => USAGE,
         _ => FAILED,
     };

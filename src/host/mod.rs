@@ -12,11 +12,13 @@ pub mod client;
 mod ctx;
 mod delivery;
 pub mod doctor;
+mod doors;
 pub mod folders;
 pub mod forget;
 pub mod http;
 pub mod intake;
 mod keyed_lock;
+mod lead;
 mod line;
 mod metrics;
 mod networks;
@@ -48,13 +50,17 @@ pub use channel::slack::Visit as SlackVisit;
 use channel::web::{Inbox, TOKEN_FILE, Web, token};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
+use doors::{AGENTS, Door, serve};
 use folders::Folders;
 use futures_util::future::{join, join_all, try_join_all};
 use intake::Intake;
+pub use lead::Current;
+use lead::Next;
+use parking_lot::Mutex;
 use port::{Channel, Channels};
 use secrecy::{ExposeSecret as _, SecretString};
-use settings::{Http, Settings};
-use standby::Place;
+use settings::Settings;
+use standby::{Line, Place};
 use status::Status;
 use std::io;
 use std::net::SocketAddr;
@@ -65,7 +71,6 @@ use std::time::Duration;
 use store::{Documents as _, InFiles, Opened, StoreError};
 pub use tls::Tls;
 use tokens::Tokens;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use warnings::Warnings;
@@ -127,8 +132,17 @@ pub struct Daemon {
     serving: Vec<JoinHandle<io::Result<()>>>,
     address: SocketAddr,
     agents: Option<SocketAddr>,
-    tls: Option<Tls>,
     overtaken: CancellationToken,
+    /// Another daemon leads; what it takes to follow it.
+    next: Option<(Line, Next)>,
+    current: Current,
+}
+
+/// How a daemon has ended.
+enum Ended {
+    Stopped,
+    /// It leads as soon as it is opened there.
+    Leads(Place),
 }
 
 impl Daemon {
@@ -141,12 +155,20 @@ impl Daemon {
     /// The same with other channels than [`CHANNELS`], and with sockets that listen already.
     pub async fn open_with(
         all: &[(ChannelName, Open)],
-        mut passed: Vec<std::net::TcpListener>,
+        passed: Vec<std::net::TcpListener>,
         settings: Settings,
         clock: Clock,
     ) -> Result<Self, DaemonError> {
-        let (state, ctx) = (settings.state_dir(), Ctx::new(clock));
+        let ctx = Ctx::new(clock.clone());
         let place = Place::open(&settings, &ctx)?;
+        let next = Next { channels: all.to_vec(), sockets: passed, settings, clock };
+        Box::pin(Self::open_at(place, next, ctx, None)).await
+    }
+
+    /// The same where the records are. `current`: what the daemon was before.
+    async fn open_at(place: Place, next: Next, ctx: Ctx, current: Option<Current>) -> Result<Self, DaemonError> {
+        let Next { channels: all, sockets: mut passed, settings, clock } = next;
+        let state = settings.state_dir();
         if settings.after_loss {
             tracing::info!(
                 "started after a loss: askd checks what was already done before it posts or starts anything"
@@ -159,8 +181,9 @@ impl Daemon {
         let listener =
             http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
-        let Opened { store, documents } = place.opened(&settings, &listener, &ctx).await?;
+        let (Opened { store, documents }, line) = place.opened(&settings, &listener, &ctx).await?;
         let overtaken = store.overtaken();
+        let leads = line.is_none();
         // A reload can take `[web] token` away: from then on the kept one holds.
         let kept = token(&*documents).map_err(DaemonError::io("the inbox token"))?;
         let token = settings.web.token.clone().unwrap_or_else(|| kept.clone());
@@ -187,8 +210,13 @@ impl Daemon {
                 format!("the socket {} that systemd passed", other.local_addr().map_err(DaemonError::io("http"))?);
             return Err(DaemonError::io(what)(io::Error::other(why)));
         }
+        let next = line.map(|line| {
+            Next::of(&all, (&listener, webhooks.as_ref(), door.listener.as_ref()), &settings, clock)
+                .map(|next| (line, next))
+        });
+        let next = next.transpose().map_err(DaemonError::io("http.listen"))?;
         let mut adapters = Vec::new();
-        for (name, open) in all {
+        for (name, open) in &all {
             adapters.extend(open(&settings, &documents, &ctx).map_err(DaemonError::io(name.as_str()))?);
         }
         let settings = Arc::new(settings);
@@ -203,12 +231,16 @@ impl Daemon {
         let broker = broker.map_err(DaemonError::io("cannot start"))?;
         let intake = Intake::new(broker.clone(), folders.clone(), ctx.clone(), warnings.clone());
         let intake = intake.map_err(DaemonError::io("the watch of the groups' folders"))?;
-        let called = adapters.iter().map(|it| it.connect(&broker, &signed)).fold(Router::new(), Router::merge);
+        let connect = |it: &Arc<dyn Adapter>| {
+            if leads { it.connect(&broker, &signed) } else { it.connect_beside(&broker, &signed) }
+        };
+        let called = adapters.iter().map(connect).fold(Router::new(), Router::merge);
         // Nothing below the name of a channel is the inbox.
         let called = all.iter().fold(called, |routes, (name, _)| {
             routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
         });
         let started = ctx.clock().now();
+        ctx.spawn(tokens.clone().follow(broker.documents_changes()));
         let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
         let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
         let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), documents, tokens.clone());
@@ -217,7 +249,10 @@ impl Daemon {
         let mut serving = serve(&http, &ctx, inbox, &ready::routes(&status), called, (listener, webhooks));
         let (agents_at, tls) = (door.listener.as_ref().and_then(|at| at.local_addr().ok()), door.tls.clone());
         serving.push(door.serve(agents.routes(), tokens, &ctx));
-        Ok(Self { broker, intake, ctx, token, channels: adapters, serving, address, agents: agents_at, tls, overtaken })
+        let current = current.unwrap_or_else(|| Current(Arc::new(Mutex::new((broker.clone(), None)))));
+        *current.0.lock() = (broker.clone(), tls);
+        let (channels, agents) = (adapters, agents_at);
+        Ok(Self { broker, intake, ctx, token, channels, serving, address, agents, overtaken, next, current })
     }
 
     /// Where it listens: the port is known even if it was chosen by the system.
@@ -230,9 +265,9 @@ impl Daemon {
         &self.token
     }
 
-    /// What it does with asks: for reloading the settings.
-    pub fn broker(&self) -> &Broker {
-        &self.broker
+    /// What a reload of the settings reaches.
+    pub fn current(&self) -> &Current {
+        &self.current
     }
 
     /// Where agents ask over HTTP, if an address is set or there was a token before.
@@ -240,36 +275,70 @@ impl Daemon {
         self.agents
     }
 
-    /// The certificate of the agents' listener: for reloading it.
-    pub fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
-    }
-
     /// Runs until `stop`, finishes what is in flight within a bound, and loses nothing. Reads the stored asks meanwhile,
     /// and calls `ready` when all of them are known and each channel has learned whether its credentials are good.
     pub async fn run(self, stop: CancellationToken, ready: impl FnOnce()) -> Result<(), DaemonError> {
+        let (mut daemon, mut ready) = (self, Some(ready));
+        loop {
+            let (current, next) = (daemon.current.clone(), daemon.next.take());
+            let (line, next) = next.map_or((None, None), |(line, next)| (Some(line), Some(next)));
+            let begun = || ready.take().map_or((), |ready| ready());
+            match (Box::pin(daemon.run_until(stop.clone(), line, begun)).await?, next) {
+                (Ended::Leads(place), Some(next)) if !stop.is_cancelled() => {
+                    tracing::info!("this daemon leads from now on");
+                    // A reload may have changed them; what listens stays.
+                    let mut settings = Settings::clone(&current.broker().settings());
+                    (settings.http.listen, settings.http.webhook_listen, settings.agents.listen) =
+                        (next.settings.http.listen, next.settings.http.webhook_listen, next.settings.agents.listen);
+                    let next = Next { settings, ..next };
+                    let ctx = Ctx::new(next.clock.clone());
+                    daemon = Box::pin(Self::open_at(place, next, ctx, Some(current))).await?;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The same until `stop`, or until this daemon can lead.
+    async fn run_until(
+        self,
+        stop: CancellationToken,
+        line: Option<Line>,
+        ready: impl FnOnce(),
+    ) -> Result<Ended, DaemonError> {
         let (ctx, broker) = (self.ctx, self.broker);
         for channel in &self.channels {
             channel.start(&broker);
         }
-        let intake = self.intake;
-        ctx.finish_blocking(move || intake.run());
+        if broker.leads() {
+            let intake = self.intake;
+            ctx.finish_blocking(move || intake.run());
+            ctx.spawn(channel::take_kept_webhooks(self.channels.clone(), broker.clone()));
+        }
         broker.begin();
         let (told, overtaken) = (ctx.clone(), self.overtaken.clone());
+        let (lead, won) = tokio::sync::oneshot::channel();
         ctx.spawn(async move {
+            let leads = async {
+                match line {
+                    Some(line) => line.lead().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = overtaken.cancelled() => {}
+                place = leads => drop(lead.send(place)),
             }
             told.begin_stop();
         });
         let reader = broker.clone();
-        let load = tokio::task::spawn_blocking(move || reader.read_all());
+        let reading = tokio::task::spawn_blocking(move || reader.read_all());
         let greet = join_all(self.channels.iter().map(|channel| channel.greet()));
         let mut serving = pin!(try_join_all(self.serving));
         let served = tokio::select! {
             served = &mut serving => served,
-            (loaded, _) = join(load, greet) => {
+            (loaded, _) = join(reading, greet) => {
                 if let Err(error) = loaded.map_err(io::Error::other).map_err(DaemonError::io("the stored asks"))? {
                     // It takes in nothing more, and notes no clean end.
                     ctx.stop().await;
@@ -279,11 +348,20 @@ impl Daemon {
                 serving.await
             }
         };
-        let served = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
+        let served: io::Result<()> = served.map_err(io::Error::other).and_then(|served| served.into_iter().collect());
         // Told to, because serving failed, or because another daemon has taken over.
         ctx.stop().await;
         if self.overtaken.is_cancelled() {
             return Err(DaemonError::Overtaken);
+        }
+        let mut won = won;
+        let won = won.try_recv().ok().transpose()?;
+        if let Some(place) = won {
+            // The run goes on, with the lead.
+            if let Err(error) = broker.flush().await {
+                tracing::warn!(%error, "what was saved lately is not on stable storage yet");
+            }
+            return Ok(Ended::Leads(place));
         }
         // The next start finds out what was not put on stable storage in this time.
         match ctx.clock().timeout(ctx::at_most(DISK), broker.close_store()).await {
@@ -291,71 +369,7 @@ impl Daemon {
             Some(Err(error)) => tracing::error!(%error, "what was saved lately is not on stable storage"),
             None => tracing::warn!("what was saved lately is not on stable storage yet"),
         }
-        served.map_err(DaemonError::io("http"))
-    }
-}
-
-/// The setting of their address.
-const AGENTS: &str = "agents.listen";
-
-/// Where agents ask over HTTP: an address of its own, so that it can be published without the inbox.
-struct Door {
-    http: Http,
-    /// `None`: no address is set, and there is no token yet.
-    listener: Option<TcpListener>,
-    tls: Option<Tls>,
-}
-
-impl Door {
-    async fn open(settings: &Settings, tokens: &Tokens, passed: &mut Vec<std::net::TcpListener>) -> io::Result<Self> {
-        let http = settings.agents.http();
-        let wanted = settings.agents.listen.is_some() || !tokens.is_empty();
-        let listener = if wanted { Some(http::bind(http.listen, AGENTS, passed).await?) } else { None };
-        let tls = settings.agents.tls().map(|(cert, key)| Tls::new(cert, key)).transpose().map_err(io::Error::other)?;
-        Ok(Self { http, listener, tls })
-    }
-
-    /// Serves these calls, from the first token on if no address is set.
-    fn serve(self, calls: Router, tokens: Tokens, ctx: &Ctx) -> JoinHandle<io::Result<()>> {
-        let own = ctx.clone();
-        ctx.finish(async move {
-            let listener = if let Some(listener) = self.listener {
-                listener
-            } else {
-                tokio::select! {
-                    () = tokens.made() => {}
-                    () = own.stopping() => return Ok(()),
-                }
-                match http::bind(self.http.listen, AGENTS, &mut Vec::new()).await {
-                    Ok(listener) => listener,
-                    Err(error) => {
-                        tracing::error!(%error, "agents cannot ask over HTTP until askd is restarted");
-                        return Ok(());
-                    }
-                }
-            };
-            tracing::info!(listen = %listener.local_addr()?, "agents can ask over HTTP");
-            http::serve(listener, &self.http, self.tls, (calls, Router::new()), http::MAX_AGENTS, &own).await
-        })
-    }
-}
-
-/// Serves the inbox and what others call, on one address or on two.
-fn serve(
-    http: &Http,
-    ctx: &Ctx,
-    inbox: Router,
-    health: &Router,
-    called: Router,
-    (listener, webhooks): (TcpListener, Option<TcpListener>),
-) -> Vec<JoinHandle<io::Result<()>>> {
-    let begin = |listener, routes, open| {
-        let (http, own) = (http.clone(), ctx.clone());
-        ctx.finish(async move { http::serve(listener, &http, None, (routes, open), http::MAX_CONNECTIONS, &own).await })
-    };
-    let open = health.clone().merge(called);
-    match webhooks {
-        None => vec![begin(listener, inbox, open)],
-        Some(apart) => vec![begin(listener, inbox, health.clone()), begin(apart, Router::new(), open)],
+        served.map_err(DaemonError::io("http"))?;
+        Ok(Ended::Stopped)
     }
 }

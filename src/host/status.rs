@@ -105,6 +105,9 @@ impl Status {
             let (done, of) = loading.so_far();
             return Err(if of == 0 { "starting".to_owned() } else { format!("loading {done} of {of}") });
         }
+        if broker.is_blind() {
+            return Err(format!("{} cannot be reached", broker.place()));
+        }
         if broker.last_save_failed() {
             return Err("the last save failed".to_owned());
         }
@@ -114,7 +117,8 @@ impl Status {
         }
         let (at, hung) = folders.last_look();
         let looked = ctx.clock().monotonic().since(at);
-        if looked > LOOKED {
+        // Beside a leader a daemon looks at no folder.
+        if broker.leads() && looked > LOOKED {
             return Err(format!("the groups' folders were not looked at for {} s", looked.as_secs()));
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());

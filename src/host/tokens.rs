@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Notify;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 /// The tokens, and when each was last used.
@@ -38,6 +39,7 @@ struct Inner {
     known: Mutex<Known>,
     /// Held from what a change begins with until it is stored and known, so that changes reach the disk in their order.
     changing: Mutex<()>,
+    refreshing: tokio::sync::Mutex<()>,
     /// The same for the times of use, and whether some are not saved yet.
     saving: Mutex<()>,
     unsaved: AtomicBool,
@@ -121,7 +123,8 @@ impl Tokens {
         let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
         let known = Mutex::new(Known { tokens, used });
         let (changing, saving, unsaved) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { documents, clock, known, changing, saving, unsaved, made: Notify::new() })))
+        let (refreshing, made) = (tokio::sync::Mutex::default(), Notify::new());
+        Ok(Self(Arc::new(Inner { documents, clock, known, changing, refreshing, saving, unsaved, made })))
     }
 
     /// Whether there is none.
@@ -134,42 +137,94 @@ impl Tokens {
         self.0.made.notified().await;
     }
 
+    /// Follows what other daemons make and revoke. `changes`: the names of documents that were written.
+    pub async fn follow(self, mut changes: broadcast::Receiver<String>) {
+        loop {
+            match changes.recv().await {
+                Ok(name) if name != TOKENS_FILE => continue,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+            self.refresh().await;
+        }
+    }
+
+    /// Reads what other daemons have made and revoked, for one caller at a time.
+    pub async fn refresh(&self) {
+        let _alone = self.0.refreshing.lock().await;
+        let tokens = self.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let _changing = tokens.0.changing.lock();
+            tokens.know(read(&*tokens.0.documents, TOKENS_FILE)?);
+            Ok::<_, io::Error>(())
+        });
+        if let Ok(Err(error)) = read.await {
+            tracing::error!(%error, "cannot read which tokens another daemon has made or revoked");
+        }
+    }
+
     /// Makes one, on stable storage when it returns. Nobody can see its secret again. Blocks on the disk.
     pub fn make(&self, group: Group, name: Option<String>, expires_in: Option<Duration>) -> io::Result<String> {
         let now = self.0.clock.now();
         let (id, secret) = (random::unique()[..12].to_owned(), random::secret()?);
         let expires = expires_in.map(|time| now + time);
         let kept = Kept { id: id.clone(), name, group, hash: hash(&secret), made: now, expires };
-        let changing = self.0.changing.lock();
-        let mut all = self.0.known.lock().tokens.clone();
-        all.push(Token { kept, revoked: CancellationToken::new() });
-        self.store(&all)?;
-        self.0.known.lock().tokens = all;
-        drop(changing);
-        self.0.made.notify_one();
+        self.change(|all| {
+            all.push(kept.clone());
+            true
+        })?;
         Ok(format!("{PREFIX}{id}_{secret}"))
     }
 
     /// Revokes one, on stable storage when it returns; `false` if there is none of that id. Blocks on the disk.
     pub fn revoke(&self, id: &str) -> io::Result<bool> {
-        let _changing = self.0.changing.lock();
-        let mut all = self.0.known.lock().tokens.clone();
-        let Some(at) = all.iter().position(|token| token.kept.id == id) else { return Ok(false) };
-        let gone = all.remove(at);
-        self.store(&all)?;
-        let mut known = self.0.known.lock();
-        known.tokens = all;
-        known.used.remove(id);
-        if !crate::sabotage::on("revokelater") {
-            gone.revoked.cancel();
-        }
-        Ok(true)
+        self.change(|all| {
+            let before = all.len();
+            all.retain(|kept| kept.id != id);
+            all.len() < before
+        })
     }
 
-    fn store(&self, tokens: &[Token]) -> io::Result<()> {
-        let tokens: Vec<&Kept> = tokens.iter().map(|token| &token.kept).collect();
-        let bytes = file_bytes(&File { v: VERSION, tokens })?;
-        self.0.documents.store(TOKENS_FILE, &bytes)
+    /// Changes what is stored, unless there is nothing to change. Another daemon may do so at the same moment.
+    fn change(&self, change: impl Fn(&mut Vec<Kept>) -> bool) -> io::Result<bool> {
+        let _changing = self.0.changing.lock();
+        loop {
+            let before = self.0.documents.read(TOKENS_FILE)?;
+            let mut tokens: Vec<Kept> = parse(TOKENS_FILE, before.as_deref())?;
+            let is_other = change(&mut tokens);
+            let after = file_bytes(&File { v: VERSION, tokens: &tokens })?;
+            if !is_other || self.0.documents.swap(TOKENS_FILE, before.as_deref(), &after)? {
+                self.know(tokens);
+                return Ok(is_other);
+            }
+        }
+    }
+
+    /// Takes over what is stored.
+    fn know(&self, stored: Vec<Kept>) {
+        let mut known = self.0.known.lock();
+        let Known { tokens, used } = &mut *known;
+        let mut made = false;
+        tokens.retain(|token| {
+            let stays = stored.iter().any(|kept| kept.id == token.kept.id);
+            if !stays {
+                used.remove(&token.kept.id);
+                if !crate::sabotage::on("revokelater") {
+                    token.revoked.cancel();
+                }
+            }
+            stays
+        });
+        for kept in stored {
+            if tokens.iter().all(|token| token.kept.id != kept.id) {
+                tokens.push(Token { kept, revoked: CancellationToken::new() });
+                made = true;
+            }
+        }
+        drop(known);
+        if made {
+            self.0.made.notify_one();
+        }
     }
 
     /// All of them, the oldest first.
@@ -227,9 +282,13 @@ fn hash(secret: &str) -> String {
 }
 
 fn read<T: DeserializeOwned + Default>(documents: &dyn Documents, name: &str) -> io::Result<T> {
+    parse(name, documents.read(name)?.as_deref())
+}
+
+fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io::Result<T> {
     let unfit = |why: String| io::Error::other(format!("state/{name}: {why}"));
-    let Some(bytes) = documents.read(name)? else { return Ok(T::default()) };
-    let File { v, tokens } = serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
+    let Some(bytes) = bytes else { return Ok(T::default()) };
+    let File { v, tokens } = serde_json::from_slice(bytes).map_err(|error| unfit(error.to_string()))?;
     if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
 }
 

@@ -8,6 +8,7 @@
 mod agent;
 mod attacks;
 mod clocks;
+mod cluster;
 mod daemon;
 mod dice;
 mod disks;
@@ -50,7 +51,7 @@ const PHONES: usize = 6;
 /// What is counted wherever agents ask and people answer.
 const LIVES: &[&str] = &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"];
 
-const GATES: [Gate; 11] = [
+const GATES: [Gate; 12] = [
     Gate {
         name: "kills",
         rounds: [10, 20, 1_000],
@@ -84,6 +85,14 @@ const GATES: [Gate; 11] = [
         ],
         waits: true,
         sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats", "from before"])],
+    },
+    Gate {
+        name: "cluster",
+        rounds: [4, 4, 60],
+        what: "troubles of three daemons",
+        counted: LIVES,
+        waits: false,
+        sabotages: &[("norowlock", &["two winners", "lost", "left open"]), ("nohandover", &["left open", "lost"])],
     },
     Gate {
         name: "power-cuts",
@@ -230,7 +239,12 @@ fn main() -> ExitCode {
 
 /// Plays a gate as ordered.
 async fn one(gate: &Gate, orders: &Orders) -> bool {
-    if let Some(why) = (gate.name == "power-cuts").then(power::missing).flatten() {
+    let missing = match gate.name {
+        "power-cuts" => power::missing(),
+        "cluster" => cluster::missing(),
+        _ => None,
+    };
+    if let Some(why) = missing {
         println!("SKIPPED {}: {why}", gate.name);
         return true;
     }
@@ -262,6 +276,7 @@ async fn play(
             let life = Some(Duration::from_secs(if orders.long && sabotage.is_none() { 60 } else { 3 }));
             slack::play(&slack::Plan { phones: PHONES, life, ..plan }).await
         }
+        "cluster" => cluster::play(rounds, seed, sabotage).await,
         "disks" => disks::play(sabotage).await,
         "attacks" => attacks::play(rounds as u64, sabotage).await,
         "flood" => flood::play(rounds, sabotage).await,

@@ -350,7 +350,7 @@ fn judge(world: &World, drained: bool) -> Verdict {
 }
 
 /// The request that a card is about; `None`: the message is not a card.
-fn request_of(message: &Message) -> Option<String> {
+pub(crate) fn request_of(message: &Message) -> Option<String> {
     let card = message.by_app && message.thread_ts.is_none() && message.only_for.is_none();
     let text = card.then(|| message.visible_text())?;
     let (_, rest) = text.split_once("Case ")?;

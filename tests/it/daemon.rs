@@ -183,7 +183,7 @@ impl Daemon {
             .unwrap();
         let ((clock, hand), stop) = (Clock::running_by_hand(), CancellationToken::new());
         let ((tell, listens), (over, ended)) = (channel(), channel());
-        let served = serve(settings, clock, tell, stop.clone());
+        let served = Box::pin(serve(settings, clock, tell, stop.clone()));
         runtime.spawn(async move { over.send(served.await) });
         let here = Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended) };
         Self { life: Life::Here(here), listens: Mutex::new(listens) }

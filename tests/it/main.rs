@@ -64,6 +64,7 @@ mod sessions_docker;
 mod sessions_moments;
 mod sessions_webhook;
 mod setting_up;
+mod several_daemons;
 mod sim_slack;
 mod sim_slack_app;
 mod sim_slack_faults;

@@ -26,7 +26,7 @@ pub(crate) struct Database {
 
 impl Database {
     /// The one for a story that needs it; `None` without a server.
-    fn found() -> Option<Self> {
+    pub(crate) fn found() -> Option<Self> {
         let made = std::env::var("ASKD_TEST_POSTGRES").ok().map(Self::make);
         if made.is_none() {
             eprintln!("SKIPPED hosts that share a database: ASKD_TEST_POSTGRES names no server (tests/postgres/run)");
@@ -96,55 +96,56 @@ fn readyz(host: &Remote) -> (u16, String) {
     (head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default(), body.to_owned())
 }
 
-/// It says so as soon as it has reached the database.
-fn stands_by(host: &Remote, why: &str) {
-    within(SOON, "the host to stand by", || (readyz(host) == (503, why.to_owned())).then_some(()));
+/// It takes calls beside the leader.
+fn joins(host: &mut Remote) {
+    host.world.start_waiting();
+    within(SOON, "the host to take calls", || (readyz(host).0 == 200).then_some(()));
 }
 
-fn serves_within(host: &Remote, limit: Duration) {
+fn leads_within(database: &Database, host: &Remote, node: &str, limit: Duration) {
     let since = Instant::now();
-    within(SOON, "the other host to serve", || (readyz(host).0 == 200).then_some(()));
+    let leads = "select node from askd.groups where until > now()";
+    within(SOON, "the other host to lead", || {
+        (database.query(leads) == [node] && readyz(host).0 == 200 && host.world.log().contains("leads from now on"))
+            .then_some(())
+    });
     assert!(since.elapsed() < limit, "it took {:?}", since.elapsed());
 }
 
 #[test]
-fn when_a_host_dies_the_next_one_serves_what_it_left() {
+fn when_a_host_dies_the_next_one_does_what_it_left() {
     let Some(database) = Database::found() else { return };
     let (mut first, mut second) = (host(&database, "host-a"), host(&database, "host-b"));
     first.world.start();
     let agent = first.agent("research");
     assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    second.world.start_waiting();
-    stands_by(&second, "standing by: host-a serves\n");
-    assert_eq!(second.world.raw("GET", "/healthz", "", "").0, 200);
-    assert_eq!(second.world.raw("GET", "/", "", "").0, 503, "nothing else is served");
+    joins(&mut second);
     first.world.kill();
-    serves_within(&second, DEATH);
+    leads_within(&database, &second, "host-b", DEATH);
     // The token, the question and the inbox's token are known there, too.
     let agent = Agent { at: second.agents, ..agent };
     assert_eq!(agent.call("GET", "/asks/r1", "").0, 202);
     second.answer("r1", "yes");
     assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "yes"}));
-    // What comes back stands by, until a planned stop of the other.
-    first.world.start_waiting();
-    stands_by(&first, "standing by: host-b serves\n");
+    // What comes back takes calls beside it, until a planned stop of the other.
+    joins(&mut first);
     assert_eq!(second.world.terminate().code(), Some(0));
-    serves_within(&first, PLANNED);
+    leads_within(&database, &first, "host-a", PLANNED);
     let agent = Agent { at: first.agents, ..agent };
     assert_eq!(agent.taken("r1"), 204, "it was held for its taker");
 }
 
 /// A daemon that resumes after a pause longer than its lease must acknowledge nothing: its successor would not know of it.
-pub(crate) fn a_paused_daemon_acknowledges_nothing(first: World, second: World) {
+pub(crate) fn a_paused_daemon_acknowledges_nothing(database: &Database, first: World, second: World) {
     let (mut first, mut second) = (Remote::ready(first), Remote::ready(second));
     first.world.start();
     let agent = first.agent("research");
     assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    second.world.start_waiting();
+    joins(&mut second);
     let ask = first.world.open_of("r1");
     let paused = Pid::from_raw(first.world.pid().cast_signed()).unwrap();
     kill_process(paused, Signal::STOP).unwrap();
-    serves_within(&second, DEATH);
+    leads_within(database, &second, "host-b", DEATH);
     second.answer("r1", "no");
     let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
     let acknowledged = thread::scope(|scope| {
@@ -176,7 +177,7 @@ fn the_doctor_looks_at_the_database() {
     let mut host = host(&database, "host-a");
     host.world.start();
     let told = examined(&host.world);
-    assert!(told.contains("PostgreSQL 1") && told.contains("; host-a serves"), "{told}");
+    assert!(told.contains("PostgreSQL 1") && told.contains("; host-a leads"), "{told}");
     database.away(true);
     let told = examined(&host.world);
     assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");
@@ -266,7 +267,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
 fn a_daemon_that_was_paused_and_overtaken_acknowledges_nothing() {
     let Some(database) = Database::found() else { return };
     let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
-    a_paused_daemon_acknowledges_nothing(world("host-a"), world("host-b"));
+    a_paused_daemon_acknowledges_nothing(&database, world("host-a"), world("host-b"));
 }
 
 /// Without the fence a daemon that was overtaken would save what its successor does not know of.
@@ -275,7 +276,8 @@ fn a_daemon_without_a_fence_is_noticed() {
     let Some(database) = Database::found() else { return };
     let check = move || {
         let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
-        a_paused_daemon_acknowledges_nothing(world("host-a").env("ASKD_SABOTAGE", "nofence"), world("host-b"));
+        let first = world("host-a").env("ASKD_SABOTAGE", "nofence");
+        a_paused_daemon_acknowledges_nothing(&database, first, world("host-b"));
     };
     assert!(thread::spawn(check).join().is_err(), "nofence: nobody noticed");
 }

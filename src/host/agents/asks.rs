@@ -54,7 +54,8 @@ impl Agents {
         };
         let Ok(id) = request_id.parse::<RequestId>() else { return unknown() };
         self.broker.loaded_of(group).await;
-        let Some(ask) = self.broker.of_request(group, &id) else { return unknown() };
+        let found = self.broker.find_anywhere(|broker| broker.of_request(group, &id)).await;
+        let Some(ask) = found else { return unknown() };
         let ask = self.load(ask).await?;
         match ask.waiter(&id) {
             Some(waiter) if !waiter.carrier.is_file() => Ok((ask, id)),
@@ -79,7 +80,9 @@ impl Agents {
             Err(Failure::Unknown | Failure::Broken) => {
                 problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten.")
             }
-            Err(Failure::NotStored | Failure::InDoubt) => unavailable("It could not be stored. Try again."),
+            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => {
+                unavailable("It could not be stored. Try again.")
+            }
         }
     }
 }

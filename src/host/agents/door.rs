@@ -103,7 +103,20 @@ fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
 
 /// No call gets further without a good token. One that reads ends as soon as its token does.
 pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Request, next: Next) -> Response {
-    let Some(holder) = holder(&agents, request.headers()) else {
+    if agents.broker.is_blind() {
+        // The token may be revoked at another daemon.
+        let detail = "The database cannot be reached. Try again.";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail).into_response();
+    }
+    let known = match holder(&agents, request.headers()) {
+        // Another daemon may just have made it.
+        None if agents.broker.is_shared() => {
+            agents.tokens.refresh().await;
+            holder(&agents, request.headers())
+        }
+        known => known,
+    };
+    let Some(holder) = known else {
         if agents.warnings.is_first(None, "a call over HTTP was refused: no good token") {
             tracing::warn!("a call over HTTP was refused: no good token");
         }

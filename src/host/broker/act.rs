@@ -19,6 +19,7 @@ impl Broker {
     /// Does what a saved step asks for; the caller sees to the errands.
     pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>, errands: &mut Vec<Errand>) {
         let errand = |what| Errand { ask: Arc::clone(ask), what };
+        let effects = self.own_of(ask, effects);
         let first = effects.contains(&Effect::Note(Fact::Settled));
         for effect in effects {
             match effect {

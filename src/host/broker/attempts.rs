@@ -1,6 +1,7 @@
 //! Questions that were asked too often: blocks, and Allow again. `index/attempts.rs` counts.
 
 use super::index::held;
+use super::submit::Stale;
 use super::{Broker, Inner, Submitted};
 use crate::host::settings::GroupSettings;
 use crate::host::store::{Allowed, StoreError};
@@ -17,8 +18,8 @@ impl Broker {
         group: &Group,
         request: &Request,
         settings: &GroupSettings,
-        waiter: &Waiter,
-    ) -> Option<Submitted> {
+        (waiter, given): (&Waiter, i64),
+    ) -> Option<Result<Submitted, Stale>> {
         let limit = settings.max_attempts;
         let (over, most) = self.index().over(group, &request.content, limit)?;
         let content = Content { questions: request.content.questions.only(&over)?, ..request.content.clone() };
@@ -26,10 +27,10 @@ impl Broker {
         let standing = self.index().attempts().standing(group, &content);
         if let Some(id) = standing {
             match self.apply(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
-                Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Submitted::Joined(id)),
-                Err(super::Failure::NotStored) => return Some(Submitted::NotStored),
+                Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Ok(Submitted::Joined(id))),
+                Err(super::Failure::NotStored) => return Some(Ok(Submitted::NotStored)),
                 // Allowed again in the meantime: look once more.
-                _ => return self.index().over(group, &content, limit).map(|_| Submitted::NotStored),
+                _ => return self.index().over(group, &content, limit).map(|_| Ok(Submitted::NotStored)),
             }
         }
         let (rules, routes) = (rules_of(settings), self.0.channels.fix(&settings.routes));
@@ -47,7 +48,7 @@ impl Broker {
             };
             Ask::blocked(accepted, limit, most.saturating_add(1), now)
         };
-        Some(Submitted::first(self.store_new(make).await))
+        Some(Submitted::first(self.store_new(make, given).await))
     }
 
     /// Ends the blocks that do not hold any more: a person answered or allowed it, or the attempts are forgotten.

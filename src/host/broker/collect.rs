@@ -150,11 +150,14 @@ impl Broker {
     /// Whether the process of a waiter is gone; `None`: askd cannot tell.
     pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
         let ask = self.get(id).await.ok()??;
-        let settings = self.settings();
-        let group = settings.group(&ask.group)?;
-        // A hanging probe must not delay a stop: then it cannot tell whether the agent lives.
-        let judging = self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.clock().now());
-        self.0.ctx.unless_cut(Box::pin(judging)).await?
+        if ask.waiter(request_id)?.carrier.is_file() {
+            let settings = self.settings();
+            let group = settings.group(&ask.group)?;
+            // A hanging probe must not delay a stop: then it cannot tell whether the agent lives.
+            let judging = self.0.sessions.is_dead(&ask, ask.waiter(request_id)?, group, self.clock().now());
+            return self.0.ctx.unless_cut(Box::pin(judging)).await?;
+        }
+        self.waits_anywhere(&ask.group, request_id).await.ok().map(|waits| !waits)
     }
 
     /// Has something done for an outcome on its way. `first`: nothing was told before.

@@ -11,13 +11,16 @@
 use super::errands::Errand;
 use super::step::{Applied, Stepped};
 use super::{Broker, Failure, RETRY, promise};
-use crate::host::store::Save;
+use crate::host::store::{Basis, Save, StoreError};
 use crate::sabotage::panic_point;
 use askd_core::{Ask, AskId, Event, Step, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How many times a step is begun anew because other daemons change the same ask.
+const RIVALS: u32 = 50;
 
 /// What a caller is told.
 type Told = Result<Arc<Ask>, Failure>;
@@ -83,16 +86,16 @@ impl Broker {
         told.await.unwrap_or(Err(Failure::Broken))
     }
 
-    /// Stores a new ask, which the index knows already.
-    pub(super) async fn accept(&self, step: Step) -> Told {
-        let (id, (job, told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
+    /// Stores a new ask, which the index knows already. `given`: how many its group had been given when it was judged.
+    pub(super) async fn accept(&self, step: Step, given: i64) -> Told {
+        let (id, (job, told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(given)))));
         self.enqueue(id, job);
         told.await.unwrap_or(Err(Failure::Broken))
     }
 
     /// The same on this thread, which may block on the disk and on the folders of groups.
     pub(super) fn accept_here(&self, step: Step) -> Told {
-        let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(step.into())));
+        let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(0)))));
         self.lanes().join(id, job, true);
         self.run_or_hand_over(self.run_lane(id));
         told.try_recv().unwrap_or(Err(Failure::Broken))
@@ -101,6 +104,11 @@ impl Broker {
     /// Lets an event of our own happen; the lane repeats it until it is stored.
     pub(in crate::host) fn apply_later(&self, id: AskId, event: Event) {
         self.enqueue(id, Job::own(Work::Event(event)));
+    }
+
+    /// Keeps only the outcome of an ask, if it is still finished by then.
+    pub(super) fn retire_later(&self, id: AskId) {
+        self.enqueue(id, Job::own(Work::Retire));
     }
 
     /// The same on this thread, which may block on the disk, unless another one runs the lane. Returns what follows.
@@ -155,18 +163,26 @@ impl Broker {
     }
 
     fn run(&self, id: AskId, Job { work, done, pause }: Job, errands: &mut Vec<Errand>) {
+        let (mut fresh, mut rivals) = (false, 0);
         let applied = loop {
             let applied = match self.finish(id, errands) {
-                Ok(()) => catch_unwind(AssertUnwindSafe(|| self.run_work(id, work.clone()))),
+                Ok(()) => catch_unwind(AssertUnwindSafe(|| self.run_work(id, work.clone(), fresh))),
                 Err(error) => Ok(Applied::NotStored(error)),
             };
             match applied.unwrap_or(Applied::Broken) {
-                Applied::First(step) => self.act(&step.ask, step.effects, errands),
+                Applied::First(step) => {
+                    fresh = false;
+                    self.act(&step.ask, step.effects, errands);
+                }
+                Applied::Stale if rivals < RIVALS && !matches!(work, Work::Accept(_)) => match self.refresh(id) {
+                    Ok(()) => (fresh, rivals) = (true, rivals + 1),
+                    Err(error) => break Applied::NotStored(error.to_string()),
+                },
                 applied => break applied,
             }
         };
         let told = match applied {
-            Applied::Stepped(Stepped { ask, effects }) => {
+            Applied::Stepped(Stepped { ask, effects, .. }) => {
                 // The caller may have gone; the ask is decided all the same.
                 let _gone = done.map(|done| done.send(Ok(Arc::clone(&ask))));
                 panic_point("act", ask.content.title.as_deref());
@@ -180,6 +196,9 @@ impl Broker {
             Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
             Applied::Unknown => Err(Failure::Unknown),
             Applied::First(_) | Applied::Finished => return,
+            Applied::Stale if matches!(work, Work::Accept(_)) => Err(Failure::Stale),
+            Applied::Stale if done.is_some() => Err(Failure::NotStored),
+            Applied::Stale => return self.enqueue_later(id, work, pause),
             Applied::NotStored(error) if matches!(work, Work::Accept(_)) => {
                 tracing::error!(ask = %id, error, "a new ask could not be stored; its request stays where it is");
                 Err(Failure::NotStored)
@@ -210,6 +229,15 @@ impl Broker {
     fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
         let Some(Unfinished { step, at, followed }) = self.lanes().unfinished(id) else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
+            Ok(Err(StoreError::Stale)) => {
+                // Another daemon has gone on without it.
+                self.lanes().finished(id);
+                if let Basis::New(_) = step.basis {
+                    self.forget_new(&step.ask);
+                    return Ok(());
+                }
+                return self.refresh(id).map_err(|error| error.to_string());
+            }
             Ok(saved) => saved.map_err(|error| error.to_string())?,
             Err(_reported) => {
                 self.set_aside(id, errands);

@@ -4,7 +4,7 @@
 use super::Broker;
 use super::index::{Began, Cursor, Position};
 use crate::ipc::wire;
-use askd_core::{Ask, Group, Outcome, Person, Time};
+use askd_core::{Ask, AskId, Group, Outcome, Person, ShortId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,32 @@ fn answers(ask: &Ask) -> impl Iterator<Item = String> {
     details.flat_map(|detail| detail.selected.into_iter().chain(detail.text))
 }
 
+/// What came of naming an ask by the beginning of its id, or its short code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// This one.
+    One(AskId),
+    /// None.
+    None,
+    /// Several.
+    Several(Vec<AskId>),
+}
+
 impl Broker {
+    /// The ask of a group that is `seen` that a short code, or the beginning of an id, means.
+    pub fn named(&self, text: &str, seen: impl Fn(&Group) -> bool) -> Named {
+        let short = text.parse::<ShortId>().ok();
+        let index = self.index();
+        let mut found = index.named(text, short.as_ref());
+        found.retain(|id| index.group(*id).is_some_and(|group| seen(&group)));
+        drop(index);
+        match found.as_slice() {
+            [] => Named::None,
+            [one] => Named::One(*one),
+            _ => Named::Several(found),
+        }
+    }
+
     /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest. Of each only what
     /// `of` makes of it is kept, because a page may have very large ones.
     pub async fn page<T: Send + 'static>(

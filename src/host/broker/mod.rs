@@ -11,19 +11,21 @@ mod attempts;
 mod collect;
 mod errands;
 mod index;
+mod kept;
 mod lane;
 mod lanes;
 mod listing;
 mod overview;
 mod promise;
 mod saves;
+mod sharing;
 mod start;
 mod step;
 mod submit;
 
 pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
-pub use listing::{Filter, Page};
+pub use listing::{Filter, Named, Page};
 pub use overview::{Overview, StuckCard, Tally};
 pub use submit::Submitted;
 
@@ -45,6 +47,7 @@ use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
 use saves::{Gate, Saves};
 use serde_json::value::RawValue;
+use sharing::Beside;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -100,6 +103,8 @@ struct Inner {
     moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
+    /// What this daemon knows of others.
+    beside: Beside,
     /// One call of each key, or of each request without one, is taken in at a time.
     asking: KeyedLock<(Group, Result<Digest, RequestId>)>,
     index: Mutex<Index>,
@@ -129,19 +134,10 @@ pub enum Failure {
     NotStored,
     /// askd does not know whether it is stored, and writes it again until it is. It takes effect then.
     InDoubt,
+    /// Another daemon gave the group a question first: a new ask has to be judged anew. Nothing was changed.
+    Stale,
     /// askd made a mistake with this ask, and has set it aside.
     Broken,
-}
-
-/// What came of naming an ask by the beginning of its id, or its short code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
-    /// This one.
-    One(AskId),
-    /// None.
-    None,
-    /// Several.
-    Several(Vec<AskId>),
 }
 
 impl Broker {
@@ -168,7 +164,7 @@ impl Broker {
     }
 
     /// Puts everything that was saved on stable storage.
-    async fn flush(&self) -> Result<(), StoreError> {
+    pub(super) async fn flush(&self) -> Result<(), StoreError> {
         let broker = self.clone();
         tokio::task::spawn_blocking(move || broker.0.store.flush()).await.unwrap_or(Ok(()))
     }
@@ -364,7 +360,7 @@ impl Broker {
         if let Some(ask) = self.0.store.cached(id) {
             return Ok(Some(ask));
         }
-        if self.0.loading.is_over() && self.index().group(id).is_none() {
+        if self.0.loading.is_over() && self.index().group(id).is_none() && self.0.store.shared().is_none() {
             return Ok(None);
         }
         let broker = self.clone();
@@ -375,20 +371,6 @@ impl Broker {
     pub async fn trail(&self, ask: Arc<Ask>) -> Vec<Box<RawValue>> {
         let (broker, now) = (self.clone(), self.clock().now());
         tokio::task::spawn_blocking(move || broker.0.audit.trail(&ask, now)).await.unwrap_or_default()
-    }
-
-    /// The ask of a group that is `seen` that a short code, or the beginning of an id, means.
-    pub fn named(&self, text: &str, seen: impl Fn(&Group) -> bool) -> Named {
-        let short = text.parse::<ShortId>().ok();
-        let index = self.index();
-        let mut found = index.named(text, short.as_ref());
-        found.retain(|id| index.group(*id).is_some_and(|group| seen(&group)));
-        drop(index);
-        match found.as_slice() {
-            [] => Named::None,
-            [one] => Named::One(*one),
-            _ => Named::Several(found),
-        }
     }
 }
 

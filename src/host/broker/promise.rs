@@ -34,6 +34,26 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
     }
 }
 
+/// Whether a person or an agent is told what came of the event.
+pub(super) const fn has_a_sender(event: &Event) -> bool {
+    match event {
+        Event::Replied { .. }
+        | Event::Allow { .. }
+        | Event::Cancel
+        | Event::Requested(_)
+        | Event::Waiter { .. }
+        | Event::Viewed
+        | Event::Typing => true,
+        Event::Tick
+        | Event::Interrupted
+        | Event::PowerLost
+        | Event::Crowded
+        | Event::FollowUp(_)
+        | Event::Widget { .. }
+        | Event::Delivery { .. } => false,
+    }
+}
+
 /// When the step that an event leads to has to be on stable storage, as far as the event says.
 pub(super) fn save_of(event: &Event) -> Save {
     match event {

@@ -4,6 +4,7 @@
 
 use super::index::Index;
 use super::saves::{Gate, Saves};
+use super::sharing::Beside;
 use super::{Broker, CHANGES, Failure, Inner, PLACES, errands};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
@@ -88,6 +89,7 @@ impl Broker {
             looking: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
+            beside: Beside::default(),
             asking: KeyedLock::default(),
             index: Mutex::new(Index::default()),
             lanes: Mutex::default(),
@@ -122,12 +124,14 @@ impl Broker {
         *self.0.noted.lock() = Lines::default();
         self.0.loading.end();
         tracing::info!(open, settled, "Stored asks loaded");
-        self.go_on(&late.into_inner());
+        if self.leads() {
+            self.go_on(&late.into_inner());
+        }
         Ok(())
     }
 
     /// Takes in an ask that the last run left. What is known of it already is at least as new.
-    fn take_in(&self, Stored { ask, settled, after_loss }: &Stored) {
+    pub(super) fn take_in(&self, Stored { ask, settled, after_loss }: &Stored) {
         let effects = ask.resume();
         let lost = *after_loss && ask.is_changed_by_loss();
         let undone = |effect: &Effect| *effect != if *settled { Effect::Retire } else { Effect::Status };
@@ -138,11 +142,11 @@ impl Broker {
                 return;
             }
             index.insert(ask, self.0.set_by);
-            if lost || (owes && (*settled || !on("noresume"))) {
+            if self.leads() && (lost || (owes && (*settled || !on("noresume")))) {
                 self.lanes().owe(ask.id, lost);
             }
         }
-        if *settled {
+        if *settled || !self.leads() {
             return;
         }
         let now = self.clock().now();
@@ -162,7 +166,7 @@ impl Broker {
     /// Looks for an ask that was not read yet. Blocks on the disk.
     pub(super) fn find(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         if let Some(stored) = self.0.store.find(id)? {
-            self.take_in(&stored);
+            self.learn(&stored);
         }
         let group = self.index().group(id);
         group.map_or(Ok(None), |group| self.0.store.load(&group, id))
@@ -193,8 +197,14 @@ impl Broker {
     /// Begins what goes on as long as the daemon does.
     pub fn begin(&self) {
         let (timer, flusher) = (self.clone(), self.clone());
-        self.0.ctx.spawn(async move { timer.keep_time().await });
+        if self.leads() {
+            self.0.ctx.spawn(async move { timer.keep_time().await });
+        }
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
+        if self.0.store.shared().is_some() {
+            let broker = self.clone();
+            self.0.ctx.spawn(async move { broker.keep_up().await });
+        }
     }
 
     /// Lets an event of our own happen to these asks, to some at a time: there may be very many.

@@ -4,7 +4,7 @@ use super::lane::{Unfinished, Work};
 use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
 use crate::host::settings::Means;
-use crate::host::store::{Save, StoreError};
+use crate::host::store::{Basis, Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
 use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Refusal, Step, Taker, Time};
 use std::sync::Arc;
@@ -14,11 +14,17 @@ use std::sync::Arc;
 pub(super) struct Stepped {
     pub(super) ask: Arc<Ask>,
     pub(super) effects: Vec<Effect>,
+    /// What it was stepped from.
+    pub(super) basis: Basis,
 }
 
-impl From<Step> for Stepped {
-    fn from(Step { ask, effects }: Step) -> Self {
-        Self { ask: Arc::new(ask), effects }
+impl Stepped {
+    pub(super) fn new(Step { ask, effects }: Step, basis: Basis) -> Self {
+        Self { ask: Arc::new(ask), effects, basis }
+    }
+
+    fn from(step: Step, before: &Arc<Ask>) -> Self {
+        Self::new(step, Basis::Ask(Arc::clone(before)))
     }
 }
 
@@ -32,6 +38,8 @@ pub(super) enum Applied {
     Unknown,
     /// Our own work is done.
     Finished,
+    /// Another daemon may have changed the ask meanwhile. Nothing was changed.
+    Stale,
     /// Nothing was changed.
     NotStored(String),
     /// It may have been stored.
@@ -41,8 +49,8 @@ pub(super) enum Applied {
 }
 
 impl Broker {
-    /// Load, step, save.
-    pub(super) fn run_work(&self, id: AskId, work: Work) -> Applied {
+    /// Load, step, save. `fresh`: the ask was read anew just before.
+    pub(super) fn run_work(&self, id: AskId, work: Work, fresh: bool) -> Applied {
         let event = match work {
             Work::Accept(step) => return self.store_first(step),
             Work::Finish => return Applied::Finished,
@@ -62,18 +70,20 @@ impl Broker {
         };
         match first {
             Ok(Some(first)) => Applied::First(first),
-            Ok(None) => self.step(ask, event, now),
+            Ok(None) => self.step(ask, event, now, fresh),
+            Err(StoreError::Stale) => Applied::Stale,
             Err(error) => Applied::NotStored(error.to_string()),
         }
     }
 
     /// Moves the ask's deadlines along with a clock that was set, before anything is judged by that clock.
-    fn follow_clock(&self, ask: &Ask, set_by: i64, now: Time) -> Result<Option<Stepped>, StoreError> {
+    fn follow_clock(&self, ask: &Arc<Ask>, set_by: i64, now: Time) -> Result<Option<Stepped>, StoreError> {
         let by = self.index().behind(ask.id, set_by);
-        if by == 0 {
+        // The leader's clock counts, and no other daemon's.
+        if by == 0 || !self.leads() {
             return Ok(None);
         }
-        let step = ask.clone().clock_set(by).map(Stepped::from);
+        let step = Ask::clone(ask).clock_set(by).map(|step| Stepped::from(step, ask));
         if let Some(step) = &step
             && let Err(error) = self.save(step, now, Save::Soon)
         {
@@ -93,9 +103,9 @@ impl Broker {
         let mut effects = if lost { Vec::new() } else { ask.resume() };
         effects.retain(|effect| !matches!(effect, Effect::Note(_)));
         let event = if lost { Some(Event::PowerLost) } else { ask.was_interrupted().then_some(Event::Interrupted) };
-        let mut resumed = Stepped { ask: Arc::clone(ask), effects };
+        let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis: Basis::Ask(Arc::clone(ask)) };
         if let Some(step) = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten()) {
-            let step = Stepped::from(step);
+            let step = Stepped::from(step, ask);
             let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));
             resumed.ask = step.ask;
             resumed.effects.extend(step.effects);
@@ -113,23 +123,30 @@ impl Broker {
         Ok(Some(resumed))
     }
 
-    fn step(&self, ask: Arc<Ask>, event: Event, now: Time) -> Applied {
+    fn step(&self, ask: Arc<Ask>, event: Event, now: Time, fresh: bool) -> Applied {
         let (replying, save) = (event.person().cloned(), promise::save_of(&event));
+        // What another daemon has changed meanwhile may make a difference to whoever is told.
+        let old = !fresh && promise::has_a_sender(&event) && self.0.store.shared().is_some();
         match Ask::clone(&ask).step(event, now) {
             Ok(Some(step)) => {
-                let step = Stepped::from(step);
+                let step = Stepped::from(step, &ask);
                 match self.save(&step, now, promise::save(save, &step.effects)) {
                     Ok(()) => Applied::Stepped(step),
+                    Err(StoreError::Stale) => Applied::Stale,
                     Err(error @ StoreError::InDoubt { .. }) => {
                         self.unfinish(step, now, None);
                         Applied::InDoubt(error.to_string())
                     }
                     Err(error) => {
-                        self.unfinish(Stepped { ask, effects: Vec::new() }, now, None);
+                        let basis = Basis::Ask(Arc::clone(&ask));
+                        self.unfinish(Stepped { ask, effects: Vec::new(), basis }, now, None);
                         Applied::NotStored(error.to_string())
                     }
                 }
             }
+            // What is settled stays so.
+            Ok(None) if old => Applied::Stale,
+            Err(ref refusal) if old && !matches!(refusal, Refusal::Settled { .. }) => Applied::Stale,
             Ok(None) => Applied::Same(ask),
             Err(refusal) => {
                 if let Some(person) = replying {
@@ -153,7 +170,7 @@ impl Broker {
         let group = self.index().group(id);
         match group {
             Some(group) => self.0.store.load(&group, id),
-            None if all_known => Ok(None),
+            None if all_known && self.0.store.shared().is_none() => Ok(None),
             None => self.find(id),
         }
     }
@@ -171,11 +188,16 @@ impl Broker {
                 Applied::InDoubt(error.to_string())
             }
             Err(error) => {
-                self.index().take_back(&step.ask);
-                self.lanes().forget(step.ask.id);
-                Applied::NotStored(error.to_string())
+                self.forget_new(&step.ask);
+                if matches!(error, StoreError::Stale) { Applied::Stale } else { Applied::NotStored(error.to_string()) }
             }
         }
+    }
+
+    /// It was never asked.
+    pub(super) fn forget_new(&self, ask: &Ask) {
+        self.index().take_back(ask);
+        self.lanes().forget(ask.id);
     }
 
     pub(super) fn save(&self, step: &Stepped, now: Time, save: Save) -> Result<(), StoreError> {
@@ -190,13 +212,17 @@ impl Broker {
         }
         if !(on("ackfirst") && ask.outcome().is_some()) {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
-            self.0.store.save(ask, save).map_err(|error| if allowed { error.in_doubt() } else { error })?;
+            let saved = match self.0.store.shared() {
+                None => self.0.store.save(ask, save),
+                Some(shared) => shared.save(ask, &step.basis, &self.owed_to_the_leader(step), save),
+            };
+            saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }
         self.note(step, now);
         self.enter(|index| index.update(ask));
         self.0.saved.notify_one();
         crash_point(point(step));
-        if step.effects.contains(&Effect::Retire) {
+        if step.effects.contains(&Effect::Retire) && self.leads() {
             self.retire(ask);
         }
         // It is no error if no page is listening.

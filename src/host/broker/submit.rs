@@ -2,19 +2,18 @@
 
 use super::{Broker, Failure};
 use crate::clock::Reading;
-use crate::host::delivery::{Lies, lies_in};
-use crate::host::session::{DEAD_AFTER, Liveness};
+use crate::host::delivery::Lies;
 use crate::host::settings::GroupSettings;
 use crate::host::store::StoreError;
-use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryEvent, DeliveryState, Digest, Effect, Event, Group, Rejection, Relation,
-    RequestId, Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryState, Digest, Effect, Event, Group, Rejection, Relation, RequestId, Route,
+    Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
-use std::io;
 
+/// How many times a request is judged anew because other daemons give its group questions.
+const RIVALS: u32 = 50;
 /// How long the code of an ask is that is made before all stored asks are known.
 const UNCOMMON: usize = 6;
 
@@ -39,48 +38,77 @@ pub enum Submitted {
 
 impl Submitted {
     /// What came of storing a new ask.
-    pub(super) fn first(stored: Result<AskId, Failure>) -> Self {
-        stored.map_or(Self::NotStored, Self::New)
+    pub(super) fn first(stored: Result<AskId, Failure>) -> Result<Self, Stale> {
+        match stored {
+            Err(Failure::Stale) => Err(Stale),
+            stored => Ok(stored.map_or(Self::NotStored, Self::New)),
+        }
     }
 }
+
+/// Another daemon gave the group a question first.
+pub(super) struct Stale;
 
 impl Broker {
     /// Takes a request in. When it returns, what it says is on stable storage.
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
-        // Of two calls that ask the same at the same moment, the second one finds the question of the first.
-        let _alone = self.0.asking.lock(same(group, &request)).await;
+        let Some(shared) = self.0.store.shared() else {
+            // Of two calls that ask the same at the same moment, the second one finds the question of the first.
+            let _alone = self.0.asking.lock(same(group, &request)).await;
+            return self.decide(group, request, 0).await.unwrap_or(Submitted::NotStored);
+        };
+        // Other daemons may give the group a question between the judgement and the save: then it is judged anew.
+        let _alone = self.0.beside.asking.lock(group.clone()).await;
+        for _ in 0..RIVALS {
+            if let Err(error) = self.catch_up().await {
+                tracing::error!(%error, "cannot read what other daemons have stored; a request has to come again");
+                return Submitted::NotStored;
+            }
+            let given = shared.given(group);
+            if let Ok(submitted) = self.decide(group, request.clone(), given).await {
+                return submitted;
+            }
+        }
+        Submitted::NotStored
+    }
+
+    /// Decides on a request by what is known, and stores what comes of it.
+    async fn decide(&self, group: &Group, request: Request, given: i64) -> Result<Submitted, Stale> {
         let known = self.index().by_request(group, &request.request_id);
         if let Some(id) = known
             && let Some(submitted) = self.known(id, &request).await
         {
-            return submitted;
+            return Ok(submitted);
         }
         if let Err(rejection) = self.can_deliver_to(&request) {
-            return Submitted::Rejected(rejection);
+            return Ok(Submitted::Rejected(rejection));
         }
         let joined = request.key.and_then(|key| self.index().by_key(group, key));
         if let Some(id) = joined
             && let Some(submitted) = self.join(id, &request).await
         {
-            return submitted;
+            return Ok(submitted);
         }
         let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
         if let Some(id) = kept
             && let Some(submitted) = self.give_kept(id, &request).await
         {
-            return submitted;
+            return Ok(submitted);
         }
-        if let Some(blocked) = self.blocks(group, &request).await {
+        if let Some(blocked) = self.blocks(group, &request, given).await {
             return blocked;
         }
         match self.admit(group, &request) {
-            Ok(rules) => self.create(group, request, rules).await,
-            Err(rejection) => Submitted::Rejected(rejection),
+            Ok(rules) => self.create(group, request, rules, given).await,
+            Err(rejection) => Ok(Submitted::Rejected(rejection)),
         }
     }
 
     /// Takes in a request that asks something new, as far as memory knows; others are given back. Blocks on the disk.
     pub fn submit_at_once(&self, group: &Group, request: Box<Request>) -> Result<Submitted, Box<Request>> {
+        if self.0.store.shared().is_some() {
+            return Err(request);
+        }
         let Some(_alone) = self.0.asking.try_lock(same(group, &request)) else { return Err(request) };
         let (settings, index) = (self.settings(), self.index());
         let limit = settings.group(group).map_or(0, |settings| settings.max_attempts);
@@ -95,7 +123,7 @@ impl Broker {
         let step =
             self.make_known(|id, short_id, now| Ask::accept(accepted(group, *request, admitted, id, short_id), now));
         let id = step.ask.id;
-        Ok(Submitted::first(self.accept_here(step).map(|_stored| id)))
+        Ok(Submitted::first(self.accept_here(step).map(|_stored| id)).unwrap_or(Submitted::NotStored))
     }
 
     /// A request id that was seen before.
@@ -130,83 +158,14 @@ impl Broker {
             DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
         match self.apply(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
             _ => Some(Submitted::Known(id)),
         }
     }
 
-    fn unreadable(id: AskId, error: &StoreError) -> Submitted {
+    pub(super) fn unreadable(id: AskId, error: &StoreError) -> Submitted {
         tracing::error!(ask = %id, %error, "cannot read an ask");
         Submitted::NotStored
-    }
-
-    /// Whether a response lies where its waiter looks for it.
-    async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
-        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        let look = move || lies_in(&*folders.ensure(&group, RESPONSES)?, &request_id);
-        tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
-    }
-
-    /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.
-    fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
-        let now = self.clock().now();
-        let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
-        // A probe may fail for long: askd waits for it no longer than for a sign of life.
-        let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
-        waiter.process.as_deref().is_none_or(silent) && !probed
-    }
-
-    /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.
-    async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = match self.get(id).await {
-            Ok(ask) => ask?,
-            // The ask may be open already: asking it again would show it twice.
-            Err(error) => return Some(Self::unreadable(id, &error)),
-        };
-        if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
-            return None;
-        }
-        let now = self.clock().now();
-        if !ask.keeps_outcome(now) {
-            return None;
-        }
-        let mut reclaim = Vec::new();
-        for old in &ask.waiters {
-            let Some(at) = old.response.published_at() else { continue };
-            let lies =
-                if old.carrier.is_file() { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };
-            let dead = self.is_dead(id, &old.request_id).await;
-            match (lies, dead) {
-                (Ok(Lies::Gone), _) => {
-                    let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
-                    if matches!(self.apply(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
-                        return Some(Submitted::NotStored);
-                    }
-                    return Some(Submitted::NotYet);
-                }
-                (Ok(Lies::There), Some(false)) => {}
-                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim.push(old.request_id.clone()),
-                (Ok(Lies::There), None) if self.cannot_be_judged(&ask, old, at) => reclaim.push(old.request_id.clone()),
-                // A waiter is taking it, or askd cannot tell yet whether one will.
-                _ => return Some(Submitted::NotYet),
-            }
-        }
-        if !reclaim.is_empty() || !ask.is_free() {
-            return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
-                Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
-                _ => Some(Submitted::NotYet),
-            };
-        }
-        let settings = self.settings();
-        let waiter = match waiter(request, settings.group(&ask.group)?, now) {
-            Ok(waiter) => waiter,
-            Err(rejection) => return Some(Submitted::Rejected(rejection)),
-        };
-        match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
-            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
-        }
     }
 
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
@@ -234,7 +193,7 @@ impl Broker {
         match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
         }
     }
 
@@ -269,35 +228,45 @@ impl Broker {
     }
 
     /// What becomes of a request that asks too often.
-    async fn blocks(&self, group: &Group, request: &Request) -> Option<Submitted> {
+    async fn blocks(&self, group: &Group, request: &Request, given: i64) -> Option<Result<Submitted, Stale>> {
         let settings = self.settings();
         let settings = settings.group(group)?;
         let waiter = waiter(request, settings, self.clock().now()).ok()?;
-        self.block(group, request, settings, &waiter).await
+        self.block(group, request, settings, (&waiter, given)).await
     }
 
-    async fn create(&self, group: &Group, request: Request, admitted: Admitted) -> Submitted {
+    async fn create(
+        &self,
+        group: &Group,
+        request: Request,
+        admitted: Admitted,
+        given: i64,
+    ) -> Result<Submitted, Stale> {
         let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
         if let Some(id) = kept {
             // A late answer would go to a question that is asked anew: from here on nobody can give one.
             let closed = self.apply(id, Event::Requested(Relation::Supersedes)).await;
-            if matches!(closed, Err(Failure::NotStored | Failure::InDoubt)) {
-                return Submitted::NotStored;
+            if matches!(closed, Err(Failure::NotStored | Failure::InDoubt | Failure::Stale)) {
+                return Ok(Submitted::NotStored);
             }
             // Somebody may have given one just before.
             if let Some(submitted) = self.give_kept(id, &request).await {
-                return submitted;
+                return Ok(submitted);
             }
         }
         let make = |id, short_id, now| Ask::accept(accepted(group, request, admitted, id, short_id), now);
-        Submitted::first(self.store_new(make).await)
+        Submitted::first(self.store_new(make, given).await)
     }
 
     /// Stores a new ask and acts on it. An ask that is in doubt is known by its request from now on.
-    pub(super) async fn store_new(&self, make: impl FnOnce(AskId, ShortId, Time) -> Step) -> Result<AskId, Failure> {
+    pub(super) async fn store_new(
+        &self,
+        make: impl FnOnce(AskId, ShortId, Time) -> Step,
+        given: i64,
+    ) -> Result<AskId, Failure> {
         let step = self.make_known(make);
         let id = step.ask.id;
-        self.accept(step).await.map(|_stored| id)
+        self.accept(step, given).await.map(|_stored| id)
     }
 
     /// Makes a new ask and lets the index know it before it is stored, so that its code and its place are taken. Events that
@@ -325,6 +294,7 @@ impl Broker {
         let Step { ask, mut effects } = step;
         let found = effects.iter().enumerate().find_map(|(at, effect)| Some((at, queued(effect)?)));
         if let Some((at, route)) = found
+            && self.leads()
             && let Some(place) = ask.route(route).filter(|place| place.capabilities.history)
             && self.0.channels.of(&ask, route).takes_slot(place)
             && let Ok(Some(granted)) = ask.clone().step(WidgetEvent::SlotGranted.on(route), now)
@@ -344,7 +314,7 @@ impl Broker {
             return Ok(());
         };
         match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
-            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Stale)) => Err(failure),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }
     }
@@ -376,7 +346,7 @@ struct Admitted {
     waiter: Waiter,
 }
 
-fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Waiter, Rejection> {
+pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Waiter, Rejection> {
     if request.timeout_policy == Some(TimeoutPolicy::AbortTask) && settings.session.stop.is_none() {
         return Err(Rejection::Wrong {
             field: "timeoutPolicy".to_owned(),

@@ -35,11 +35,48 @@ pub trait Adapter: Channel {
         Router::new()
     }
 
+    /// The same where another daemon leads: what has to be read in one place is kept for it.
+    fn connect_beside(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
+        self.connect(broker, webhooks)
+    }
+
+    /// Takes in a webhook that another daemon has verified and kept; `false` if it has to come again.
+    async fn take_kept(&self, _body: &[u8]) -> bool {
+        true
+    }
+
     /// Learns within seconds whether the credentials are good, and tells the operator if they are not.
     async fn greet(&self) {}
 
     /// Goes on in the background until the daemon stops.
     fn start(&self, _broker: &Broker) {}
+}
+
+/// Has channels take in, one after the other, what other daemons keep for the leader, as long as the daemon runs.
+pub(super) async fn take_kept_webhooks(channels: Vec<Arc<dyn Adapter>>, broker: Broker) {
+    while broker.news().await {
+        let kept = match broker.kept_webhooks().await {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::debug!(%error, "cannot read kept webhooks");
+                continue;
+            }
+        };
+        for webhook in kept {
+            let channel = channels.iter().find(|channel| channel.name().as_str() == webhook.channel);
+            let taken = match channel {
+                Some(channel) => channel.take_kept(&webhook.body).await,
+                None => true,
+            };
+            if !taken {
+                break;
+            }
+            if let Err(error) = broker.drop_webhook(webhook.number).await {
+                tracing::warn!(%error, "a webhook that was dealt with is read once more");
+                break;
+            }
+        }
+    }
 }
 
 /// Something could not be stored or read, so it must not be acknowledged: the platform sends it again, or the person tries
@@ -68,7 +105,7 @@ async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Arc<A
         Ok(ask) => Ok(Some((ask, None))),
         Err(Failure::Refused(refusal, ask)) => Ok(Some((ask, Some(*refusal)))),
         Err(Failure::Unknown | Failure::Broken) => Ok(None),
-        Err(Failure::NotStored | Failure::InDoubt) => {
+        Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => {
             tracing::error!(ask = %id, "what a chat told of this ask could not be stored; its sender was told to try again");
             Err(NotStored)
         }

@@ -27,8 +27,14 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings) {
             found.fault("database", what, "name a synchronous one in synchronous_standby_names");
         }
         Ok(seen) => {
-            let serves = seen.serves.map_or("no daemon serves".to_owned(), |node| format!("{node} serves"));
-            found.ok("database", format!("PostgreSQL {}; {serves}", seen.version));
+            let leads = match (seen.nodes.len(), seen.leads) {
+                (0 | 1, None) => "no daemon leads".to_owned(),
+                (0 | 1, Some(node)) => format!("{node} leads"),
+                (_, leads) => {
+                    format!("{} leads, of {}", leads.unwrap_or("no daemon".to_owned()), seen.nodes.join(", "))
+                }
+            };
+            found.ok("database", format!("PostgreSQL {}; {leads}", seen.version));
         }
     }
 }

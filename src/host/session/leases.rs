@@ -4,11 +4,13 @@
 //! about asks.
 
 use crate::clock::{Clock, Moment};
+use crate::host::store::Wait;
 use askd_core::{Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long a lease holds after the last call.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
@@ -26,6 +28,8 @@ pub(crate) struct Leases {
     /// How long the lease of an MCP call holds.
     of_mcp: Duration,
     known: Arc<Mutex<Known>>,
+    /// A call has come that other daemons do not know of.
+    begun: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +58,7 @@ pub(crate) struct InFlight {
 
 impl Leases {
     pub(super) fn new(clock: Clock, of_mcp: Duration) -> Self {
-        Self { started: clock.monotonic(), clock, of_mcp, known: Arc::default() }
+        Self { started: clock.monotonic(), clock, of_mcp, known: Arc::default(), begun: Arc::default() }
     }
 
     /// Whether a call of this request still waits.
@@ -83,6 +87,9 @@ impl Leases {
             known.leases.retain(|_, lease| lease.in_flight > 0 || now < lease.until);
             known.sweep_at = known.leases.len() * 2 + 64;
         }
+        if !known.leases.contains_key(&of) {
+            self.begun.notify_one();
+        }
         let lease = known.leases.entry(of.clone()).or_insert(Lease { in_flight: 0, until: now, session: None });
         lease.in_flight += 1;
         lease.session = session.map(str::to_owned);
@@ -100,6 +107,21 @@ impl Leases {
     pub(crate) fn end(&self, group: &Group, session: &str) {
         let now = self.clock.monotonic();
         self.each_of(group, session, |lease| lease.until = now);
+    }
+
+    /// Waits until a call has come that other daemons do not know of.
+    pub(crate) async fn begun(&self) {
+        self.begun.notified().await;
+    }
+
+    /// All leases that hold, and for how long they do at least.
+    pub(crate) fn all(&self) -> Vec<Wait> {
+        let (now, known) = (self.clock.monotonic(), self.known.lock());
+        let wait = |((group, request_id), lease): (&Key, &Lease)| {
+            let left = if lease.in_flight > 0 { lease.until.max(now + LEASE) } else { lease.until }.since(now);
+            (!left.is_zero()).then(|| Wait { group: group.clone(), request_id: request_id.clone(), left })
+        };
+        known.leases.iter().filter_map(wait).collect()
     }
 
     fn each_of(&self, group: &Group, session: &str, change: impl Fn(&mut Lease)) {

@@ -61,9 +61,6 @@ impl Sessions {
         settings: &GroupSettings,
         now: Time,
     ) -> Option<bool> {
-        if !waiter.carrier.is_file() {
-            return Some(!self.leases.holds(&ask.group, &waiter.request_id));
-        }
         let signs = match waiter.process.as_deref().map(|process| self.heartbeats.of(&ask.group, process, now)) {
             Some(Liveness::Alive) => return Some(false),
             Some(Liveness::TooEarly) => return None,

@@ -12,6 +12,9 @@ pub struct PostgresSettings {
     /// Where the database is; it may have a password. `None`: the records are files.
     #[serde(default, deserialize_with = "secret")]
     pub url: Option<SecretString>,
+    /// The same past a pooler, for `LISTEN`. `None`: askd looks every second.
+    #[serde(default, deserialize_with = "secret")]
+    pub listen_url: Option<SecretString>,
     /// What this daemon is called where several share the database.
     pub node: String,
     /// Whether agents ask in folders, too: then all daemons that share the database have the same `ipc/`.

@@ -218,7 +218,7 @@ pub(super) fn secrets<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secre
 }
 
 /// Each can stand in a file of its own: `<key>_file`.
-pub(super) const SECRETS: [(&str, &str); 8] = [
+pub(super) const SECRETS: [(&str, &str); 9] = [
     ("slack", "bot_token"),
     ("slack", "signing_secret"),
     ("slack", "app_token"),
@@ -227,6 +227,7 @@ pub(super) const SECRETS: [(&str, &str); 8] = [
     ("whatsapp", "verify_token"),
     ("web", "token"),
     ("postgres", "url"),
+    ("postgres", "listen_url"),
 ];
 
 /// Puts what stands in the file of a secret, `<key>_file`, in the place of the secret.

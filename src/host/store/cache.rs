@@ -16,9 +16,10 @@ pub(super) enum Kind {
     Settled,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Cache {
-    asks: HashMap<AskId, Cached>,
+/// Of each ask it also keeps `T`: where its record is, or which revision.
+#[derive(Debug)]
+pub(super) struct Cache<T> {
+    asks: HashMap<AskId, Cached<T>>,
     /// By when they were used last: the oldest first.
     order: BTreeMap<u64, AskId>,
     groups: HashMap<Group, Held>,
@@ -26,11 +27,16 @@ pub(super) struct Cache {
     uses: u64,
 }
 
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self { asks: HashMap::new(), order: BTreeMap::new(), groups: HashMap::new(), bytes: 0, uses: 0 }
+    }
+}
+
 #[derive(Debug)]
-pub(super) struct Cached {
+pub(super) struct Cached<T> {
     pub(super) ask: Arc<Ask>,
-    /// Where its record is.
-    pub(super) kind: Kind,
+    pub(super) kind: T,
     bytes: usize,
     used: u64,
 }
@@ -42,8 +48,8 @@ struct Held {
     bytes: usize,
 }
 
-impl Cache {
-    pub(super) fn get(&mut self, id: AskId) -> Option<(Arc<Ask>, Kind)> {
+impl<T: Copy> Cache<T> {
+    pub(super) fn get(&mut self, id: AskId) -> Option<(Arc<Ask>, T)> {
         let cached = self.asks.get_mut(&id)?;
         self.uses += 1;
         let before = std::mem::replace(&mut cached.used, self.uses);
@@ -57,12 +63,12 @@ impl Cache {
     }
 
     /// Where the record of an ask is, and how long it was when it was last written or read.
-    pub(super) fn record_of(&self, id: AskId) -> Option<(Kind, usize)> {
+    pub(super) fn record_of(&self, id: AskId) -> Option<(T, usize)> {
         self.asks.get(&id).map(|cached| (cached.kind, cached.bytes))
     }
 
     /// Takes in an ask as it is now. What was used least has to make room.
-    pub(super) fn put(&mut self, ask: Arc<Ask>, kind: Kind, bytes: usize) {
+    pub(super) fn put(&mut self, ask: Arc<Ask>, kind: T, bytes: usize) {
         self.remove(ask.id);
         self.uses += 1;
         let (id, used, group) = (ask.id, self.uses, ask.group.clone());
@@ -86,13 +92,13 @@ impl Cache {
     }
 
     /// Its record is elsewhere now.
-    pub(super) fn moved(&mut self, id: AskId, to: Kind) {
+    pub(super) fn moved(&mut self, id: AskId, to: T) {
         if let Some(cached) = self.asks.get_mut(&id) {
             cached.kind = to;
         }
     }
 
-    pub(super) fn remove(&mut self, id: AskId) -> Option<Cached> {
+    pub(super) fn remove(&mut self, id: AskId) -> Option<Cached<T>> {
         let cached = self.asks.remove(&id)?;
         self.order.remove(&cached.used);
         self.bytes -= cached.bytes;
@@ -115,7 +121,8 @@ mod tests {
     #[test]
     fn it_keeps_what_was_used_last_and_half_of_it_at_most_is_one_groups() {
         let mut cache = Cache::default();
-        let put = |cache: &mut Cache, number, group| cache.put(Arc::new(ask(number, group)), Kind::Pending, ALL / 8);
+        let put =
+            |cache: &mut Cache<Kind>, number, group| cache.put(Arc::new(ask(number, group)), Kind::Pending, ALL / 8);
         for number in 0..20 {
             put(&mut cache, number, "noisy");
             assert!(cache.get(AskId::from_bits(0)).is_some(), "it is used all the time");

@@ -21,6 +21,12 @@ pub trait Documents: Debug + Send + Sync {
     /// The same for a document that nothing depends on: a loss of power may undo it.
     fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
+    /// The same, unless the document is not what it was before; `false` then, and nothing was changed. Where no other daemon
+    /// writes it is what it was.
+    fn swap(&self, name: &str, _before: Option<&[u8]>, bytes: &[u8]) -> io::Result<bool> {
+        self.store(name, bytes).map(|()| true)
+    }
+
     /// Removes a document, if it is there. It stays away after a loss of power.
     #[cfg(feature = "postgres")]
     fn remove(&self, name: &str) -> io::Result<()>;

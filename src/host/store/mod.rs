@@ -17,6 +17,7 @@ mod marks;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod record;
+mod sharing;
 
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
@@ -25,8 +26,11 @@ pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 pub use marks::check;
 #[cfg(feature = "postgres")]
-pub use postgres::{Waiting, look};
+pub use postgres::{Turn, Waiting, look};
 pub use record::BadRecord;
+#[cfg(feature = "postgres")]
+pub use sharing::News;
+pub use sharing::{Basis, Owed, Sharing, Wait, Webhook};
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
@@ -117,6 +121,11 @@ pub trait Store: Debug + Send + Sync {
         true
     }
 
+    /// What there is besides if other daemons change the same records.
+    fn shared(&self) -> Option<&(dyn Sharing + 'static)> {
+        None
+    }
+
     /// Cancelled when another daemon has taken over: nothing can be saved any more.
     fn overtaken(&self) -> CancellationToken {
         CancellationToken::new()
@@ -174,6 +183,9 @@ pub enum StoreError {
     /// Another daemon holds the folder.
     #[error("another askd holds {0}; stop it first, or use another data_dir")]
     Held(String),
+    /// Another daemon that shares the records has this name.
+    #[error("another askd is called {0}; give each its own name ([postgres] node), or stop that one")]
+    Namesake(String),
     /// The records are elsewhere, or on their way there.
     #[error("{0}")]
     Moved(String),
@@ -185,6 +197,9 @@ pub enum StoreError {
         /// Its format and ours.
         source: BadRecord,
     },
+    /// Another daemon changed the ask, or gave its group another one, before this save. Nothing was changed.
+    #[error("another daemon was faster")]
+    Stale,
     /// The file of an ask cannot be used.
     #[error("the record of {id} is damaged: {source}")]
     Damaged {

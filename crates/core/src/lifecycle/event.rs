@@ -3,6 +3,7 @@
 
 use super::{Face, Fact, Left, Tried, Waiter};
 use crate::{Person, Reply, RequestId, Time, Trouble};
+use serde::{Deserialize, Serialize};
 
 /// Where a reply came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +135,7 @@ pub enum WidgetEvent {
 }
 
 /// Who takes an outcome.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Taker {
     /// The waiting call of this request, by its response.
     Waiter(RequestId),
@@ -298,7 +299,7 @@ pub enum Found {
 }
 
 /// Something that has to be done now that the ask is saved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Do something about the widget of a route.
     Widget {
@@ -329,7 +330,7 @@ pub enum Effect {
 }
 
 /// Something to do about a widget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WidgetEffect {
     /// Line up for the route's channel; comes back as [`WidgetEvent::SlotGranted`].
     Queue {
@@ -355,7 +356,7 @@ pub enum WidgetEffect {
 }
 
 /// Something to do about an outcome on its way to a taker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryEffect {
     /// Write and sync it. A response comes back as [`DeliveryEvent::Written`], a briefing, which is there at once, as
     /// [`DeliveryEvent::Published`].
@@ -367,7 +368,7 @@ pub enum DeliveryEffect {
 }
 
 /// Something to do after the decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FollowUpEffect {
     /// Start the agent; comes back as [`FollowUpEvent::Tried`].
     Start,

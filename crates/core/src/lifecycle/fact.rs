@@ -2,9 +2,10 @@
 //! nothing is decided by it.
 
 use crate::{Person, RequestId};
+use serde::{Deserialize, Serialize};
 
 /// Something worth remembering.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The ask was accepted and stored.
     Asked,

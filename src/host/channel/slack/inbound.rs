@@ -163,7 +163,7 @@ impl Inbound {
         };
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
-        let id = match self.broker.by_message(&channel, &thread_ts) {
+        let id = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
             Some(id) => Some(id),
             None if self.slack.is_bot(parent_user_id.as_ref()).await => self.ask_of_card(&channel, &thread_ts).await?,
             None => None,

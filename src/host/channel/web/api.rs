@@ -90,7 +90,7 @@ impl FromRequestParts<Inbox> for Call {
 }
 
 impl Call {
-    fn id(&self) -> Result<AskId, Problem> {
+    async fn id(&self) -> Result<AskId, Problem> {
         // A whole id needs no other asks.
         if let Ok(id) = self.name.parse() {
             return Ok(id);
@@ -98,7 +98,12 @@ impl Call {
         if !self.inbox.broker.is_loaded() {
             return Err(Problem::loading());
         }
-        match self.inbox.broker.named(&self.name, |group| self.caller.sees(group)) {
+        let named =
+            |broker: &crate::host::broker::Broker| match broker.named(&self.name, |group| self.caller.sees(group)) {
+                Named::None => None,
+                named => Some(named),
+            };
+        match self.inbox.broker.find_anywhere(named).await.unwrap_or(Named::None) {
             Named::One(id) => Ok(id),
             Named::None => Err(Problem::unknown_ask(&self.name)),
             Named::Several(ids) => Err(Problem::ambiguous(&self.name, &ids)),
@@ -107,12 +112,12 @@ impl Call {
 
     /// An ask that the caller may see: what others ask is not there for them.
     async fn ask(&self) -> Result<Arc<Ask>, Problem> {
-        let ask = self.inbox.broker.get(self.id()?).await.map_err(unreadable)?;
+        let ask = self.inbox.broker.get(self.id().await?).await.map_err(unreadable)?;
         ask.filter(|ask| self.caller.sees(&ask.group)).ok_or_else(|| Problem::unknown_ask(&self.name))
     }
 
     async fn apply(&self, event: Event) -> Result<Json<View>, Problem> {
-        let id = if self.caller.only().is_some() { self.ask().await?.id } else { self.id()? };
+        let id = if self.caller.only().is_some() { self.ask().await?.id } else { self.id().await? };
         self.apply_to(id, event).await
     }
 
@@ -121,7 +126,7 @@ impl Call {
         match self.inbox.broker.apply(id, event).await {
             Ok(ask) => Ok(Json(View::of(&ask))),
             Err(Failure::Unknown) => Err(Problem::unknown_ask(&self.name)),
-            Err(Failure::NotStored) => Err(Problem::not_stored()),
+            Err(Failure::NotStored | Failure::Stale) => Err(Problem::not_stored()),
             Err(Failure::InDoubt) => Err(Problem::in_doubt()),
             Err(Failure::Broken) => Err(Problem::broken()),
             Err(Failure::Refused(refusal, ask)) => Err(match *refusal {

@@ -39,6 +39,7 @@ use crate::host::settings as host;
 use crate::host::settings::{Secrets, WhatsappSettings as Settings};
 use crate::host::store::Documents;
 use askd_core::{AskId, ChannelName, Time};
+use async_trait::async_trait;
 use axum::Router;
 use callback_data::CallbackData;
 use contacts::Contacts;
@@ -101,6 +102,7 @@ pub(in crate::host) fn open(
     })))))
 }
 
+#[async_trait]
 impl Adapter for Whatsapp {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
         if self.0.broker.set(broker.downgrade()).is_err() {
@@ -109,6 +111,18 @@ impl Adapter for Whatsapp {
         self.0.outbox.resume();
         self.close_what_is_owed();
         webhook::routes(self.clone(), webhooks.clone())
+    }
+
+    /// What is known of people is the leader's alone.
+    fn connect_beside(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
+        if self.0.broker.set(broker.downgrade()).is_err() {
+            tracing::error!("the WhatsApp channel belongs to another broker");
+        }
+        webhook::routes(self.clone(), webhooks.clone())
+    }
+
+    async fn take_kept(&self, body: &[u8]) -> bool {
+        webhook::take_kept(self, body).await
     }
 }
 

@@ -4,6 +4,7 @@ use super::taps::keyed;
 use super::{Whatsapp, payload};
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use crate::host::channel::{DOCTORS_CHALLENGE, NotStored};
+use askd_core::ChannelName;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -78,10 +79,24 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
         state.webhooks.warn("a WhatsApp webhook of another shape was ignored");
         return Ok(StatusCode::OK);
     };
+    let broker = state.channel.broker().ok_or(NotStored)?;
+    if !broker.leads() {
+        let kept = broker.keep_webhook(ChannelName::WHATSAPP.as_str(), signed.body.to_vec()).await;
+        return kept.map(|()| StatusCode::OK).map_err(|error| {
+            tracing::error!(%error, "a WhatsApp webhook could not be kept for the leader; Meta sends it again");
+            NotStored
+        });
+    }
     // A task of its own: if the sender hangs up, what an answer sets off must not stop half-way.
     let channel = state.channel.clone();
     let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });
     taken.await.unwrap_or(Err(NotStored)).map(|()| StatusCode::OK)
+}
+
+/// The same for a webhook that another daemon has verified; `false` if it has to come again.
+pub(super) async fn take_kept(channel: &Whatsapp, body: &[u8]) -> bool {
+    let Some(told) = payload::read(body, &channel.0.settings.phone_number_id) else { return true };
+    channel.take(told).await.is_ok()
 }
 
 #[cfg(test)]

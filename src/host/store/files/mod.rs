@@ -81,7 +81,7 @@ pub struct Files {
     /// Folders of groups that were used lately, of each kind.
     folders: [Mutex<HashMap<Group, Arc<Folder>>>; 2],
     unsynced: Unsynced,
-    cache: Mutex<Cache>,
+    cache: Mutex<Cache<Kind>>,
     /// Held by the one call that changes the file of a group. The names of damaged ones, until they are moved aside.
     groups: Mutex<Vec<String>>,
     last_save_failed: AtomicBool,

@@ -25,6 +25,8 @@ const LONG: Duration = Duration::from_secs(60);
 const TRIES: u32 = 3;
 /// What `askd.hold` raises.
 const OVERTAKEN: &str = "AK001";
+/// A row with that key is there.
+const CONFLICT: &str = "23505";
 
 /// Why a transaction failed.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +37,21 @@ pub(super) enum Failed {
     /// The commit was sent, and what came of it is not known.
     #[error("{0}")]
     Unknown(String),
-    /// Another daemon serves now. Nothing was changed.
+    /// Another daemon leads now. Nothing was changed.
     #[error("another askd has taken over")]
     Overtaken,
+    /// Another daemon has stored what this one would have. Nothing was changed.
+    #[error("another daemon was faster")]
+    Conflict,
 }
 
 impl From<sqlx::Error> for Failed {
     fn from(error: sqlx::Error) -> Self {
-        if code(&error).as_deref() == Some(OVERTAKEN) {
-            return Self::Overtaken;
+        match code(&error).as_deref() {
+            Some(OVERTAKEN) => Self::Overtaken,
+            Some(CONFLICT) => Self::Conflict,
+            _ => Self::Unchanged(error.to_string()),
         }
-        Self::Unchanged(error.to_string())
     }
 }
 
@@ -131,7 +137,11 @@ impl Connections {
     /// Reads in a transaction: behind a pooler its statements come to one server process.
     pub(super) async fn read<T>(&self, long: bool, work: Work<T>) -> Result<T, Failed> {
         let limit = if long { LONG } else { LIMIT };
-        let begin = format!("begin read only; set local statement_timeout = {}", limit.as_millis());
+        // All of it is read as it is at one moment.
+        let begin = format!(
+            "begin isolation level repeatable read, read only; set local statement_timeout = {}",
+            limit.as_millis()
+        );
         let read = async {
             let mut transaction = self.pool.begin_with(begin).await?;
             let read = work(&mut transaction).await?;

@@ -20,7 +20,7 @@ impl InTables {
                 let (name, bytes) = (name.clone(), bytes.clone());
                 Box::pin(async move {
                     let write = "insert into askd.documents (name, bytes) values ($1, $2)
-                                 on conflict (name) do update set bytes = excluded.bytes";
+                                 on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed";
                     query(write).bind(name).bind(bytes).execute(connection).await.map(drop)
                 })
             }),
@@ -47,6 +47,25 @@ impl Documents for InTables {
 
     fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.write(Durable::No, name, bytes)
+    }
+
+    fn swap(&self, name: &str, before: Option<&[u8]>, bytes: &[u8]) -> io::Result<bool> {
+        let (name, before, bytes) = (name.to_owned(), before.map(<[u8]>::to_vec), bytes.to_vec());
+        let swapped = self.0.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let (name, before, bytes) = (name.clone(), before.clone(), bytes.clone());
+                Box::pin(async move {
+                    let swap = "insert into askd.documents as d (name, bytes) values ($1, $2)
+                                on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed
+                                where d.bytes = $3
+                                returning true";
+                    let swap = scalar::<bool>(swap).bind(name).bind(bytes).bind(before);
+                    swap.fetch_optional(connection).await.map(|swapped| swapped.is_some())
+                })
+            }),
+        );
+        swapped.map_err(io::Error::other)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

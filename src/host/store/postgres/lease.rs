@@ -1,4 +1,4 @@
-//! Which daemon serves: the holder of a lease, a row that it renews. The holder judges its lease by a clock that goes on while
+//! Which daemon leads: the holder of a lease, a row that it renews. The holder judges its lease by a clock that goes on while
 //! the computer sleeps, counts from before it sent the renewal, and starts no call in the last seconds. Each write carries the lease's
 //! fence, which every takeover raises: a daemon whose lease was taken over saves nothing.
 
@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 const ALL: &str = "*";
 /// How long a lease lasts after a renewal, and how often it is renewed.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
-const RENEWED_AFTER: Duration = Duration::from_secs(3);
+pub(super) const RENEWED_AFTER: Duration = Duration::from_secs(3);
 /// In a lease's last seconds no call is begun, because it could end after the lease.
 const LAST: Duration = Duration::from_secs(5);
 
-/// A daemon's right to serve. Cheap to clone.
+/// A daemon's right to do what steps ask for. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Lease(Arc<Inner>);
 
@@ -34,9 +34,9 @@ struct Inner {
     lost: CancellationToken,
 }
 
-/// Who serves meanwhile.
+/// Who leads meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Serving {
+pub struct Leading {
     /// What that daemon calls itself.
     pub node: String,
 }
@@ -44,7 +44,7 @@ pub struct Serving {
 impl Lease {
     /// Takes the lease, if nobody holds it. `home` names the state folder, whose lock the caller has: a lease of an earlier run
     /// on it is over.
-    pub(super) async fn take(database: &Connections, node: &str, home: &str) -> Result<Result<Self, Serving>, Failed> {
+    pub(super) async fn take(database: &Connections, node: &str, home: &str) -> Result<Result<Self, Leading>, Failed> {
         let (run, sent) = (random::unique(), database.clock().monotonic());
         let (holder, node, home) = (run.clone(), node.to_owned(), home.to_owned());
         let taken = database.transact(
@@ -53,6 +53,12 @@ impl Lease {
             Arc::new(move |connection| {
                 let (holder, node, home) = (holder.clone(), node.clone(), home.clone());
                 Box::pin(async move {
+                    // Trying to take it would hold up the holder's writes.
+                    let held = "select node from askd.groups where name = $1 and until >= now() and home <> $2::uuid";
+                    let held = query(held).bind(ALL).bind(&home).fetch_optional(&mut *connection).await?;
+                    if let Some(held) = held {
+                        return Ok(Err(Leading { node: held.try_get(0)? }));
+                    }
                     let taken = query(
                         "insert into askd.groups as g (name, holder, fence, until, node, home)
                          values ($1, $2::uuid, 1, now() + make_interval(secs => $3), $4, $5::uuid)
@@ -71,8 +77,8 @@ impl Lease {
                     if let Some(taken) = taken {
                         return Ok(Ok(taken.try_get::<i64, _>(0)?));
                     }
-                    let serving = query("select node from askd.groups where name = $1").bind(ALL);
-                    Ok(Err(Serving { node: serving.fetch_one(connection).await?.try_get(0)? }))
+                    let leads = query("select node from askd.groups where name = $1").bind(ALL);
+                    Ok(Err(Leading { node: leads.fetch_one(connection).await?.try_get(0)? }))
                 })
             }),
         );

@@ -1,6 +1,7 @@
 //! A look at the database from outside the daemon, for `askd doctor`.
 
 use super::database::{Connections, Database, Failed, query, scalar};
+use super::lease::LEASE;
 use sqlx::Row as _;
 use std::sync::Arc;
 
@@ -13,8 +14,10 @@ pub struct Seen {
     pub fsync: bool,
     /// How many standbys may lack what it has acknowledged.
     pub asynchronous: i64,
-    /// Which daemon serves, if one does.
-    pub serves: Option<String>,
+    /// Which daemon leads, if one does.
+    pub leads: Option<String>,
+    /// The daemons that are there, by name.
+    pub nodes: Vec<String>,
 }
 
 /// Looks at the database of this URL; else why that cannot be done.
@@ -40,16 +43,19 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                 Box::pin(async move {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
                                       (select count(*) from pg_stat_replication where sync_state = 'async'),
-                                      to_regclass('askd.groups') is not null";
+                                      to_regclass('askd.nodes') is not null";
                     let row = query(server).fetch_one(&mut *connection).await?;
-                    let holder = if row.try_get::<bool, _>(3)? {
-                        let holder = "select node from askd.groups where until > now()";
-                        scalar(holder).fetch_optional(connection).await?
+                    let (leads, nodes) = if row.try_get::<bool, _>(3)? {
+                        let leads = "select node from askd.groups where until > now()";
+                        let leads = scalar(leads).fetch_optional(&mut *connection).await?;
+                        let nodes =
+                            "select node from askd.nodes where heard > now() - make_interval(secs => $1) order by 1";
+                        (leads, scalar(nodes).bind(LEASE.as_secs_f64()).fetch_all(connection).await?)
                     } else {
-                        None
+                        (None, Vec::new())
                     };
                     let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                    Ok(Seen { version, fsync, asynchronous, serves: holder })
+                    Ok(Seen { version, fsync, asynchronous, leads, nodes })
                 })
             }),
         )

@@ -1,25 +1,29 @@
-//! The store as tables in PostgreSQL (`schema.sql`, docs/cluster.md). One daemon serves, by its [`lease`]; others wait until it
-//! is gone. What is saved soon is committed without waiting for the disk, and saved again if the server turns out to have lost
-//! it, which a new [`era`](opening::era) of the server shows.
+//! The store as tables in PostgreSQL (`schema.sql`, docs/cluster.md). Every daemon takes calls ([`shared`]); what steps ask
+//! for is done by the one that has the [`lease`]. What is saved soon is committed without waiting for the disk, and saved again
+//! if the server turns out to have lost it, which a new [`era`](opening::era) of the server shows.
 
 mod asks;
 mod database;
 mod documents;
+mod hints;
 mod lease;
 mod look;
+mod nodes;
 mod opening;
+mod shared;
 
 pub use look::look;
-pub use opening::Waiting;
+pub use opening::{Turn, Waiting};
 
-use super::cache::{Cache, Kind};
-use super::{Allowed, BadRecord, Loading, Save, Store, StoreError, Stored, record};
-use askd_core::{Ask, AskId, Digest, Group, Time};
-use asks::uuid;
+use super::cache::Cache;
+use super::{Allowed, BadRecord, Loading, Save, Sharing, Store, StoreError, Stored, record};
+use askd_core::{Ask, AskId, Group, Time};
+use asks::{Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
+use hints::Hints;
 use lease::Lease;
 use parking_lot::Mutex;
-use sqlx::Row as _;
+use shared::{Doubt, Mark};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -38,17 +42,23 @@ const CLEAN: &str = "clean";
 /// What the store and the documents share.
 #[derive(Debug)]
 struct Shared {
-    database: Database,
-    lease: Lease,
+    database: Arc<Database>,
+    /// The leader has it.
+    lease: Option<Lease>,
+    /// This run's id among the nodes.
+    run: String,
+    /// Cancelled when this run has left them.
+    left: CancellationToken,
 }
 
 impl Shared {
     /// Changes something, if this daemon still serves.
     fn change<T: Send + 'static>(&self, durable: Durable, work: Work<T>) -> Result<T, Failed> {
-        let (connections, check) = (self.database.connections().clone(), self.lease.check());
+        let connections = self.database.connections().clone();
+        let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
         let changed = self.database.wait(async move { connections.transact(durable, &check, work).await });
-        if matches!(changed, Err(Failed::Overtaken)) {
-            self.lease.lose();
+        if let (Err(Failed::Overtaken), Some(lease)) = (&changed, &self.lease) {
+            lease.lose();
         }
         changed
     }
@@ -67,14 +77,21 @@ pub struct InPostgres {
     era: Mutex<String>,
     /// The server's era in which the last run stopped cleanly, if it did.
     clean: Option<String>,
-    cache: Mutex<Cache>,
-    /// What was saved without waiting for the disk since the last flush.
-    unflushed: Mutex<HashMap<AskId, Arc<Ask>>>,
+    /// Asks that were used lately, with their revisions.
+    cache: Mutex<Cache<i64>>,
+    /// What was saved without waiting for the disk since the last flush, and as which revision.
+    unflushed: Mutex<HashMap<AskId, (Arc<Ask>, i64)>>,
+    /// Saves of which nobody knows what became.
+    doubts: Mutex<HashMap<AskId, Doubt>>,
+    /// How many asks each group was given, as far as this daemon knows.
+    given: Mutex<HashMap<Group, i64>>,
+    mark: Mutex<Mark>,
+    hints: Hints,
     closed: AtomicBool,
     last_save_failed: AtomicBool,
     last_flush_failed: AtomicBool,
     /// The lock of the state folder, whose files stay on this host.
-    _held: Option<File>,
+    _held: Option<Arc<File>>,
 }
 
 fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
@@ -82,7 +99,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
     move |why| {
         let source = io::Error::other(why.to_string());
         match why {
-            Failed::Unchanged(_) | Failed::Overtaken => StoreError::Io { what, source },
+            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict => StoreError::Io { what, source },
             Failed::Unknown(_) => StoreError::InDoubt { what, source },
         }
     }
@@ -90,48 +107,40 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
 
 impl Store for InPostgres {
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
-        let durable = if save == Save::Now { Durable::Yes } else { Durable::No };
-        // Before it is written: a flush that finds another era has to know of it.
-        let replaced = match durable {
-            Durable::Yes => None,
-            Durable::No => Some(self.unflushed.lock().insert(ask.id, Arc::clone(ask))),
-        };
-        let saved = self.write(ask, durable).map_err(failed(format!("cannot store ask {}", ask.id)));
-        self.last_save_failed.store(saved.is_err(), Ordering::Relaxed);
-        match (&saved, replaced) {
-            (Err(StoreError::Io { .. }), Some(Some(before))) => drop(self.unflushed.lock().insert(ask.id, before)),
-            (Ok(_), None) | (Err(StoreError::Io { .. }), Some(None)) => drop(self.unflushed.lock().remove(&ask.id)),
-            (Ok(_) | Err(_), _) => {}
-        }
-        self.cache.lock().put(Arc::clone(ask), Kind::Pending, saved?);
-        Ok(())
+        self.write_tracked(ask, Write::Any, &[], save).map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
         self.cache.lock().get(id).map(|(ask, _)| ask)
     }
 
-    fn load(&self, group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
-        let read = self.read(group, id)?;
-        if let Some(ask) = &read {
-            self.cache.lock().put(Arc::clone(ask), Kind::Pending, record::USUAL_BYTES);
+    fn load(&self, _group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        if let Some(ask) = self.cached(id) {
+            return Ok(Some(ask));
         }
-        Ok(read)
+        // The server may have lost what this daemon saved last, so the daemon's copy goes first.
+        let unflushed = self.unflushed.lock().get(&id).cloned();
+        if let Some((ask, revision)) = unflushed {
+            self.cache.lock().put(Arc::clone(&ask), revision, record::USUAL_BYTES);
+            return Ok(Some(ask));
+        }
+        self.read_row(id)?;
+        Ok(self.cached(id))
     }
 
     fn read(&self, _group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         if let Some(ask) = self.cached(id) {
             return Ok(Some(ask));
         }
-        // The server may have lost what this daemon saved last, so the daemon's copy goes first.
-        if let Some(ask) = self.unflushed.lock().get(&id) {
+        if let Some((ask, _)) = self.unflushed.lock().get(&id) {
             return Ok(Some(Arc::clone(ask)));
         }
-        Ok(self.read_stored(id)?.map(|stored| Arc::new(stored.ask)))
+        let Some(row) = self.row(id)? else { return Ok(None) };
+        Ok(Some(Arc::new(row.ask().map_err(|source| StoreError::Damaged { id, source })?.ask)))
     }
 
     fn find(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
-        self.read_stored(id)
+        self.read_row(id)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
@@ -143,20 +152,7 @@ impl Store for InPostgres {
     fn close(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.closed.store(true, Ordering::SeqCst);
-        let era = self.era.lock().clone();
-        let clean: Work<()> = Arc::new(move |connection| {
-            let era = era.clone();
-            Box::pin(async move {
-                let mark = "insert into askd.documents (name, bytes) values ($1, $2)
-                            on conflict (name) do update set bytes = excluded.bytes";
-                query(mark).bind(CLEAN).bind(era.into_bytes()).execute(connection).await.map(drop)
-            })
-        });
-        let ended = self.shared.change(Durable::Yes, clean).and_then(|()| {
-            let (lease, connections) = (self.shared.lease.clone(), self.shared.database.connections().clone());
-            self.shared.database.wait(async move { lease.end(&connections).await })
-        });
-        ended.map_err(failed("cannot note that everything is stored"))
+        self.leave().map_err(failed("cannot note that everything is stored"))
     }
 
     fn retire(&self, _group: &Group, id: AskId) -> Result<(), StoreError> {
@@ -166,7 +162,9 @@ impl Store for InPostgres {
     }
 
     fn forget(&self, _group: &Group, id: AskId) -> Result<(), StoreError> {
-        let forget = "delete from askd.asks where id = $1::uuid";
+        let forget = "with gone as (delete from askd.asks where id = $1::uuid returning id, record)
+                      insert into askd.gone (id, record) select * from gone
+                      on conflict (id) do update set record = excluded.record, changed = excluded.changed";
         self.change_row(Durable::Yes, id, forget).map_err(failed(format!("cannot drop ask {id}")))?;
         self.unflushed.lock().remove(&id);
         self.cache.lock().remove(id);
@@ -174,7 +172,9 @@ impl Store for InPostgres {
     }
 
     fn set_aside(&self, _group: &Group, id: AskId) -> Result<String, StoreError> {
-        let aside = "with gone as (delete from askd.asks where id = $1::uuid returning id, group_name, record)
+        let aside = "with gone as (delete from askd.asks where id = $1::uuid returning id, group_name, record),
+                     told as (insert into askd.gone (id, record) select id, record from gone
+                         on conflict (id) do update set record = excluded.record, changed = excluded.changed)
                      insert into askd.set_aside (id, group_name, record) select * from gone";
         self.change_row(Durable::Yes, id, aside).map_err(failed(format!("cannot set ask {id} aside")))?;
         self.unflushed.lock().remove(&id);
@@ -221,7 +221,8 @@ impl Store for InPostgres {
                     for (question, at, by) in rows {
                         let new =
                             "insert into askd.allowed (group_name, question, at, by) values ($1, $2, $3, $4::jsonb)
-                                   on conflict (group_name, question) do update set at = excluded.at, by = excluded.by";
+                                   on conflict (group_name, question) do update
+                                   set at = excluded.at, by = excluded.by, changed = excluded.changed";
                         let new = query(new).bind(&name).bind(question).bind(at).bind(by);
                         new.execute(&mut *connection).await?;
                     }
@@ -236,26 +237,10 @@ impl Store for InPostgres {
         let rows = self.shared.read(Arc::new(|connection| {
             Box::pin(async move {
                 let all = "select group_name, question, at, by::text from askd.allowed order by group_name, question";
-                let rows = query(all).fetch_all(connection).await?;
-                rows.iter()
-                    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
-                    .collect::<Result<Vec<(String, String, i64, String)>, sqlx::Error>>()
+                shared::allowed_rows(&query(all).fetch_all(connection).await?)
             })
         }));
-        let mut all: Vec<(Group, Vec<Allowed>)> = Vec::new();
-        for (group, question, at, by) in rows.map_err(failed("cannot read what may be asked again"))? {
-            let read = || -> Option<(Group, Allowed)> {
-                let question: Digest = question.parse().ok()?;
-                let allowed = Allowed { question, at: Time::from_millis(at), by: serde_json::from_str(&by).ok()? };
-                Some((group.parse().ok()?, allowed))
-            };
-            match (read(), all.last_mut()) {
-                (None, _) => tracing::error!("a row of askd.allowed is damaged; it counts as missing"),
-                (Some((group, allowed)), Some((last, of_last))) if *last == group => of_last.push(allowed),
-                (Some((group, allowed)), _) => all.push((group, vec![allowed])),
-            }
-        }
-        Ok(all)
+        Ok(shared::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
@@ -296,11 +281,15 @@ impl Store for InPostgres {
     }
 
     fn is_ours(&self) -> bool {
-        self.shared.lease.is_good()
+        self.shared.lease.as_ref().is_some_and(Lease::is_good)
+    }
+
+    fn shared(&self) -> Option<&(dyn Sharing + 'static)> {
+        Some(self)
     }
 
     fn overtaken(&self) -> CancellationToken {
-        self.shared.lease.lost().clone()
+        self.shared.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone())
     }
 }
 

@@ -1,8 +1,11 @@
-//! Opens the store: connects, makes the tables or refuses those of a newer askd, and waits for its turn.
+//! Opens the store: connects, makes the tables or refuses those of a newer askd, and finds out whether this daemon leads.
 
-use super::database::{Connections, Database, Durable, Failed, query, scalar};
+use super::database::{Connections, Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
-use super::lease::{Lease, Serving};
+use super::hints::Hints;
+use super::lease::{Leading, Lease};
+use super::nodes::{Joined, Node};
+use super::shared::{Mark, mark};
 use super::{CLEAN, InPostgres, Shared};
 use crate::host::store::{BadRecord, Documents as _, InFiles, Opened, StoreError, hold, record};
 use crate::ipc::files::{Access, Dir};
@@ -16,15 +19,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     let what = what.into();
     move |source| StoreError::Io { what, source }
 }
 
-/// The tables, and their version.
+/// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const TABLES: i32 = 1;
+const SCHEMA_2: &str = include_str!("schema-2.sql");
+const TABLES: i32 = 2;
 /// The oldest server whose documentation has all that is used here.
 const OLDEST: i32 = 140_000;
 /// How often a daemon that waits looks whether it is its turn.
@@ -34,25 +39,47 @@ const MAKING_TABLES: i64 = 7_161_073;
 /// The document of the state folder that names it.
 const HOME: &str = "home";
 
-/// Why it is not a daemon's turn.
+/// Why a daemon does not lead.
 enum Later {
-    /// It never will be.
+    /// It never will.
     Refused(StoreError),
-    /// This node serves.
-    Serves(String),
+    /// This node leads.
+    Leads(String),
     /// The database does not answer.
     Away(String),
 }
 
-/// A daemon's place in the line for the database.
+/// What a daemon does with the records.
 #[derive(Debug)]
+pub enum Turn {
+    /// It takes calls, and does what steps ask for.
+    Leads(Opened),
+    /// It takes calls, and waits until it can lead.
+    Joins(Opened, Waiting),
+}
+
+/// A daemon's place in the line for the lead. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct Waiting {
-    database: Database,
-    node: String,
-    home: String,
+    database: Arc<Database>,
+    node: Node,
+    /// It is among the nodes.
+    joined: Option<Joining>,
+    lease: Option<Lease>,
     after_loss: bool,
     why: watch::Sender<String>,
-    held: Option<File>,
+    held: Option<Arc<File>>,
+    left: CancellationToken,
+    hints: Hints,
+    /// Where notices come from, past a pooler.
+    listen: Option<String>,
+}
+
+/// What was found out on joining.
+#[derive(Debug, Clone)]
+struct Joining {
+    /// The server's era in which the last run stopped cleanly, if it did.
+    clean: Option<String>,
 }
 
 impl Waiting {
@@ -64,7 +91,8 @@ impl Waiting {
         std::fs::create_dir_all(parent).map_err(cannot)?;
         Dir::open(parent).and_then(|parent| parent.ensure("state", Access::PRIVATE)).map_err(cannot)?;
         let held = hold(state)?;
-        Self::beside(url, node, state, after_loss, thread).map(|waiting| Self { held: Some(held), ..waiting })
+        let waiting = Self::beside(url, node, state, after_loss, thread)?;
+        Ok(Self { held: Some(Arc::new(held)), ..waiting })
     }
 
     /// The same for a caller that has the lock of the state folder already.
@@ -81,28 +109,39 @@ impl Waiting {
             files.store(HOME, home.as_bytes())?;
             Ok(home)
         };
-        let home = home().map_err(cannot)?;
+        let node = Node { run: random::unique(), node: node.to_owned(), home: home().map_err(cannot)? };
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
-        let (node, why) = (node.to_owned(), watch::Sender::new("connecting to the database".to_owned()));
-        Ok(Self { database, node, home, after_loss, why, held: None })
+        let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
+        let (left, hints) = (CancellationToken::new(), Hints::default());
+        let (joined, lease, held, listen) = (None, None, None, None);
+        Ok(Self { database, node, joined, lease, after_loss, why, held, left, hints, listen })
     }
 
-    /// Why this daemon does not serve yet.
+    /// Notices of other daemons come by this URL, past a pooler. Without one, a daemon looks every second.
+    pub fn listening(mut self, url: Option<&str>) -> Self {
+        self.listen = url.map(str::to_owned);
+        self
+    }
+
+    /// Why this daemon takes no calls yet.
     pub fn why(&self) -> watch::Receiver<String> {
         self.why.subscribe()
     }
 
-    /// Waits until no other daemon serves, and takes its place.
-    pub async fn turn(self) -> Result<Opened, StoreError> {
-        let clock = self.database.connections().clock().clone();
+    /// Whether this daemon has taken the lead already.
+    pub fn leads(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Waits until the database can be reached, and finds out whether this daemon leads.
+    pub async fn turn(mut self) -> Result<Turn, StoreError> {
         loop {
             match self.try_turn().await {
-                Ok(lease) => return self.serve(lease).await,
+                Ok(()) => return self.open().await.map(Turn::Leads),
                 Err(Later::Refused(refused)) => return Err(refused),
-                Err(Later::Serves(node)) => {
-                    if self.waits(&format!("standing by: {node} serves")) {
-                        tracing::info!("standing by: {node} serves");
-                    }
+                Err(Later::Leads(node)) => {
+                    tracing::info!("{node} leads; this daemon takes calls beside it");
+                    return Ok(Turn::Joins(self.open().await?, self));
                 }
                 Err(Later::Away(cause)) => {
                     if self.waits("the database cannot be reached") {
@@ -110,55 +149,130 @@ impl Waiting {
                     }
                 }
             }
-            clock.sleep(LOOK).await;
+            self.database.connections().clock().sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until this daemon can lead. The next [`Self::turn`] says so at once.
+    pub async fn lead(mut self) -> Result<Self, StoreError> {
+        let mut heard = self.hints.heard();
+        loop {
+            let clock = self.database.connections().clock().clone();
+            clock.timeout(LOOK, heard.changed()).await;
+            match self.try_turn().await {
+                Ok(()) => return Ok(self),
+                Err(Later::Refused(refused)) => return Err(refused),
+                Err(Later::Leads(_) | Later::Away(_)) => {}
+            }
         }
     }
 
     /// The same at once, or not at all.
-    pub async fn now(self) -> Result<Opened, StoreError> {
+    pub async fn now(mut self) -> Result<Opened, StoreError> {
         let unusable = |what: String| io_error("[postgres]")(io::Error::other(what));
         match self.try_turn().await {
-            Ok(lease) => self.serve(lease).await,
+            Ok(()) => self.open().await,
             Err(Later::Refused(refused)) => Err(refused),
-            Err(Later::Serves(node)) => Err(StoreError::Held(format!("the database ({node} is serving)"))),
+            Err(Later::Leads(node)) => Err(StoreError::Held(format!("the database ({node} is running)"))),
             Err(Later::Away(why)) => Err(unusable(why)),
         }
     }
 
-    async fn try_turn(&self) -> Result<Lease, Later> {
-        let (connections, node, home) = (self.database.connections().clone(), self.node.clone(), self.home.clone());
-        let attempt = async move {
-            if let Err(refused) = prepare(&connections).await? {
-                return Ok(Err(refused));
-            }
-            Ok(Ok(Lease::take(&connections, &node, &home).await?))
+    /// The same, and no other daemon may be there, or come.
+    pub async fn alone(mut self) -> Result<Opened, StoreError> {
+        self.node = self.node.alone();
+        self.now().await
+    }
+
+    async fn try_turn(&mut self) -> Result<(), Later> {
+        if self.lease.is_some() {
+            return Ok(());
+        }
+        let away = |database: Arc<Database>, error: Failed| async move {
+            let connections = database.connections().clone();
+            let cause = database.run(async move { Ok(connections.cause().await) }).await.ok().flatten();
+            Later::Away(cause.unwrap_or_else(|| error.to_string()))
         };
-        match self.database.run(attempt).await {
-            Ok(Ok(Ok(lease))) => Ok(lease),
-            Ok(Ok(Err(Serving { node }))) => Err(Later::Serves(node)),
-            Ok(Err(refused)) => Err(Later::Refused(refused)),
-            Err(error) => {
-                let connections = self.database.connections().clone();
-                let cause = self.database.run(async move { Ok(connections.cause().await) }).await.ok().flatten();
-                Err(Later::Away(cause.unwrap_or_else(|| error.to_string())))
+        if self.joined.is_none() {
+            match self.join().await {
+                Ok(Ok(joining)) => self.joined = Some(joining),
+                Ok(Err(refused)) => return Err(Later::Refused(refused)),
+                Err(error) => return Err(away(Arc::clone(&self.database), error).await),
             }
+        }
+        let (connections, node) = (self.database.connections().clone(), self.node.clone());
+        let taken = self.database.run(async move { Lease::take(&connections, &node.node, &node.home).await }).await;
+        match taken {
+            Ok(Ok(lease)) => {
+                self.database.spawn(lease.clone().keep(self.database.connections().clone()));
+                self.lease = Some(lease);
+                Ok(())
+            }
+            Ok(Err(Leading { node })) => Err(Later::Leads(node)),
+            Err(error) => Err(away(Arc::clone(&self.database), error).await),
         }
     }
 
-    async fn serve(self, lease: Lease) -> Result<Opened, StoreError> {
-        let (connections, after_loss) = (self.database.connections().clone(), self.after_loss);
-        let shared = Arc::new(Shared { database: self.database, lease });
-        let begin = shared.begin(after_loss).await.map_err(|error| io::Error::other(error.to_string()));
-        let (era, clean) = begin.map_err(io_error("cannot find out how the last run ended"))?;
-        shared.database.spawn(shared.lease.clone().keep(connections));
+    /// Makes the tables, and enters this run among the nodes.
+    async fn join(&self) -> Result<Result<Joining, StoreError>, Failed> {
+        let (connections, node) = (self.database.connections().clone(), self.node.clone());
+        let joining = async move {
+            if let Err(refused) = prepare(&connections).await? {
+                return Ok(Err(refused));
+            }
+            Ok(match node.join(&connections).await? {
+                Joined::Yes => Ok(()),
+                Joined::Beside(other) => Err(StoreError::Held(format!("the database ({other} is running)"))),
+                Joined::Namesake => Err(StoreError::Namesake(node.node)),
+            })
+        };
+        if let Err(refused) = self.database.run(joining).await? {
+            return Ok(Err(refused));
+        }
+        let connections = self.database.connections().clone();
+        self.database.spawn(self.node.clone().keep(connections.clone(), self.left.clone()));
+        if let Some(url) = self.listen.clone() {
+            self.database.spawn(self.hints.clone().listen(url, connections.clock().clone(), self.left.clone()));
+            self.database.spawn(self.hints.clone().notify(connections.clone(), self.left.clone()));
+        }
+        let after_loss = self.after_loss;
+        self.database.run(async move { begin(&connections, after_loss).await }).await.map(Ok)
+    }
+
+    async fn open(&self) -> Result<Opened, StoreError> {
+        let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
+        let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
+        let work: Work<(Mark, String)> = Arc::new(move |connection| {
+            Box::pin(async move {
+                // Before anything is read: what is changed from now on is news.
+                let since = mark(&mut *connection).await?;
+                if leads {
+                    // A new leader finds out from the asks what they ask for.
+                    query("delete from askd.owed").execute(&mut *connection).await?;
+                }
+                Ok((since, era(connection).await?))
+            })
+        });
+        let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
+        let (since, era) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        let shared = Arc::new(Shared {
+            database: Arc::clone(&self.database),
+            lease: self.lease.clone(),
+            run: self.node.run.clone(),
+            left: self.left.clone(),
+        });
         let documents = Arc::new(InTables(Arc::clone(&shared)));
         let store = Box::new(InPostgres {
             shared,
             era: Mutex::new(era),
-            clean,
+            clean: self.joined.as_ref().and_then(|joining| joining.clean.clone()),
             cache: Mutex::default(),
             unflushed: Mutex::default(),
-            _held: self.held,
+            doubts: Mutex::default(),
+            given: Mutex::default(),
+            mark: Mutex::new(since),
+            hints: self.hints.clone(),
+            _held: self.held.clone(),
             closed: AtomicBool::new(false),
             last_save_failed: AtomicBool::new(false),
             last_flush_failed: AtomicBool::new(false),
@@ -176,34 +290,26 @@ impl Waiting {
     }
 }
 
-impl Shared {
-    /// Reads and deletes the mark of the last clean stop, so that no later start relies on it. Returns the server's era and the one in
-    /// which the last run stopped cleanly.
-    async fn begin(self: &Arc<Self>, after_loss: bool) -> Result<(String, Option<String>), Failed> {
-        let (connections, check) = (self.database.connections().clone(), self.lease.check());
-        let begin = async move {
-            connections
-                .transact(
-                    Durable::Yes,
-                    &check,
-                    Arc::new(move |connection| {
-                        Box::pin(async move {
-                            if after_loss {
-                                query("delete from askd.era").execute(&mut *connection).await?;
-                            }
-                            let era = era(&mut *connection).await?;
-                            let clean = "delete from askd.documents where name = $1 returning bytes";
-                            let clean = scalar::<Vec<u8>>(clean).bind(CLEAN);
-                            let clean = clean.fetch_optional(connection).await?;
-                            let clean = clean.filter(|_| !after_loss).and_then(|bytes| String::from_utf8(bytes).ok());
-                            Ok((era, clean))
-                        })
-                    }),
-                )
-                .await
-        };
-        self.database.run(begin).await
-    }
+/// Reads and deletes the mark of the last clean stop, so that no later start relies on it.
+async fn begin(connections: &Connections, after_loss: bool) -> Result<Joining, Failed> {
+    connections
+        .transact(
+            Durable::Yes,
+            "",
+            Arc::new(move |connection| {
+                Box::pin(async move {
+                    if after_loss {
+                        query("delete from askd.era").execute(&mut *connection).await?;
+                    }
+                    let clean = "delete from askd.documents where name = $1 returning bytes";
+                    let clean = scalar::<Vec<u8>>(clean).bind(CLEAN);
+                    let clean = clean.fetch_optional(connection).await?;
+                    let clean = clean.filter(|_| !after_loss).and_then(|bytes| String::from_utf8(bytes).ok());
+                    Ok(Joining { clean })
+                })
+            }),
+        )
+        .await
 }
 
 /// Names the time since which the server lost nothing that it had committed.
@@ -234,7 +340,12 @@ async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Faile
                     connection.execute(SCHEMA).await?;
                 }
                 let format = query("select tables, records from askd.format").fetch_one(&mut *connection).await?;
-                let (tables, records): (i32, i32) = (format.try_get(0)?, format.try_get(1)?);
+                let (mut tables, records): (i32, i32) = (format.try_get(0)?, format.try_get(1)?);
+                if tables < 2 {
+                    connection.execute(SCHEMA_2).await?;
+                    query("update askd.format set tables = 2").execute(&mut *connection).await?;
+                    tables = 2;
+                }
                 let written = i32::try_from(record::VERSION).unwrap_or(i32::MAX);
                 if tables <= TABLES && records < written {
                     let mark = "update askd.format set records = $1";

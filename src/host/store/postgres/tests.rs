@@ -3,6 +3,7 @@
 use super::*;
 use crate::host::store::Opened;
 use crate::host::store::conformance::{self, ask, scan, settled};
+use sqlx::Row as _;
 use sqlx::{Connection as _, PgConnection};
 use std::path::Path;
 use tokio::runtime::Runtime;
@@ -149,16 +150,16 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     let Some(server) = Server::found() else { return };
     drop(server.opened("here"));
     let refused = |host| server.runtime.block_on(server.waiting(host, false).unwrap().now()).unwrap_err();
-    server.sql("update askd.format set tables = 2");
+    server.sql("update askd.format set tables = 3");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 1, records = 99");
+    server.sql("update askd.format set tables = 2, records = 99");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
     server.sql("update askd.format set records = 3");
     let opened = server.opened("here");
     opened.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     server.sql(
-        "insert into askd.asks (id, group_name, operation, record)
-                values ('00000000-0000-0000-0000-000000000009', 'g', gen_random_uuid(), '{\"v\": 3}')",
+        "insert into askd.asks (id, group_name, record)
+                values ('00000000-0000-0000-0000-000000000009', 'g', '{\"v\": 3}')",
     );
     let (found, damaged) = scan(&*opened.store).unwrap();
     assert_eq!((found.len(), damaged.len()), (1, 1));

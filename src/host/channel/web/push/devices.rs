@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-const FILE: &str = "push.json";
+pub(super) const FILE: &str = "push.json";
 const FORMAT: u32 = 1;
 /// Browsers of one person, and of all. One more displaces the oldest.
 const OF_ONE: usize = 20;
@@ -84,7 +84,18 @@ impl Devices {
     /// Reads the file, or makes a key and the file. A damaged one is moved aside: it keeps no question from being asked.
     pub(super) fn open(documents: Arc<dyn Documents>) -> io::Result<Self> {
         let unusable = |why: String| io::Error::other(format!("state/{FILE}: {why}"));
-        let bytes = documents.read(FILE)?;
+        let bytes = loop {
+            let bytes = documents.read(FILE)?;
+            if bytes.is_some() {
+                break bytes;
+            }
+            let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
+            let kept = Kept { v: FORMAT, key, devices: Vec::new() };
+            // Another daemon may make one at the same moment.
+            if documents.swap(FILE, None, &serde_json::to_vec_pretty(&kept)?)? {
+                break documents.read(FILE)?;
+            }
+        };
         if bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT)
         {
             return Err(unusable("a newer askd wrote it".to_owned()));
@@ -117,9 +128,15 @@ impl Devices {
         self.kept.lock().devices.clone()
     }
 
+    /// Takes over what another daemon has stored. Blocks on the disk.
+    pub(super) fn refresh(&self) -> io::Result<()> {
+        self.change(|_| false)
+    }
+
     /// Adds a browser. It belongs to the person who signed in there last. Blocks on the disk.
-    pub(super) fn add(&self, mut device: Device) -> io::Result<()> {
+    pub(super) fn add(&self, device: &Device) -> io::Result<()> {
         self.change(|devices| {
+            let mut device = device.clone();
             let known = devices.iter().position(|known| known.subscription.endpoint == device.subscription.endpoint);
             let same = known.map(|at| &devices[at]);
             if let Some(same) = same.filter(|it| it.person == device.person && it.subscription == device.subscription) {
@@ -147,15 +164,27 @@ impl Devices {
         })
     }
 
-    /// What is not on stable storage has not changed.
-    fn change(&self, change: impl FnOnce(&mut Vec<Device>) -> bool) -> io::Result<()> {
+    /// What is not on stable storage has not changed. Another daemon may change it at the same moment.
+    fn change(&self, change: impl Fn(&mut Vec<Device>) -> bool) -> io::Result<()> {
         let _changing = self.changing.lock();
-        let mut kept = self.kept.lock().clone();
-        if change(&mut kept.devices) {
-            write(&*self.documents, &kept)?;
-            *self.kept.lock() = kept;
+        loop {
+            let before = self.documents.read(FILE)?;
+            let mut kept = self.kept.lock().clone();
+            if let Some(stored) = before.as_deref().and_then(|bytes| serde_json::from_slice::<Kept>(bytes).ok()) {
+                let known = std::mem::replace(&mut kept.devices, stored.devices);
+                for device in &mut kept.devices {
+                    // What is not stored: since when it is known in this run.
+                    let same = known.iter().find(|known| known.subscription.endpoint == device.subscription.endpoint);
+                    device.joined = same.and_then(|known| known.joined);
+                }
+            }
+            let is_other = change(&mut kept.devices);
+            let after = serde_json::to_vec_pretty(&kept)?;
+            if !is_other || self.documents.swap(FILE, before.as_deref(), &after)? {
+                *self.kept.lock() = kept;
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 

@@ -122,7 +122,9 @@ impl Push {
         let (client, lines, places) = (Mutex::default(), Mutex::default(), Semaphore::new(AT_ONCE));
         let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, places };
         let push = Self(Arc::new(inner));
-        ctx.spawn(push.clone().follow());
+        if push.0.broker.leads() {
+            ctx.spawn(push.clone().follow());
+        }
         Ok(push)
     }
 
@@ -137,6 +139,7 @@ impl Push {
 
     async fn follow(self) {
         let (mut changes, started) = (self.0.broker.changes(), self.0.ctx.clock().now());
+        let mut documents = self.0.broker.documents_changes();
         let mut told = Told::new();
         self.0.broker.loaded().await;
         // What was asked before the start was told then. What was taken in since is news; so is all that is new from now on,
@@ -150,7 +153,16 @@ impl Push {
         })
         .await;
         loop {
-            match changes.recv().await {
+            let heard = tokio::select! {
+                heard = changes.recv() => heard,
+                Ok(written) = documents.recv() => {
+                    if written == devices::FILE {
+                        self.refresh().await;
+                    }
+                    continue;
+                }
+            };
+            match heard {
                 Ok(id) => {
                     if let Ok(Some(ask)) = self.0.broker.get(id).await {
                         self.take(&Notice::of(&ask), &mut told);
@@ -160,6 +172,12 @@ impl Push {
                 Err(RecvError::Closed) => return,
             }
         }
+    }
+
+    /// Another daemon may have signed browsers up.
+    async fn refresh(&self) {
+        let push = self.clone();
+        let _logged = stored(tokio::task::spawn_blocking(move || push.0.devices.refresh()).await);
     }
 
     /// Looks at all open asks, and at those that were open when browsers were told of them.
@@ -351,7 +369,7 @@ pub(super) async fn subscribe(
     let (clock, person, token) = (inbox.ctx.clock(), caller.name(), caller.token());
     let (since, joined) = (clock.now(), Some(clock.monotonic()));
     let device = Device { person, token, since, joined, seen: since, subscription };
-    stored(tokio::task::spawn_blocking(move || push.0.devices.add(device)).await)
+    stored(tokio::task::spawn_blocking(move || push.0.devices.add(&device)).await)
 }
 
 #[derive(Deserialize)]
@@ -372,15 +390,11 @@ pub(super) async fn unsubscribe(
 }
 
 fn stored<E: std::fmt::Display>(written: Result<io::Result<()>, E>) -> Result<StatusCode, Problem> {
-    match written {
-        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "cannot write state/push.json");
-            Err(Problem::not_stored())
-        }
-        Err(panic) => {
-            tracing::error!(%panic, "cannot write state/push.json");
-            Err(Problem::not_stored())
-        }
-    }
+    let error = match written {
+        Ok(Ok(())) => return Ok(StatusCode::NO_CONTENT),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => panic.to_string(),
+    };
+    tracing::error!(%error, "cannot use state/push.json");
+    Err(Problem::not_stored())
 }

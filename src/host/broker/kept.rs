@@ -1,0 +1,84 @@
+//! A request that asks what has an outcome already, which no call took: it gets that outcome, once it is clear that nobody else will.
+
+use super::submit::{Submitted, waiter};
+use super::{Broker, Failure};
+use crate::host::delivery::{Lies, lies_in};
+use crate::host::session::{DEAD_AFTER, Liveness};
+use crate::ipc::RESPONSES;
+use crate::ipc::wire::Request;
+use askd_core::{Ask, AskId, DeliveryEvent, Event, Group, Relation, RequestId, Time, Waiter};
+use std::io;
+
+impl Broker {
+    /// Whether a response lies where its waiter looks for it.
+    pub(super) async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
+        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
+        let look = move || lies_in(&*folders.ensure(&group, RESPONSES)?, &request_id);
+        tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+
+    /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.
+    fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
+        let now = self.clock().now();
+        let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
+        // A probe may fail for long: askd waits for it no longer than for a sign of life.
+        let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
+        waiter.process.as_deref().is_none_or(silent) && !probed
+    }
+
+    /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.
+    pub(super) async fn give_kept(&self, id: AskId, request: &Request) -> Option<Submitted> {
+        let ask = match self.get(id).await {
+            Ok(ask) => ask?,
+            // The ask may be open already: asking it again would show it twice.
+            Err(error) => return Some(Self::unreadable(id, &error)),
+        };
+        if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
+            return None;
+        }
+        let now = self.clock().now();
+        if !ask.keeps_outcome(now) {
+            return None;
+        }
+        let mut reclaim = Vec::new();
+        for old in &ask.waiters {
+            let Some(at) = old.response.published_at() else { continue };
+            let lies =
+                if old.carrier.is_file() { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };
+            let dead = self.is_dead(id, &old.request_id).await;
+            match (lies, dead) {
+                (Ok(Lies::Gone), _) => {
+                    let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
+                    if matches!(
+                        self.apply(id, collected).await,
+                        Err(Failure::NotStored | Failure::InDoubt | Failure::Stale)
+                    ) {
+                        return Some(Submitted::NotStored);
+                    }
+                    return Some(Submitted::NotYet);
+                }
+                (Ok(Lies::There), Some(false)) => {}
+                (Ok(Lies::There | Lies::BeingTaken), Some(true)) => reclaim.push(old.request_id.clone()),
+                (Ok(Lies::There), None) if self.cannot_be_judged(&ask, old, at) => reclaim.push(old.request_id.clone()),
+                // A waiter is taking it, or askd cannot tell yet whether one will.
+                _ => return Some(Submitted::NotYet),
+            }
+        }
+        if !reclaim.is_empty() || !ask.is_free() {
+            return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
+                Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+                _ => Some(Submitted::NotYet),
+            };
+        }
+        let settings = self.settings();
+        let waiter = match waiter(request, settings.group(&ask.group)?, now) {
+            Ok(waiter) => waiter,
+            Err(rejection) => return Some(Submitted::Rejected(rejection)),
+        };
+        match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
+            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
+            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+        }
+    }
+}

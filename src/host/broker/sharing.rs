@@ -1,0 +1,289 @@
+//! Beside other daemons that share the records: learns what they have stored, leaves to the leader what steps ask for, and, as
+//! the leader, does what theirs ask for. With a store of its own none of this happens.
+
+use super::errands::Errand;
+use super::step::Stepped;
+use super::{Broker, KeyedLock};
+use crate::clock::{Clock, Moment};
+use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
+use crate::sabotage::on;
+use askd_core::{Ask, AskId, DeliveryEffect, Effect, Fact, Group, RequestId, Taker};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::io;
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// How often a daemon looks what others have stored, unless it is told that there is something.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a daemon relies on its last look.
+const BLIND: Duration = Duration::from_secs(5);
+/// How often it says which calls wait here.
+const TELL: Duration = Duration::from_secs(20);
+/// How many names of documents a slow reader may be behind.
+const DOCUMENTS: usize = 64;
+
+/// What a daemon knows of others.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// One request of each group is judged at a time.
+    pub(super) asking: KeyedLock<Group>,
+    /// One look at a time, with when the last one succeeded.
+    looked: tokio::sync::Mutex<()>,
+    seen: Mutex<Option<Moment>>,
+    /// What is under way for others, and is still noted as owed.
+    paying: Mutex<HashSet<i64>>,
+    documents: broadcast::Sender<String>,
+    /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
+    clock: Clock,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self {
+            asking: KeyedLock::default(),
+            looked: tokio::sync::Mutex::default(),
+            seen: Mutex::default(),
+            paying: Mutex::default(),
+            documents: broadcast::Sender::new(DOCUMENTS),
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl Broker {
+    /// Whether this daemon does what steps ask for: the only one, or the leader.
+    pub(in crate::host) fn leads(&self) -> bool {
+        self.0.store.shared().is_none_or(Sharing::leads)
+    }
+
+    /// Whether other daemons change the same records.
+    pub(in crate::host) fn is_shared(&self) -> bool {
+        self.0.store.shared().is_some()
+    }
+
+    /// What of a step's effects the leader has to do.
+    pub(super) fn owed_to_the_leader(&self, step: &Stepped) -> Vec<Effect> {
+        if self.leads() {
+            return Vec::new();
+        }
+        let owed = |effect: &&Effect| match effect {
+            // They decide what else is done.
+            Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => true,
+            Effect::Note(_) | Effect::Forget => false,
+            effect => !touches_only_the_record(&step.ask, effect),
+        };
+        step.effects.iter().filter(owed).cloned().collect()
+    }
+
+    /// What of a step's effects this daemon does itself.
+    pub(super) fn own_of(&self, ask: &Ask, mut effects: Vec<Effect>) -> Vec<Effect> {
+        if !self.leads() {
+            effects.retain(|effect| touches_only_the_record(ask, effect));
+        }
+        effects
+    }
+
+    /// Learns what others have stored, and does what they ask for, as long as the daemon runs.
+    pub(super) async fn keep_up(&self) {
+        let Some(shared) = self.0.store.shared() else { return };
+        let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
+        loop {
+            tokio::select! {
+                () = self.0.beside.clock.sleep(LOOK) => {}
+                Ok(()) = hint.changed() => {}
+                () = self.leases().begun() => told = None,
+            }
+            let now = self.0.beside.clock.monotonic();
+            let mut kept_up = self.catch_up().await;
+            if self.leads() {
+                kept_up = match kept_up {
+                    Ok(()) => self.pay().await,
+                    failed => failed,
+                };
+            }
+            if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
+                kept_up = kept_up.and(self.tell_waits().await);
+                told = Some(now);
+            }
+            match kept_up {
+                Ok(()) => failing = false,
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "cannot keep up with the other daemons; trying again every second");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Learns what others have stored by now.
+    pub(in crate::host) async fn catch_up(&self) -> Result<(), StoreError> {
+        if self.0.store.shared().is_none() {
+            return Ok(());
+        }
+        let _alone = self.0.beside.looked.lock().await;
+        let began = self.0.beside.clock.monotonic();
+        let news = self.in_store(Sharing::look).await?;
+        for (group, allowed) in news.allowed {
+            self.index().attempts_mut().allow(&group, allowed);
+        }
+        for stored in &news.changed {
+            self.learn(stored);
+        }
+        for ask in &news.gone {
+            self.drop_ask(ask);
+            let _nobody = self.0.changes.send(ask.id);
+        }
+        for name in news.documents {
+            let _nobody = self.0.beside.documents.send(name);
+        }
+        *self.0.beside.seen.lock() = Some(began);
+        Ok(())
+    }
+
+    /// Finds what another daemon may have stored just now.
+    pub(in crate::host) async fn find_anywhere<T>(&self, find: impl Fn(&Self) -> Option<T>) -> Option<T> {
+        match find(self) {
+            None if self.0.store.shared().is_some() && self.catch_up().await.is_ok() => find(self),
+            found => found,
+        }
+    }
+
+    /// Waits until others may have stored something; `false` if there are no others.
+    pub(in crate::host) async fn news(&self) -> bool {
+        let Some(shared) = self.0.store.shared() else { return false };
+        // It changes only if somebody listens.
+        self.0.beside.clock.timeout(LOOK, shared.hint().changed()).await;
+        true
+    }
+
+    /// Whether it has been too long since the last look: another daemon may have revoked or changed anything.
+    pub(in crate::host) fn is_blind(&self) -> bool {
+        let since = |seen: Moment| self.0.beside.clock.monotonic().since(seen) > BLIND;
+        self.0.store.shared().is_some() && self.0.beside.seen.lock().is_some_and(since)
+    }
+
+    /// Who wants to know which documents others have written.
+    pub(in crate::host) fn documents_changes(&self) -> broadcast::Receiver<String> {
+        self.0.beside.documents.subscribe()
+    }
+
+    /// Takes in an ask as another daemon has stored it, which has also seen to what it asks for.
+    pub(super) fn learn(&self, stored: &Stored) {
+        let ask = &stored.ask;
+        if !self.0.loading.is_over() && self.index().group(ask.id).is_none() {
+            // It may have been stored before this daemon took the lead.
+            return self.take_in(stored);
+        }
+        let set_by = self.clock().reading().set_by;
+        self.enter(|index| index.insert(ask, set_by));
+        let _nobody = self.0.changes.send(ask.id);
+    }
+
+    /// Reads an ask anew that another daemon has changed.
+    pub(super) fn refresh(&self, id: AskId) -> Result<(), StoreError> {
+        let Some(shared) = self.0.store.shared() else { return Ok(()) };
+        if let Some(stored) = shared.refresh(id)? {
+            self.learn(&stored);
+        }
+        Ok(())
+    }
+
+    /// Does what other daemons' steps ask the leader for.
+    async fn pay(&self) -> Result<(), StoreError> {
+        let owed = self.in_store(Sharing::owed).await?;
+        if owed.is_empty() || on("nohandover") {
+            return Ok(());
+        }
+        for Owed { number, ask, effects } in &owed {
+            // It may be noted as owed for a while longer.
+            if !self.0.beside.paying.lock().insert(*number) {
+                continue;
+            }
+            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
+            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects));
+        }
+        let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();
+        let paid = numbers.clone();
+        self.in_store(move |shared| shared.paid(&paid)).await?;
+        self.0.beside.paying.lock().retain(|number| !numbers.contains(number));
+        Ok(())
+    }
+
+    fn act_for_another(&self, id: AskId, effects: Vec<Effect>) {
+        let ask = match self.load(id) {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(ask = %id, %error, "an ask cannot be read; what it asks for is done after a while");
+                return self.owe_again(id);
+            }
+        };
+        if effects.contains(&Effect::Retire) {
+            self.retire_later(id);
+        }
+        let mut errands: Vec<Errand> = Vec::new();
+        self.act(&ask, effects, &mut errands);
+        self.hand_over(errands);
+    }
+
+    /// What is undone for an ask is found out from the ask itself with the next event.
+    fn owe_again(&self, id: AskId) {
+        self.lanes().owe(id, false);
+        self.apply_later(id, askd_core::Event::Tick);
+    }
+
+    /// Tells the other daemons which calls wait here.
+    async fn tell_waits(&self) -> Result<(), StoreError> {
+        let waits = self.leases().all();
+        if waits.is_empty() {
+            return Ok(());
+        }
+        self.in_store(move |shared| shared.tell_waits(&waits)).await
+    }
+
+    /// Whether a call of this request waits at any daemon; an error if that is not known.
+    pub(super) async fn waits_anywhere(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError> {
+        if self.leases().holds(group, request_id) || self.0.store.shared().is_none() {
+            return Ok(self.leases().holds(group, request_id));
+        }
+        let (group, request_id) = (group.clone(), request_id.clone());
+        self.in_store(move |shared| shared.waits_for(&group, &request_id)).await
+    }
+
+    /// Keeps a verified webhook of a channel for the leader. It is on stable storage then.
+    pub(in crate::host) async fn keep_webhook(&self, channel: &'static str, body: Vec<u8>) -> Result<(), StoreError> {
+        self.in_store(move |shared| shared.keep_webhook(channel, &body)).await
+    }
+
+    /// Verified webhooks that other daemons have kept, the oldest first.
+    pub(in crate::host) async fn kept_webhooks(&self) -> Result<Vec<Webhook>, StoreError> {
+        self.in_store(Sharing::webhooks).await
+    }
+
+    /// A kept webhook was dealt with.
+    pub(in crate::host) async fn drop_webhook(&self, number: i64) -> Result<(), StoreError> {
+        self.in_store(move |shared| shared.drop_webhook(number)).await
+    }
+
+    /// A call to the store, which blocks on the database.
+    async fn in_store<T: Default + Send + 'static>(
+        &self,
+        call: impl FnOnce(&(dyn Sharing + 'static)) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let broker = self.clone();
+        let work = move || broker.0.store.shared().map_or(Ok(T::default()), call);
+        let panicked = |panic| StoreError::Io { what: "it panicked".to_owned(), source: io::Error::other(panic) };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(panic)))
+    }
+}
+
+/// An outcome over HTTP: to write and to publish it changes the record, and nothing else.
+fn touches_only_the_record(ask: &Ask, effect: &Effect) -> bool {
+    let Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write | DeliveryEffect::Publish } = effect
+    else {
+        return false;
+    };
+    ask.waiter(id).is_some_and(|waiter| !waiter.carrier.is_file())
+}

@@ -1,0 +1,89 @@
+//! Notices between daemons: a daemon that has stored something says so, and the others look at once instead of within a second. A
+//! notice says nothing else, is sent after the commit, and stands for all that was stored since the last one. Nothing depends on it.
+
+use super::database::{Connections, Durable, Failed, Work, query};
+use crate::clock::Clock;
+use sqlx::Executor as _;
+use sqlx::postgres::PgListener;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+const CHANNEL: &str = "askd";
+/// The shortest pause between two notices: each takes a lock of the whole server for its commit.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often the connection is tested, and how soon another one is made.
+const TEST: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What was heard, and what is to be told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hints {
+    heard: Arc<watch::Sender<()>>,
+    tell: Arc<Notify>,
+}
+
+/// Says that there is news.
+pub(super) async fn notify(database: &Connections) -> Result<(), Failed> {
+    let notify: Work<()> = Arc::new(|connection| {
+        Box::pin(async move { query("select pg_notify('askd', '')").execute(connection).await.map(drop) })
+    });
+    database.transact(Durable::No, "", notify).await
+}
+
+impl Hints {
+    /// Changes when another daemon, or this one, has said that there is news.
+    pub(super) fn heard(&self) -> watch::Receiver<()> {
+        self.heard.subscribe()
+    }
+
+    /// Has the others told.
+    pub(super) fn tell(&self) {
+        self.tell.notify_one();
+    }
+
+    /// Tells the others, until this run has left.
+    pub(super) async fn notify(self, database: Connections, left: CancellationToken) {
+        while left.run_until_cancelled(self.tell.notified()).await.is_some() {
+            if let Err(error) = notify(&database).await {
+                tracing::debug!(%error, "cannot tell the other daemons; they look by themselves");
+            }
+            database.clock().sleep(PAUSE).await;
+        }
+    }
+
+    /// Listens, until this run has left. After a loss of the connection there may be news that nobody told.
+    pub(super) async fn listen(self, url: String, clock: Clock, left: CancellationToken) {
+        let mut failing = false;
+        loop {
+            match left.run_until_cancelled(self.listen_once(&url, &clock)).await {
+                Some(Err(error)) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "cannot listen to the other daemons; looking every second meanwhile");
+                }
+                Some(Err(_)) => {}
+                Some(Ok(())) | None => failing = false,
+            }
+            if left.run_until_cancelled(clock.sleep(AGAIN)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn listen_once(&self, url: &str, clock: &Clock) -> Result<(), sqlx::Error> {
+        let mut listener = PgListener::connect(url).await?;
+        listener.listen(CHANNEL).await?;
+        loop {
+            self.heard.send_replace(());
+            match clock.timeout(TEST, listener.try_recv()).await {
+                Some(Ok(Some(_))) => {}
+                Some(Ok(None)) => return Ok(()),
+                Some(Err(error)) => return Err(error),
+                None => {
+                    listener.execute("select 1").await?;
+                }
+            }
+        }
+    }
+}

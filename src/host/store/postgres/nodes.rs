@@ -1,0 +1,130 @@
+//! The daemons that are there: each run is a row that it renews. A second run with the name of a live one is refused, and a
+//! clean end is noted only by the last one.
+
+use super::database::{Connections, Durable, Failed, query, scalar};
+use super::hints::notify;
+use super::lease::{LEASE, RENEWED_AFTER};
+use super::{CLEAN, InPostgres, Shared};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// A run of a daemon.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) run: String,
+    pub(super) node: String,
+    pub(super) home: String,
+}
+
+/// What came of joining.
+pub(super) enum Joined {
+    Yes,
+    /// This one is there, and one of the two wants to be alone.
+    Beside(String),
+    /// Another live daemon has the name.
+    Namesake,
+}
+
+/// What a run is called that wants to be alone.
+const ALONE: &str = "askd store copy";
+/// Runs join one at a time.
+const JOINING: i64 = 7_161_074;
+
+impl Node {
+    /// The same for a run beside which there is no other.
+    pub(super) fn alone(self) -> Self {
+        Self { node: ALONE.to_owned(), ..self }
+    }
+
+    /// Enters it, unless another live daemon has its name. `home` names the state folder, whose lock the caller has: an
+    /// earlier run on it is over. What it saves from now on, no earlier clean end vouches for.
+    pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
+        let own = self.clone();
+        database
+            .transact(
+                Durable::Yes,
+                "",
+                Arc::new(move |connection| {
+                    let Node { run, node, home } = own.clone();
+                    Box::pin(async move {
+                        query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
+                        let over = "delete from askd.nodes where home = $1::uuid or heard < now() - interval '1 hour'";
+                        query(over).bind(&home).execute(&mut *connection).await?;
+                        let live = "select node from askd.nodes where heard > now() - make_interval(secs => $1)";
+                        let live = scalar::<String>(live).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?;
+                        if let Some(other) = live.iter().find(|other| node == ALONE || *other == ALONE) {
+                            return Ok(Joined::Beside(other.clone()));
+                        }
+                        if live.contains(&node) {
+                            return Ok(Joined::Namesake);
+                        }
+                        let join = "insert into askd.nodes (run, node, home, version, heard)
+                                    values ($1::uuid, $2, $3::uuid, $4, now())";
+                        let join = query(join).bind(run).bind(node).bind(home).bind(env!("CARGO_PKG_VERSION"));
+                        join.execute(connection).await?;
+                        Ok(Joined::Yes)
+                    })
+                }),
+            )
+            .await
+    }
+
+    /// Says that it is there, until it has left.
+    pub(super) async fn keep(self, database: Connections, left: CancellationToken) {
+        let clock = database.clock().clone();
+        loop {
+            tokio::select! {
+                () = clock.sleep(RENEWED_AFTER) => {}
+                () = left.cancelled() => return,
+            }
+            let run = self.run.clone();
+            let heard = database.transact(
+                Durable::No,
+                "",
+                Arc::new(move |connection| {
+                    let run = run.clone();
+                    Box::pin(async move {
+                        let heard = "update askd.nodes set heard = now() where run = $1::uuid";
+                        query(heard).bind(run).execute(connection).await
+                    })
+                }),
+            );
+            if let Err(error) = heard.await {
+                tracing::debug!(%error, "cannot say in the database that this daemon is there");
+            }
+        }
+    }
+}
+
+impl InPostgres {
+    /// Notes the end of this run. The last daemon notes that nothing is missing, and the leader gives its lease up.
+    pub(super) fn leave(&self) -> Result<(), Failed> {
+        let Shared { run, lease, database, left } = &*self.shared;
+        left.cancel();
+        let (era, run) = (self.era.lock().clone(), run.clone());
+        self.shared.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let (era, run) = (era.clone(), run.clone());
+                Box::pin(async move {
+                    query("delete from askd.nodes where run = $1::uuid").bind(run).execute(&mut *connection).await?;
+                    // Also one that has died: it may have saved something without waiting for the disk.
+                    let others: i64 = scalar("select count(*) from askd.nodes").fetch_one(&mut *connection).await?;
+                    if others > 0 {
+                        return Ok(());
+                    }
+                    let mark = "insert into askd.documents (name, bytes) values ($1, $2)
+                                on conflict (name) do update set bytes = excluded.bytes";
+                    query(mark).bind(CLEAN).bind(era.into_bytes()).execute(connection).await.map(drop)
+                })
+            }),
+        )?;
+        let Some(lease) = lease.clone() else { return Ok(()) };
+        let connections = database.connections().clone();
+        // Whoever takes it over need not wait for its next look.
+        database.wait(async move {
+            lease.end(&connections).await?;
+            notify(&connections).await
+        })
+    }
+}

@@ -1,0 +1,394 @@
+//! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
+//! wait.
+
+use super::asks::{Row, Write, ask_id};
+use super::database::{Durable, Failed, Work, query, scalar};
+use super::{InPostgres, failed};
+use crate::host::store::{Allowed, Basis, News, Owed, Save, Sharing, StoreError, Stored, Wait, Webhook, record};
+use crate::random;
+use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::watch;
+
+/// How many rows of a list are read at a time.
+const SOME: i64 = 500;
+
+/// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
+pub(super) type Mark = String;
+
+/// A save of which nobody knows what became.
+#[derive(Debug, Clone)]
+pub(super) struct Doubt {
+    ask: Arc<Ask>,
+    write: Write,
+    operation: String,
+}
+
+/// What a look finds, before it is parsed.
+#[derive(Debug)]
+struct Seen {
+    mark: Mark,
+    /// Each row that was changed, with its revision.
+    revisions: Vec<(String, i64)>,
+    gone: Vec<String>,
+    allowed: Vec<AllowedRow>,
+    documents: Vec<String>,
+    given: Vec<(String, i64)>,
+}
+
+/// A row of `askd.allowed`: group, question, time, person.
+type AllowedRow = (String, String, i64, String);
+
+pub(super) fn allowed_rows(rows: &[PgRow]) -> Result<Vec<AllowedRow>, sqlx::Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))).collect()
+}
+
+/// The rows by group. They are in the order of their groups.
+pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
+    let mut all: Vec<(Group, Vec<Allowed>)> = Vec::new();
+    for (group, question, at, by) in rows {
+        let read = || -> Option<(Group, Allowed)> {
+            let question: Digest = question.parse().ok()?;
+            let allowed = Allowed { question, at: Time::from_millis(at), by: serde_json::from_str(&by).ok()? };
+            Some((group.parse().ok()?, allowed))
+        };
+        match (read(), all.last_mut()) {
+            (None, _) => tracing::error!("a row of askd.allowed is damaged; it counts as missing"),
+            (Some((group, allowed)), Some((last, of_last))) if *last == group => of_last.push(allowed),
+            (Some((group, allowed)), _) => all.push((group, vec![allowed])),
+        }
+    }
+    all
+}
+
+fn pairs(rows: &[PgRow]) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Which transaction is the oldest that still runs.
+pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
+    scalar("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await
+}
+
+/// All that was changed since `mark`, as it is at one moment.
+async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<Seen, sqlx::Error> {
+    let mark = mark(&mut *connection).await?;
+    let asks = "select id::text, revision from askd.asks where changed >= $1::text::xid8";
+    let revisions = pairs(&query(asks).bind(since).fetch_all(&mut *connection).await?)?;
+    let gone = "select record::text from askd.gone where changed >= $1::text::xid8";
+    let gone = scalar(gone).bind(since).fetch_all(&mut *connection).await?;
+    let allowed = "select group_name, question, at, by::text from askd.allowed where changed >= $1::text::xid8
+                   order by group_name, question";
+    let allowed = allowed_rows(&query(allowed).bind(since).fetch_all(&mut *connection).await?)?;
+    let documents = "select name from askd.documents where changed >= $1::text::xid8";
+    let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
+    let given = pairs(&query("select group_name, accepted from askd.counts").fetch_all(connection).await?)?;
+    Ok(Seen { mark, revisions, gone, allowed, documents, given })
+}
+
+impl InPostgres {
+    /// Reads a row, and keeps it at hand.
+    pub(super) fn read_row(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
+        let Some(row) = self.row(id)? else {
+            self.cache.lock().remove(id);
+            return Ok(None);
+        };
+        self.keep(&row).map(Some).map_err(|source| StoreError::Damaged { id, source })
+    }
+
+    /// Keeps a row at hand, unless what is at hand is newer.
+    fn keep(&self, row: &Row) -> Result<Stored, crate::host::store::BadRecord> {
+        let stored = self.stored(row.ask()?, row.settled);
+        let id = stored.ask.id;
+        let mut cache = self.cache.lock();
+        if cache.record_of(id).is_none_or(|(known, _)| known < row.revision) {
+            cache.put(Arc::new(stored.ask.clone()), row.revision, row.bytes());
+        }
+        drop(cache);
+        let mut unflushed = self.unflushed.lock();
+        if unflushed.get(&id).is_some_and(|(_, saved)| *saved < row.revision) {
+            unflushed.remove(&id);
+        }
+        Ok(stored)
+    }
+
+    /// Writes a row, and notes what this daemon then knows of it; `false`: the row is another than `write` says.
+    pub(super) fn write_tracked(
+        &self,
+        ask: &Arc<Ask>,
+        write: Write,
+        owed: &[Effect],
+        save: Save,
+    ) -> Result<bool, StoreError> {
+        let doubt = self.doubts.lock().get(&ask.id).filter(|doubt| Arc::ptr_eq(&doubt.ask, ask)).cloned();
+        let what = || format!("cannot store ask {}", ask.id);
+        let (write, operation) = match doubt {
+            Some(Doubt { write, operation, .. }) => {
+                if self.is_stored(ask.id, &operation).map_err(failed(what()))? == Some(true) {
+                    self.wrote(ask, write.makes(), record::USUAL_BYTES);
+                    return Ok(true);
+                }
+                (write, operation)
+            }
+            None => (write, random::unique()),
+        };
+        let durable = if save == Save::Now { Durable::Yes } else { Durable::No };
+        // Before it is written: a flush that finds another era has to know of it.
+        let replaced = match durable {
+            Durable::Yes => None,
+            Durable::No => Some(self.unflushed.lock().insert(ask.id, (Arc::clone(ask), write.makes()))),
+        };
+        let written = match self.write(ask, write, &operation, owed, durable) {
+            Err(Failed::Unknown(why)) => match self.is_stored(ask.id, &operation) {
+                Ok(Some(true)) => Ok(Some((write.makes(), record::USUAL_BYTES))),
+                // A row that is not there yet cannot be waited for.
+                Ok(None) | Err(_) => Err(Failed::Unknown(why)),
+                Ok(Some(false)) => Err(Failed::Unchanged(why)),
+            },
+            written => written,
+        };
+        if let Err(Failed::Unknown(_)) = &written {
+            self.doubts.lock().insert(ask.id, Doubt { ask: Arc::clone(ask), write, operation });
+        }
+        let written = written.map_err(failed(what()));
+        self.last_save_failed.store(written.is_err(), Ordering::Relaxed);
+        match (&written, replaced) {
+            (Err(StoreError::Io { .. }) | Ok(None), Some(Some(before))) => {
+                drop(self.unflushed.lock().insert(ask.id, before));
+            }
+            (Ok(_), None) | (Err(StoreError::Io { .. }) | Ok(None), Some(None)) => {
+                drop(self.unflushed.lock().remove(&ask.id));
+            }
+            (Ok(Some(_)) | Err(_), _) => {}
+        }
+        let Some((revision, bytes)) = written? else {
+            self.doubts.lock().remove(&ask.id);
+            self.cache.lock().remove(ask.id);
+            return Ok(false);
+        };
+        self.wrote(ask, revision, bytes);
+        self.hints.tell();
+        let mut unflushed = self.unflushed.lock();
+        if let Some((_, saved)) = unflushed.get_mut(&ask.id).filter(|(it, _)| Arc::ptr_eq(it, ask)) {
+            *saved = revision;
+        }
+        Ok(true)
+    }
+
+    fn wrote(&self, ask: &Arc<Ask>, revision: i64, bytes: usize) {
+        self.doubts.lock().remove(&ask.id);
+        let mut cache = self.cache.lock();
+        if cache.record_of(ask.id).is_none_or(|(known, _)| known < revision) {
+            cache.put(Arc::clone(ask), revision, bytes);
+        }
+    }
+
+    /// The rows of these asks.
+    fn rows(&self, ids: &[String]) -> Result<Vec<Row>, Failed> {
+        let mut rows = Vec::with_capacity(ids.len());
+        for some in ids.chunks(usize::try_from(SOME).unwrap_or(1)) {
+            let some = some.to_vec();
+            rows.extend(self.shared.read(Arc::new(move |connection| {
+                let some = some.clone();
+                Box::pin(async move {
+                    let read = "select id::text, group_name, settled, revision, record::text from askd.asks
+                                where id = any($1::uuid[])";
+                    let rows = query(read).bind(some).fetch_all(connection).await?;
+                    rows.iter().map(Row::of).collect::<Result<Vec<Row>, _>>()
+                })
+            }))?);
+        }
+        Ok(rows)
+    }
+
+    /// Changes something by a statement with these numbers.
+    fn drop_numbers(&self, statement: &'static str, numbers: &[i64]) -> Result<(), Failed> {
+        let numbers = numbers.to_vec();
+        self.shared.change(
+            Durable::No,
+            Arc::new(move |connection| {
+                let numbers = numbers.clone();
+                Box::pin(async move { query(statement).bind(numbers).execute(connection).await.map(drop) })
+            }),
+        )
+    }
+}
+
+impl Sharing for InPostgres {
+    fn leads(&self) -> bool {
+        self.shared.lease.is_some()
+    }
+
+    fn given(&self, group: &Group) -> i64 {
+        self.given.lock().get(group).copied().unwrap_or_default()
+    }
+
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError> {
+        let known = |before: &Arc<Ask>| self.cache.lock().get(ask.id).filter(|(known, _)| Arc::ptr_eq(known, before));
+        let doubted = self.doubts.lock().get(&ask.id).is_some_and(|doubt| Arc::ptr_eq(&doubt.ask, ask));
+        let write = match basis {
+            // After a save that failed: there is nothing to take back here.
+            Basis::Ask(before) if Arc::ptr_eq(before, ask) => return Ok(()),
+            Basis::New(given) => Write::New(*given),
+            Basis::Ask(before) => match known(before) {
+                Some((_, revision)) => Write::Over(revision),
+                None if doubted => Write::Over(0),
+                None => return Err(StoreError::Stale),
+            },
+        };
+        if !self.write_tracked(ask, write, owed, save)? {
+            return Err(StoreError::Stale);
+        }
+        if let Basis::New(given) = basis {
+            let mut known = self.given.lock();
+            let known = known.entry(ask.group.clone()).or_default();
+            *known = (*known).max(given + 1);
+        }
+        Ok(())
+    }
+
+    fn refresh(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
+        self.read_row(id)
+    }
+
+    fn look(&self) -> Result<News, StoreError> {
+        let what = "cannot read what other daemons have changed";
+        let since = self.mark.lock().clone();
+        let seen = self.shared.read(Arc::new(move |connection| {
+            let since = since.clone();
+            Box::pin(async move { changed_since(connection, &since).await })
+        }));
+        let Seen { mark, revisions, gone, allowed, documents, given } = seen.map_err(failed(what))?;
+        let foreign: Vec<String> = {
+            let cache = self.cache.lock();
+            let is_known = |(id, revision): &(String, i64)| {
+                let known = ask_id(id).and_then(|id| cache.record_of(id));
+                known.is_some_and(|(known, _)| known >= *revision)
+            };
+            revisions.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
+        };
+        let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
+        for row in self.rows(&foreign).map_err(failed(what))? {
+            match self.keep(&row) {
+                Ok(stored) => news.changed.push(stored),
+                Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
+            }
+        }
+        news.gone.extend(gone.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
+        for ask in &news.gone {
+            self.cache.lock().remove(ask.id);
+            self.unflushed.lock().remove(&ask.id);
+        }
+        let mut known = self.given.lock();
+        for (group, count) in given {
+            let Ok(group) = group.parse() else { continue };
+            let known = known.entry(group).or_default();
+            *known = (*known).max(count);
+        }
+        drop(known);
+        *self.mark.lock() = mark;
+        Ok(news)
+    }
+
+    fn hint(&self) -> watch::Receiver<()> {
+        self.hints.heard()
+    }
+
+    fn owed(&self) -> Result<Vec<Owed>, StoreError> {
+        let rows: Work<Vec<(i64, String, String)>> = Arc::new(|connection| {
+            Box::pin(async move {
+                let owed = "select number, ask::text, effects::text from askd.owed order by number limit $1";
+                let rows = query(owed).bind(SOME).fetch_all(connection).await?;
+                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+            })
+        });
+        let rows = self.shared.read(rows).map_err(failed("cannot read what other daemons ask for"))?;
+        let read = |(number, ask, effects): (i64, String, String)| {
+            let effects = serde_json::from_str(&effects).unwrap_or_else(|error| {
+                // A newer daemon wrote it. The next leader finds out what the ask needs.
+                tracing::error!(ask, %error, "this askd does not understand what another daemon asks for");
+                Vec::new()
+            });
+            Some(Owed { number, ask: ask_id(&ask)?, effects })
+        };
+        Ok(rows.into_iter().filter_map(read).collect())
+    }
+
+    fn paid(&self, numbers: &[i64]) -> Result<(), StoreError> {
+        let paid = self.drop_numbers("delete from askd.owed where number = any($1)", numbers);
+        paid.map_err(failed("cannot note what is under way"))
+    }
+
+    fn keep_webhook(&self, channel: &str, body: &[u8]) -> Result<(), StoreError> {
+        let (channel, body) = (channel.to_owned(), body.to_vec());
+        let kept = self.shared.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let (channel, body) = (channel.clone(), body.clone());
+                Box::pin(async move {
+                    let keep = "insert into askd.webhooks (channel, body) values ($1, $2)";
+                    query(keep).bind(channel).bind(body).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        kept.map(|()| self.hints.tell()).map_err(failed("cannot keep a webhook"))
+    }
+
+    fn webhooks(&self) -> Result<Vec<Webhook>, StoreError> {
+        let rows: Work<Vec<Webhook>> = Arc::new(|connection| {
+            Box::pin(async move {
+                let rows = "select number, channel, body from askd.webhooks order by number limit 50";
+                let rows = query(rows).fetch_all(connection).await?;
+                let read = |row: &PgRow| {
+                    Ok(Webhook { number: row.try_get(0)?, channel: row.try_get(1)?, body: row.try_get(2)? })
+                };
+                rows.iter().map(read).collect()
+            })
+        });
+        self.shared.read(rows).map_err(failed("cannot read the webhooks that other daemons have kept"))
+    }
+
+    fn drop_webhook(&self, number: i64) -> Result<(), StoreError> {
+        let dropped = self.drop_numbers("delete from askd.webhooks where number = any($1)", &[number]);
+        dropped.map_err(failed("cannot drop a webhook that was dealt with"))
+    }
+
+    fn tell_waits(&self, waits: &[Wait]) -> Result<(), StoreError> {
+        let groups: Vec<String> = waits.iter().map(|wait| wait.group.to_string()).collect();
+        let requests: Vec<String> = waits.iter().map(|wait| wait.request_id.to_string()).collect();
+        let left: Vec<f64> = waits.iter().map(|wait| wait.left.as_secs_f64()).collect();
+        let run = self.shared.run.clone();
+        let told = self.shared.change(
+            Durable::No,
+            Arc::new(move |connection| {
+                let (run, groups, requests, left) = (run.clone(), groups.clone(), requests.clone(), left.clone());
+                Box::pin(async move {
+                    let over = "delete from askd.waits where until < now() - interval '1 minute'";
+                    query(over).execute(&mut *connection).await?;
+                    let tell = "insert into askd.waits (run, group_name, request_id, until)
+                                select $1::uuid, of_group, of_request, now() + make_interval(secs => seconds)
+                                from unnest($2::text[], $3::text[], $4::float8[]) as new (of_group, of_request, seconds)
+                                on conflict (run, group_name, request_id) do update set until = excluded.until";
+                    query(tell).bind(run).bind(groups).bind(requests).bind(left).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        told.map_err(failed("cannot tell the other daemons which calls wait"))
+    }
+
+    fn waits_for(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError> {
+        let (group, request_id, run) = (group.to_string(), request_id.to_string(), self.shared.run.clone());
+        let waits = self.shared.read(Arc::new(move |connection| {
+            let (group, request_id, run) = (group.clone(), request_id.clone(), run.clone());
+            Box::pin(async move {
+                let waits = "select exists (select from askd.waits
+                                 where group_name = $1 and request_id = $2 and until > now() and run <> $3::uuid)";
+                scalar::<bool>(waits).bind(group).bind(request_id).bind(run).fetch_one(connection).await
+            })
+        }));
+        waits.map_err(failed("cannot read which calls wait"))
+    }
+}

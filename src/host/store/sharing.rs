@@ -1,0 +1,107 @@
+//! What daemons that share their records have to know of each other. Every one of them takes calls, and a row is the lane of its
+//! ask: a save says which state it was stepped from, and is refused if another daemon has changed the ask since. What a
+//! step asks for is done by the leader alone.
+
+use super::{Allowed, Save, StoreError, Stored};
+use askd_core::{Ask, AskId, Effect, Group, RequestId};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What a step was taken from.
+#[derive(Debug, Clone)]
+pub enum Basis {
+    /// Nothing: the ask is new, and was judged when its group had been given so many.
+    New(i64),
+    /// This state of the ask.
+    Ask(Arc<Ask>),
+}
+
+/// The part of the port that only a store with several daemons has. Every call blocks on the database.
+pub trait Sharing: Debug + Send + Sync {
+    /// Whether this daemon does what steps ask for.
+    fn leads(&self) -> bool;
+
+    /// How many asks the group had been given at the last look.
+    fn given(&self, group: &Group) -> i64;
+
+    /// Saves an ask, with what the leader has to do then. [`StoreError::Stale`]: another daemon was faster.
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError>;
+
+    /// Reads an ask anew.
+    fn refresh(&self, id: AskId) -> Result<Option<Stored>, StoreError>;
+
+    /// What has changed since the last look. One look at a time.
+    fn look(&self) -> Result<News, StoreError>;
+
+    /// Changes when another daemon says that there is news.
+    fn hint(&self) -> watch::Receiver<()>;
+
+    /// What other daemons' steps ask the leader to do, the oldest first.
+    fn owed(&self) -> Result<Vec<Owed>, StoreError>;
+
+    /// It is under way.
+    fn paid(&self, numbers: &[i64]) -> Result<(), StoreError>;
+
+    /// Keeps a verified webhook for the leader. It is on stable storage then.
+    fn keep_webhook(&self, channel: &str, body: &[u8]) -> Result<(), StoreError>;
+
+    /// Verified webhooks that other daemons keep for the leader, the oldest first.
+    fn webhooks(&self) -> Result<Vec<Webhook>, StoreError>;
+
+    /// The webhook was dealt with.
+    fn drop_webhook(&self, number: i64) -> Result<(), StoreError>;
+
+    /// Tells the other daemons which calls wait here, and for how much longer they count.
+    fn tell_waits(&self, waits: &[Wait]) -> Result<(), StoreError>;
+
+    /// Whether a call of this request waits at another daemon.
+    fn waits_for(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError>;
+}
+
+/// What has changed since a look.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Asks that are new or have changed.
+    pub changed: Vec<Stored>,
+    /// Asks that are gone, as they were.
+    pub gone: Vec<Ask>,
+    /// What may be asked again in each group.
+    pub allowed: Vec<(Group, Vec<Allowed>)>,
+    /// The names of documents that were written.
+    pub documents: Vec<String>,
+}
+
+/// What the leader has to do.
+#[derive(Debug)]
+pub struct Owed {
+    /// Which entry it is.
+    pub number: i64,
+    /// The ask whose step asks for it.
+    pub ask: AskId,
+    /// What to do.
+    pub effects: Vec<Effect>,
+}
+
+/// A verified webhook.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Which entry it is.
+    pub number: i64,
+    /// The channel that it is for.
+    pub channel: String,
+    /// What the platform sent.
+    pub body: Vec<u8>,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone)]
+pub struct Wait {
+    /// Whose it is.
+    pub group: Group,
+    /// What it waits for.
+    pub request_id: RequestId,
+    /// For how much longer it counts.
+    pub left: Duration,
+}

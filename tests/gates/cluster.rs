@@ -1,0 +1,356 @@
+//! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
+//! longer than its lease, and the database is cut off. `tests/gates/run` starts the server.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use askd_sim::slack::{BOT_TOKEN, Config, SIGNING_SECRET, Slack};
+use reqwest::StatusCode;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::agent::{lock, text};
+use crate::daemon::{Daemon, TOKEN};
+use crate::dice::Dice;
+use crate::history::{History, Reply, Verdict};
+use crate::slack::{LABELS, request_of};
+
+/// How many daemons, groups of agents, and questions of each group at a time.
+const DAEMONS: usize = 3;
+const GROUPS: usize = 20;
+const WIDTH: usize = 2;
+/// Between two troubles.
+const LIFE: Duration = Duration::from_secs(5);
+/// How long the paused daemon is paused: longer than its lease and all that it may still do in it.
+const PAUSE: Duration = Duration::from_secs(40);
+/// A pause takes long, so there is one in so many troubles, and none in a short run.
+const LONG: usize = 10;
+const CUT: Duration = Duration::from_secs(3);
+/// How long after the last trouble something may be left.
+const DRAINED: Duration = Duration::from_secs(60);
+const CHANNEL: &str = "C0AGENTS";
+const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
+
+/// Why the gate cannot be played here.
+pub(crate) fn missing() -> Option<String> {
+    let why = || "ASKD_TEST_POSTGRES names no server (tests/postgres/run)".to_owned();
+    std::env::var_os("ASKD_TEST_POSTGRES").is_none().then(why)
+}
+
+struct Host {
+    folder: TempDir,
+    daemon: Daemon,
+}
+
+struct World {
+    hosts: Vec<Host>,
+    slack: Slack,
+    history: Mutex<History>,
+    http: reqwest::Client,
+    /// Where the proxy listens, for each of the ports.
+    doors: [SocketAddr; 2],
+    tokens: Vec<String>,
+    asking: AtomicBool,
+    over: AtomicBool,
+    refused: AtomicUsize,
+}
+
+/// Plays it and judges.
+pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str>) -> Result<Verdict, String> {
+    let server = std::env::var("ASKD_TEST_POSTGRES").map_err(|error| error.to_string())?;
+    let name = format!("cluster_{}_{seed}_{}", std::process::id(), sabotage.unwrap_or("whole"));
+    sql(&server, &format!("create database {name}"))?;
+    let url = format!("{}/{name}", server.rsplit_once('/').ok_or("the server's URL has no database")?.0);
+    let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
+    let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
+    let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| ports()).collect::<Result<_, _>>()?;
+    let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
+    let hosts = ports.iter().enumerate().map(|(n, ports)| host(n, *ports, (&url, doors), &slack, sabotage));
+    let hosts: Vec<Host> = hosts.collect::<Result<_, _>>()?;
+    for host in &hosts {
+        host.daemon.spawn().await?;
+        host.daemon.listening().await?;
+    }
+    slack.set_interactivity_url(Some(format!("http://{}/slack/interactions", doors[0])));
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
+    let http = http.build().map_err(|error| error.to_string())?;
+    let tokens = tokens(&http, doors[0]).await?;
+    let (asking, over) = (AtomicBool::new(true), AtomicBool::new(false));
+    let (history, refused) = (Mutex::default(), AtomicUsize::new(0));
+    let world = Arc::new(World { hosts, slack, history, http, doors, tokens, asking, over, refused });
+    let mut dice = Dice::new(seed);
+    let mut everybody = tokio::task::JoinSet::new();
+    for group in 0..GROUPS {
+        for nth in 0..WIDTH {
+            everybody.spawn(agent(Arc::clone(&world), group, nth, dice.split()));
+        }
+    }
+    for person in PEOPLE {
+        everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
+    }
+    let (mut kills, mut cuts, mut pauses) = (0, 0, 0);
+    for round in 0..rounds {
+        tokio::time::sleep(LIFE).await;
+        let host = &world.hosts[dice.roll(DAEMONS)];
+        if rounds >= LONG && round % LONG == LONG / 2 {
+            paused(host).await?;
+            pauses += 1;
+        } else if dice.chance(25) {
+            cut_off(&server, &name).await?;
+            cuts += 1;
+        } else {
+            host.daemon.kill().await;
+            kills += 1;
+        }
+        revive(&world).await?;
+    }
+    world.asking.store(false, Ordering::SeqCst);
+    let drained = drain(&world).await?;
+    world.over.store(true, Ordering::SeqCst);
+    while everybody.join_next().await.is_some() {}
+    let mut verdict = judge(&world, drained);
+    let refused = world.refused.load(Ordering::SeqCst);
+    verdict.note(format!(
+        "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {refused} calls refused or broken"
+    ));
+    if !verdict.findings().is_empty() && sabotage.is_none() {
+        for host in &world.hosts {
+            crate::keep(&host.folder.path().join("log"));
+        }
+    }
+    for host in &world.hosts {
+        host.daemon.kill().await;
+    }
+    Ok(verdict)
+}
+
+fn sql(url: &str, text: &str) -> Result<(), String> {
+    let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
+    let told = told.map_err(|error| format!("psql: {error}"))?;
+    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+}
+
+/// Two ports that are free.
+fn ports() -> Result<[u16; 2], String> {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string());
+    let port =
+        |socket: &std::net::TcpListener| socket.local_addr().map(|at| at.port()).map_err(|error| error.to_string());
+    let (inbox, agents) = (free()?, free()?);
+    Ok([port(&inbox)?, port(&agents)?])
+}
+
+fn host(
+    number: usize,
+    ports: [u16; 2],
+    (url, doors): (&str, [SocketAddr; 2]),
+    slack: &Slack,
+    sabotage: Option<&str>,
+) -> Result<Host, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let data: PathBuf = folder.path().join("data");
+    let mut settings = format!(
+        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[web]\ntoken = \"{TOKEN}\"\n\
+         [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
+         [postgres]\nurl = \"{url}\"\nlisten_url = \"{url}\"\nnode = \"host-{number}\"\n\
+         [slack]\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\napi_url = \"{}\"\n",
+        data.display(),
+        ports[0],
+        doors[0],
+        ports[1],
+        doors[1],
+        slack.api_url()
+    );
+    let responders = PEOPLE.map(|person| format!("\"{person}\"")).join(", ");
+    for group in 0..GROUPS {
+        let _never_fails = writeln!(
+            settings,
+            "[groups.g{group}]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [{responders}] }}]"
+        );
+    }
+    std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
+    let daemon = Daemon::new(folder.path(), sabotage)?;
+    Ok(Host { folder, daemon })
+}
+
+/// Sends each connection to a daemon that takes it: another one each time.
+async fn proxy(ports: &[[u16; 2]], which: usize) -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let ports: Vec<u16> = ports.iter().map(|ports| ports[which]).collect();
+    tokio::spawn(async move {
+        let mut next = 0;
+        while let Ok((mut from, _)) = listener.accept().await {
+            next += 1;
+            let ports: Vec<u16> = (0..ports.len()).map(|nth| ports[(next + nth) % ports.len()]).collect();
+            tokio::spawn(async move {
+                for port in ports {
+                    if let Ok(mut to) = TcpStream::connect(("127.0.0.1", port)).await {
+                        let _ended = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(address)
+}
+
+async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<Vec<String>, String> {
+    let mut tokens = Vec::new();
+    for group in 0..GROUPS {
+        let body = json!({"group": format!("g{group}"), "name": "gate"});
+        let made = http.post(format!("http://{inbox}/api/v1/tokens")).bearer_auth(TOKEN).json(&body).send().await;
+        let made: Value = made.map_err(|error| error.to_string())?.json().await.map_err(|error| error.to_string())?;
+        tokens.push(made["token"].as_str().ok_or_else(|| made.to_string())?.to_owned());
+    }
+    Ok(tokens)
+}
+
+impl World {
+    /// A call of an agent; `None` if no whole answer came.
+    async fn call(
+        &self,
+        group: usize,
+        process: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Option<(StatusCode, Vec<u8>)> {
+        let url = format!("http://{}/agent/v1{path}", self.doors[1]);
+        let request = match body {
+            Some(body) => self.http.post(url).json(body),
+            None => self.http.get(url),
+        };
+        let answer = request.bearer_auth(&self.tokens[group]).header("askd-process", process).send().await.ok()?;
+        let status = answer.status();
+        Some((status, answer.bytes().await.ok()?.to_vec()))
+    }
+
+    fn broken(&self) {
+        self.refused.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asks one question after the other, and takes each outcome. What breaks is called again.
+async fn agent(world: Arc<World>, group: usize, nth: usize, mut dice: Dice) {
+    let process = format!("p{group}x{nth}");
+    for number in 0.. {
+        if !world.asking.load(Ordering::SeqCst) {
+            return;
+        }
+        let request = format!("g{group}x{nth}x{number}");
+        lock(&world.history).asked(&request);
+        let question = json!({"question": text(&request), "options": LABELS});
+        let body = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
+        let mut path = "/asks".to_owned();
+        let mut sent = Some(&body);
+        while !world.over.load(Ordering::SeqCst) {
+            let answered = world.call(group, &process, &path, sent).await;
+            match (&answered, sent.is_some()) {
+                (Some((StatusCode::OK | StatusCode::CREATED, _)), true) => {
+                    (path, sent) = (format!("/asks/{request}?wait=20"), None);
+                    continue;
+                }
+                (Some((StatusCode::OK, outcome)), false) => {
+                    lock(&world.history).response(&request, outcome);
+                    break;
+                }
+                (Some((StatusCode::ACCEPTED, _)), false) => continue,
+                _ => world.broken(),
+            }
+            tokio::time::sleep(dice.millis(50, 400)).await;
+        }
+        let taken = json!({});
+        while !world.over.load(Ordering::SeqCst) {
+            match world.call(group, &process, &format!("/asks/{request}/taken"), Some(&taken)).await {
+                Some((StatusCode::NO_CONTENT | StatusCode::GONE, _)) => break,
+                _ => world.broken(),
+            }
+            tokio::time::sleep(dice.millis(50, 400)).await;
+        }
+        tokio::time::sleep(dice.millis(10, 200)).await;
+    }
+}
+
+/// Clicks on anything that can be clicked.
+async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
+    while !world.over.load(Ordering::SeqCst) {
+        tokio::time::sleep(dice.millis(5, 60)).await;
+        let mut cards = world.slack.select(|message| message.by_app && !message.elements().is_empty());
+        if cards.is_empty() {
+            continue;
+        }
+        let card = cards.swap_remove(dice.roll(cards.len()));
+        let (Some(request), nth) = (request_of(&card), dice.roll(LABELS.len())) else { continue };
+        let began = Instant::now();
+        if let Ok(sent) = world.slack.click(&card.channel, &card.ts, &format!("pick:0:{nth}"), person).await {
+            let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
+            if !ended {
+                world.broken();
+            }
+            let reply = if ended { Reply::Ended } else { Reply::Unknown };
+            lock(&world.history).attempt(&request, ("slack", person), LABELS[nth], began, reply);
+        }
+    }
+}
+
+/// Stops a daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees.
+async fn paused(host: &Host) -> Result<(), String> {
+    let pid = host.daemon.pid().await.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("no daemon to pause")?;
+    kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
+    tokio::time::sleep(PAUSE).await;
+    kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
+}
+
+/// The database ends all connections, and takes none for a while.
+async fn cut_off(server: &str, name: &str) -> Result<(), String> {
+    sql(server, &format!("alter database {name} allow_connections false"))?;
+    sql(server, &format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"))?;
+    tokio::time::sleep(CUT).await;
+    sql(server, &format!("alter database {name} allow_connections true"))
+}
+
+/// Starts what does not run, as systemd would.
+async fn revive(world: &World) -> Result<(), String> {
+    for host in &world.hosts {
+        if !host.daemon.runs().await {
+            host.daemon.kill().await;
+            host.daemon.spawn().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Without more trouble, waits until everything has ended. False: something is left.
+async fn drain(world: &World) -> Result<bool, String> {
+    let until = Instant::now() + DRAINED;
+    while Instant::now() < until {
+        revive(world).await?;
+        let live = world.slack.select(|message| message.by_app && !message.elements().is_empty()).len();
+        if lock(&world.history).waiting() == 0 && live == 0 {
+            return Ok(true);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(false)
+}
+
+fn judge(world: &World, drained: bool) -> Verdict {
+    let mut history = lock(&world.history);
+    for card in world.slack.messages(CHANNEL) {
+        if let Some(request) = request_of(&card) {
+            history.card(&request, "slack", !card.elements().is_empty());
+        }
+    }
+    let mut verdict = history.judge();
+    if !drained && verdict.findings().is_empty() {
+        verdict.found("left open", 1, "something is still owed");
+    }
+    verdict
+}

@@ -1,0 +1,342 @@
+//! Several daemons with one database, one Slack app and one WhatsApp number: each takes what people and agents do, one of them
+//! does what follows. `tests/postgres/run` starts the server; without it these stories say that they were skipped.
+
+use crate::harness::{SOON, World, within};
+use crate::in_slack::{ALICE, BOB, CHANNEL};
+use crate::on_postgres::Database;
+use crate::on_whatsapp::{ADA, sim};
+use crate::remote::{Agent, Remote};
+use askd_sim::slack::{BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
+use askd_sim::whatsapp::Whatsapp;
+use serde_json::{Value, json};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How soon another daemon leads after the leader has died, and after a planned stop.
+const DEATH: Duration = Duration::from_secs(20);
+const PLANNED: Duration = Duration::from_millis(2_500);
+
+/// Daemons that share a database, and where people are.
+struct Cluster {
+    database: Database,
+    slack: Slack,
+    phone: Whatsapp,
+    hosts: Vec<Remote>,
+}
+
+impl Cluster {
+    /// So many daemons, of which the first one leads; `None` without a server.
+    async fn of(count: usize) -> Option<Self> {
+        Self::with(count, "", None).await
+    }
+
+    /// With these settings of the group, and with a promise broken in the first daemon or the others.
+    async fn with(count: usize, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
+        let database = Database::found()?;
+        let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+        let phone = Whatsapp::start(sim()).await.unwrap();
+        let text = format!(
+            "[slack]\napi_url = \"{}\"\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\n\
+             [whatsapp]\naccess_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
+             phone_number_id = \"{}\"\napi_url = \"{}\"\n\
+             [groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\", \"{BOB}\"] }}]\n\
+             {group}\n\
+             [groups.phone]\nroutes = [{{ channel = \"whatsapp\", chat = \"{ADA}\" }}]\n",
+            slack.api_url(),
+            phone.config().phone_number_id,
+            phone.api_url(),
+        );
+        let host = |number: usize| {
+            let settings = database.settings(&format!("host-{number}"), false);
+            let world = World::empty().in_files().with_binary().config(&text).more_config(&settings);
+            match sabotage {
+                Some((name, first)) if first == (number == 0) => world.env("ASKD_SABOTAGE", name),
+                _ => world,
+            }
+        };
+        let hosts = (0..count).map(|number| Remote::ready(host(number))).collect();
+        let mut cluster = Self { database, slack, phone, hosts };
+        for number in 0..count {
+            cluster.start(number);
+        }
+        cluster.people_reach(0).await;
+        Some(cluster)
+    }
+
+    /// Starts a daemon, and waits until it takes calls.
+    fn start(&mut self, number: usize) {
+        let world = &mut self.hosts[number].world;
+        world.start_waiting();
+        let ready = || (world.raw("GET", "/readyz", "", "").0 == 200).then_some(());
+        tokio::task::block_in_place(|| within(SOON, "a daemon to take calls", ready));
+    }
+
+    /// What people do in Slack and on WhatsApp comes to this daemon from now on.
+    async fn people_reach(&self, number: usize) {
+        let url = self.hosts[number].world.url();
+        self.slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
+        self.slack.set_events_url(&format!("{url}/slack/events")).await.expect("the challenge is echoed");
+        self.phone.set_webhook(Some(&format!("{url}/whatsapp/webhook")));
+    }
+
+    /// An agent of the group that asks at this daemon.
+    fn agent(&self, number: usize, group: &str) -> Agent {
+        self.hosts[number].agent(group)
+    }
+
+    /// The same agent at another daemon.
+    fn at(&self, number: usize, agent: &Agent) -> Agent {
+        Agent { at: self.hosts[number].agents, ..agent.clone() }
+    }
+
+    async fn card(&self) -> Message {
+        let live = || self.slack.messages(CHANNEL).into_iter().rfind(|message| !message.elements().is_empty());
+        self.slack.wait_for(SOON, live).await.expect("a card")
+    }
+
+    async fn says(&self, ts: &str, text: &str) {
+        let says = || self.slack.message(CHANNEL, ts).filter(|message| message.visible_text().contains(text));
+        self.slack.wait_for(SOON, || says().map(drop)).await.unwrap_or_else(|| {
+            panic!("no {text:?}: {:?}", self.slack.message(CHANNEL, ts).map(|message| message.visible_text()))
+        });
+    }
+
+    fn leader(&self) -> Vec<String> {
+        self.database.query("select node from askd.groups where until > now()")
+    }
+
+    fn leads_within(&self, number: usize, limit: Duration) {
+        let (since, name) = (Instant::now(), format!("host-{number}"));
+        let leads = || (self.leader() == [name.as_str()]).then_some(());
+        tokio::task::block_in_place(|| within(limit, "another daemon to lead", leads));
+        assert!(since.elapsed() < limit, "it took {:?}", since.elapsed());
+    }
+}
+
+/// Blocks while the stand-ins go on.
+fn meanwhile<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_asked_at_one_daemon_is_answered_at_another_and_fetched_at_a_third() {
+    let Some(cluster) = Cluster::of(3).await else { return };
+    assert_eq!(cluster.leader(), ["host-0"]);
+    for (asks, answers, fetches) in [(1, 2, 0), (0, 1, 2), (2, 0, 1), (1, 1, 1)] {
+        let request = format!("r{asks}{answers}{fetches}");
+        let agent = cluster.agent(asks, "research");
+        assert_eq!(meanwhile(|| agent.ask(&request, &format!("Deploy {request}?"))).0, 201);
+        let card = cluster.card().await;
+        cluster.people_reach(answers).await;
+        let clicked = cluster.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        assert!(clicked.acknowledged && clicked.answer.is_empty(), "{clicked:?}");
+        let agent = cluster.at(fetches, &agent);
+        let outcome = meanwhile(|| agent.outcome(&request));
+        assert_eq!(outcome["result"]["answered_by"]["id"], ALICE);
+        assert_eq!(meanwhile(|| agent.taken(&request)), 204);
+        cluster.says(&card.ts, "*yes* by").await;
+    }
+    assert_eq!(cluster.slack.messages(CHANNEL).len(), 4, "one card for each question");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_in_the_inbox_of_any_daemon_ends_the_wait_at_another() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "inbox");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let waiting = thread::spawn({
+        let agent = agent.clone();
+        move || agent.call("GET", "/asks/r1?wait=20", "")
+    });
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    let (status, outcome) = meanwhile(|| waiting.join().unwrap());
+    assert_eq!((status, &outcome["result"]["answers"]), (200, &json!({"Deploy?": "no"})), "{outcome}");
+    // And the other way round, by its code.
+    let agent = cluster.at(0, &agent);
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
+    let open = meanwhile(|| cluster.hosts[1].world.open_of("r2"));
+    let path = format!("/asks/{}/answer", open["short_id"].as_str().unwrap());
+    let body = json!({"answers": {open["questions"][0]["id"].as_str().unwrap(): "yes"}});
+    assert_eq!(meanwhile(|| cluster.hosts[1].world.call("POST", &path, Some(&body))).0, 200);
+    assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "yes"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatsapp_is_read_by_the_leader_whoever_is_called() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    cluster.people_reach(1).await;
+    cluster.phone.handshake().await.unwrap();
+    cluster.phone.person_says(ADA, "hello");
+    let agent = cluster.agent(1, "phone");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let asked =
+        cluster.phone.wait_for_message(|message| message.wa_id == ADA && message.text.contains("Deploy?"), SOON);
+    let asked = asked.await.expect("the question");
+    cluster.phone.person_taps(&asked, "yes").expect("a button");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    within(SOON, "nothing to be left", || {
+        (cluster.database.query("select count(*) from askd.webhooks") == ["0"]).then_some(())
+    });
+}
+
+/// Rivals at two daemons: one wins, the others are told so, and the outcome is the winner's.
+pub(crate) async fn one_of_two_rivals_wins(sabotage: Option<(&str, bool)>) {
+    let Some(cluster) = Cluster::with(2, "max_open_per_group = 100", sabotage).await else {
+        assert!(sabotage.is_none(), "nothing was shown");
+        return;
+    };
+    let agent = cluster.agent(0, "inbox");
+    for round in 0..20 {
+        let request = format!("r{round}");
+        assert_eq!(meanwhile(|| agent.ask(&request, &format!("Deploy {round}?"))).0, 201);
+        let open = meanwhile(|| cluster.hosts[1].world.open_of(&request));
+        let question = open["questions"][0]["id"].as_str().unwrap();
+        let start = Barrier::new(2);
+        let told: Vec<(u16, Value)> = meanwhile(|| {
+            thread::scope(|scope| {
+                let answers = ["yes", "no"].into_iter().enumerate().map(|(host, label)| {
+                    let (start, open, world) = (&start, &open, &cluster.hosts[host].world);
+                    scope.spawn(move || {
+                        start.wait();
+                        world.answer(open, &json!({question: label}))
+                    })
+                });
+                answers.collect::<Vec<_>>().into_iter().map(|answer| answer.join().unwrap()).collect()
+            })
+        });
+        let won: Vec<&str> = [("yes", &told[0]), ("no", &told[1])]
+            .into_iter()
+            .filter_map(|(label, (status, _))| (*status == 200).then_some(label))
+            .collect();
+        let [won] = won[..] else { panic!("{} of two won: {told:?}", won.len()) };
+        let outcome = meanwhile(|| agent.outcome(&request));
+        assert_eq!(outcome["result"]["answers"], json!({format!("Deploy {round}?"): won}));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_answers_at_two_daemons_one_counts() {
+    one_of_two_rivals_wins(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_hold_for_all_daemons_together() {
+    let Some(cluster) = Cluster::with(2, "max_open_per_group = 5", None).await else { return };
+    let agent = cluster.agent(0, "research");
+    let start = Barrier::new(16);
+    let told: Vec<u16> = meanwhile(|| {
+        thread::scope(|scope| {
+            let asks = (0..16).map(|number| {
+                let (start, agent) = (&start, cluster.at(number % 2, &agent));
+                scope.spawn(move || {
+                    start.wait();
+                    agent.ask(&format!("r{number}"), &format!("Question {number}?")).0
+                })
+            });
+            asks.collect::<Vec<_>>().into_iter().map(|ask| ask.join().unwrap()).collect()
+        })
+    });
+    let accepted = told.iter().filter(|status| **status == 201).count();
+    assert_eq!((accepted, told.iter().filter(|status| **status == 422).count()), (5, 11), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_to_two_daemons_is_one_question() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(0, "research");
+    for round in 0..10 {
+        let request = format!("r{round}");
+        let start = Barrier::new(2);
+        let mut told: Vec<u16> = meanwhile(|| {
+            thread::scope(|scope| {
+                let asks = (0..2).map(|host| {
+                    let (start, request, agent) = (&start, &request, cluster.at(host, &agent));
+                    scope.spawn(move || {
+                        start.wait();
+                        agent.ask(request, &format!("Deploy {request}?")).0
+                    })
+                });
+                asks.collect::<Vec<_>>().into_iter().map(|ask| ask.join().unwrap()).collect()
+            })
+        });
+        told.sort_unstable();
+        assert_eq!(told, [200, 201]);
+    }
+    within(SOON, "the cards", || (cluster.slack.messages(CHANNEL).len() == 10).then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_revoked_at_one_daemon_ends_calls_at_another() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.at(1, &cluster.agent(0, "research"));
+    meanwhile(|| {
+        within(SOON, "the token to be known", || (agent.ask("r1", "Deploy?").0 == 201).then_some(()));
+        let waiting = thread::spawn({
+            let agent = agent.clone();
+            move || (agent.call("GET", "/asks/r1?wait=20", "").0, Instant::now())
+        });
+        thread::sleep(Duration::from_millis(300));
+        let id = agent.token.split('_').nth(1).unwrap();
+        let revoked = Instant::now();
+        assert_eq!(cluster.hosts[0].world.call("DELETE", &format!("/tokens/{id}"), None).0, 204);
+        let (status, at) = waiting.join().unwrap();
+        assert_eq!(status, 401);
+        assert!(at - revoked < Duration::from_secs(3), "{:?}", at - revoked);
+    });
+}
+
+/// While no daemon leads, the others take answers and hand out outcomes; the next leader does the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_leader_dies_answers_are_taken_at_once_and_cards_closed_soon() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let card = cluster.card().await;
+    cluster.people_reach(1).await;
+    cluster.hosts[0].world.kill();
+    let clicked = cluster.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
+    assert!(clicked.acknowledged && clicked.answer.is_empty(), "{clicked:?}");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    // Asked while nobody leads.
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
+    cluster.leads_within(1, DEATH);
+    cluster.says(&card.ts, "*no* by").await;
+    let second = cluster.card().await;
+    cluster.slack.click(CHANNEL, &second.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "yes"}));
+    cluster.says(&second.ts, "*yes* by").await;
+    assert_eq!(cluster.slack.messages(CHANNEL).len(), 2, "one card for each question");
+    // What comes back takes calls beside the other, until a planned stop.
+    cluster.start(0);
+    assert_eq!(meanwhile(|| cluster.hosts[1].world.terminate()).code(), Some(0));
+    cluster.leads_within(0, PLANNED);
+    let agent = cluster.at(0, &agent);
+    cluster.people_reach(0).await;
+    meanwhile(|| within(SOON, "the new leader to take calls", || (agent.ask("r3", "At last?").0 == 201).then_some(())));
+    let third = cluster.card().await;
+    assert_ne!((third.ts.as_str(), third.ts.as_str()), (card.ts.as_str(), second.ts.as_str()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_daemons_of_one_name_are_refused_and_so_is_a_copy_beside_a_daemon() {
+    let Some(cluster) = Cluster::of(1).await else { return };
+    let mut namesake = World::empty().in_files().with_binary().config(&cluster.database.settings("host-0", false));
+    assert!(!meanwhile(|| namesake.try_start()));
+    assert!(namesake.log().contains("another askd is called host-0"), "{}", namesake.log());
+}
+
+fn is_noticed(story: impl Future<Output = ()> + Send + 'static) -> bool {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let noticed = meanwhile(|| runtime.block_on(runtime.spawn(story)).is_err());
+    runtime.shutdown_background();
+    noticed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_save_over_what_another_daemon_has_stored_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(one_of_two_rivals_wins(Some(("norowlock", false)))), "norowlock: nobody noticed");
+}

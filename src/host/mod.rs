@@ -287,14 +287,24 @@ impl Daemon {
                 (Ended::Leads(place), Some(next)) if !stop.is_cancelled() => {
                     tracing::info!("this daemon leads from now on");
                     // A reload may have changed them; what listens stays.
-                    let mut settings = Settings::clone(&current.broker().settings());
+                    let (before, known) = (current.broker(), current.broker().settings());
+                    let mut settings = Settings::clone(&known);
                     (settings.http.listen, settings.http.webhook_listen, settings.agents.listen) =
                         (next.settings.http.listen, next.settings.http.webhook_listen, next.settings.agents.listen);
                     let next = Next { settings, ..next };
                     let ctx = Ctx::new(next.clock.clone());
                     daemon = Box::pin(Self::open_at(place, next, ctx, Some(current))).await?;
+                    // Or it came meanwhile.
+                    let latest = before.settings();
+                    if !Arc::ptr_eq(&latest, &known) {
+                        daemon.broker.reload(latest);
+                    }
                 }
-                _ => return Ok(()),
+                (Ended::Leads(place), _) => {
+                    place.abandon().await;
+                    return Ok(());
+                }
+                (Ended::Stopped, _) => return Ok(()),
             }
         }
     }

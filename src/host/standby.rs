@@ -73,6 +73,16 @@ impl Place {
         Opened::files(&state, settings.after_loss).map(Self::Open)
     }
 
+    /// The daemon stops before it has used them.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_async, reason = "only a database has to be told"))]
+    pub(super) async fn abandon(self) {
+        match self {
+            Self::Open(_) => {}
+            #[cfg(feature = "postgres")]
+            Self::InLine(waiting) => waiting.abandon().await,
+        }
+    }
+
     /// The records, as soon as they can be used; and the line that this daemon stands in, unless it leads or is alone.
     #[cfg_attr(
         not(feature = "postgres"),

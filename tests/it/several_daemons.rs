@@ -64,6 +64,13 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// Starts a daemon anew, which dies at this step.
+    fn restart_dying_at(&mut self, number: usize, step: &str) {
+        self.hosts[number].world.kill();
+        self.hosts[number].world.set_env("ASKD_CRASH_AT", step);
+        self.start(number);
+    }
+
     /// Starts a daemon, and waits until it takes calls.
     fn start(&mut self, number: usize) {
         let world = &mut self.hosts[number].world;
@@ -316,6 +323,31 @@ async fn when_the_leader_dies_answers_are_taken_at_once_and_cards_closed_soon() 
     meanwhile(|| within(SOON, "the new leader to take calls", || (agent.ask("r3", "At last?").0 == 201).then_some(())));
     let third = cluster.card().await;
     assert_ne!((third.ts.as_str(), third.ts.as_str()), (card.ts.as_str(), second.ts.as_str()));
+}
+
+/// The leader lives on and has to be told: nobody starts anew and finds out what is owed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(0, "research");
+    cluster.restart_dying_at(1, "settle.saved");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let card = cluster.card().await;
+    cluster.people_reach(1).await;
+    let clicked = cluster.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert!(!clicked.acknowledged, "it was to die first");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    cluster.says(&card.ts, "*yes* by").await;
+    // The same where a daemon dies after it has taken a question.
+    cluster.restart_dying_at(1, "accept.stored");
+    let other = cluster.at(1, &agent);
+    let asked = meanwhile(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other.ask("r2", "And this?"))));
+    assert!(asked.is_err(), "it was to die first");
+    let second = cluster.card().await;
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 200, "it is known");
+    cluster.people_reach(0).await;
+    cluster.slack.click(CHANNEL, &second.ts, "pick:0:1", ALICE).await.expect("sent");
+    assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

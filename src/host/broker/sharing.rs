@@ -71,7 +71,8 @@ impl Broker {
             // They decide what else is done.
             Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => true,
             Effect::Note(_) | Effect::Forget => false,
-            effect => !touches_only_the_record(&step.ask, effect),
+            // Also what this daemon does itself: it may die before it has.
+            _ => true,
         };
         step.effects.iter().filter(owed).cloned().collect()
     }
@@ -122,6 +123,13 @@ impl Broker {
         if self.0.store.shared().is_none() {
             return Ok(());
         }
+        // A task of its own: what a look has found is learned, even if whoever asked for it has gone.
+        let broker = self.clone();
+        let caught_up = self.0.ctx.finish(async move { broker.look_and_learn().await });
+        caught_up.await.unwrap_or_else(|panic| Err(panicked(panic)))
+    }
+
+    async fn look_and_learn(&self) -> Result<(), StoreError> {
         let _alone = self.0.beside.looked.lock().await;
         let began = self.0.beside.clock.monotonic();
         let news = self.in_store(Sharing::look).await?;
@@ -177,7 +185,11 @@ impl Broker {
             return self.take_in(stored);
         }
         let set_by = self.clock().reading().set_by;
-        self.enter(|index| index.insert(ask, set_by));
+        self.enter(|index| {
+            // A lane may have stored something since.
+            let newest = self.0.store.cached(ask.id);
+            index.insert(newest.as_deref().unwrap_or(ask), set_by);
+        });
         let _nobody = self.0.changes.send(ask.id);
     }
 
@@ -212,7 +224,8 @@ impl Broker {
     }
 
     fn act_for_another(&self, id: AskId, effects: Vec<Effect>) {
-        let ask = match self.load(id) {
+        // What is at hand may be from before the step.
+        let ask = match self.refresh(id).and_then(|()| self.load(id)) {
             Ok(Some(ask)) => ask,
             Ok(None) => return,
             Err(error) => {
@@ -274,9 +287,12 @@ impl Broker {
     ) -> Result<T, StoreError> {
         let broker = self.clone();
         let work = move || broker.0.store.shared().map_or(Ok(T::default()), call);
-        let panicked = |panic| StoreError::Io { what: "it panicked".to_owned(), source: io::Error::other(panic) };
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
+}
+
+fn panicked(panic: tokio::task::JoinError) -> StoreError {
+    StoreError::Io { what: "it panicked".to_owned(), source: io::Error::other(panic) }
 }
 
 /// An outcome over HTTP: to write and to publish it changes the record, and nothing else.

@@ -169,7 +169,13 @@ impl Broker {
         let all_known = self.0.loading.is_over();
         let group = self.index().group(id);
         match group {
-            Some(group) => self.0.store.load(&group, id),
+            Some(group) => {
+                if self.is_shared() && self.0.store.cached(id).is_none() {
+                    // The index learns what comes to hand.
+                    self.refresh(id)?;
+                }
+                self.0.store.load(&group, id)
+            }
             None if all_known && self.0.store.shared().is_none() => Ok(None),
             None => self.find(id),
         }

@@ -1,7 +1,8 @@
 //! The rows of asks: writing one, finding out whether it was written, reading some.
 
 use super::database::{Durable, Failed, Work, query, scalar};
-use super::{InPostgres, failed, opening};
+use super::saving::Unflushed;
+use super::{Cache, InPostgres, failed, opening};
 use crate::host::store::{BadRecord, StoreError, Stored, record};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect};
@@ -9,35 +10,35 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use uuid::Uuid;
 
 /// How many records a scan reads at a time.
 const SOME: i64 = 500;
 
+/// A state of a row. Its operation names it for certain: after a crash of the server a revision may come twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) revision: i64,
+    pub(super) operation: Uuid,
+}
+
 /// What a write does to the row that is there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Write {
     /// It makes the row, if the group was given only so many asks before.
     New(i64),
-    /// It replaces this revision.
-    Over(i64),
+    /// It replaces this version.
+    Over(Version),
     /// It replaces whatever is there: no other daemon writes.
     Any,
-    /// It is this revision again, which the server may have lost: a later one stays.
-    Again(i64),
+    /// It is a version again that the server may have lost, with those that it may have lost with it: the row is made, or one
+    /// of these is replaced.
+    Again(i64, Vec<Uuid>),
 }
 
 impl Write {
-    /// The revision that it makes, as far as that is known before.
-    pub(super) fn makes(self) -> i64 {
-        match self {
-            Self::New(_) | Self::Any => 1,
-            Self::Over(revision) => revision + 1,
-            Self::Again(revision) => revision,
-        }
-    }
-
     /// Takes the id, group, operation and record first. Returns the new revision.
-    fn statement(self) -> &'static str {
+    const fn statement(&self) -> &'static str {
         match self {
             Self::New(_) => {
                 "with counted as (
@@ -55,7 +56,7 @@ impl Write {
                 "with saved as (
                      update askd.asks set revision = revision + 1, record = $4::jsonb, changed = pg_current_xact_id(),
                          operations = (array_prepend($3::uuid, operations))[1:8]
-                     where id = $1::uuid and group_name = $2 and revision = $5
+                     where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid
                      returning revision
                  ), owed as (
                      insert into askd.owed (ask, effects) select $1::uuid, $6::jsonb from saved where $6 is not null
@@ -69,31 +70,45 @@ impl Write {
                      operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
                  returning revision"
             }
-            Self::Again(_) => {
+            Self::Again(..) => {
                 "insert into askd.asks as kept (id, group_name, operations, record, revision)
                  values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
                  on conflict (id) do update set revision = $5, record = excluded.record,
                      operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
-                 where kept.revision < $5
+                 where kept.operations[1] = any($6::uuid[])
                  returning revision"
             }
         }
     }
 }
 
-/// A row of `askd.asks`: `id::text, group_name, settled, revision, record::text`.
+/// The columns of a [`Row`].
+macro_rules! row {
+    ($rest:literal) => {
+        concat!(
+            "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks ",
+            $rest
+        )
+    };
+}
+pub(super) use row;
+
+/// A row of `askd.asks`.
 pub(super) struct Row {
     pub(super) id: String,
     group: String,
     pub(super) settled: bool,
-    pub(super) revision: i64,
+    pub(super) version: Version,
     record: String,
 }
 
 impl Row {
     pub(super) fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (id, group, settled) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        Ok(Self { id, group, settled, revision: row.try_get(3)?, record: row.try_get(4)? })
+        let operation = row.try_get::<Option<String>, _>(4)?;
+        let operation = operation.and_then(|text| Uuid::parse_str(&text).ok()).unwrap_or_default();
+        let version = Version { revision: row.try_get(3)?, operation };
+        Ok(Self { id, group, settled, version, record: row.try_get(5)? })
     }
 
     pub(super) fn ask(&self) -> Result<record::Read, BadRecord> {
@@ -109,7 +124,7 @@ impl Row {
 
 /// An id as PostgreSQL writes it.
 pub(super) fn uuid(id: AskId) -> String {
-    uuid::Uuid::parse_str(&id.to_string()).unwrap_or_default().to_string()
+    Uuid::parse_str(&id.to_string()).unwrap_or_default().to_string()
 }
 
 /// The id that PostgreSQL writes so.
@@ -123,8 +138,8 @@ impl InPostgres {
     pub(super) fn write(
         &self,
         ask: &Ask,
-        write: Write,
-        operation: &str,
+        write: &Write,
+        operation: Uuid,
         owed: &[Effect],
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
@@ -137,20 +152,22 @@ impl InPostgres {
         let effects = if owed.is_empty() { None } else { Some(serde_json::to_string(owed).map_err(|e| unfit(&e))?) };
         let bytes = record.len();
         // Without the check a daemon would overwrite what another one has stored since.
-        let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write };
+        let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
-        let operation = operation.to_owned();
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
-                let (id, group, operation) = (id.clone(), group.clone(), operation.clone());
+                let (id, group, write) = (id.clone(), group.clone(), write.clone());
                 let (record, code, effects) = (record.clone(), code.clone(), effects.clone());
                 Box::pin(async move {
-                    let save = scalar::<i64>(write.statement()).bind(id).bind(group).bind(operation).bind(record);
+                    let save = scalar::<i64>(write.statement()).bind(id).bind(group);
+                    let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
                         Write::New(given) => save.bind(given).bind(code).bind(effects),
-                        Write::Over(revision) => save.bind(revision).bind(effects),
-                        Write::Again(revision) => save.bind(revision),
+                        Write::Over(version) => save.bind(version.operation.to_string()).bind(effects),
+                        Write::Again(revision, lost) => {
+                            save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
+                        }
                         Write::Any => save,
                     };
                     save.fetch_optional(connection).await
@@ -165,16 +182,14 @@ impl InPostgres {
     }
 
     /// Whether a write was stored, after its reply was lost. The lock waits for its transaction, if that still runs.
-    pub(super) fn is_stored(&self, id: AskId, operation: &str) -> Result<Option<bool>, Failed> {
-        let operation = operation.to_owned();
+    pub(super) fn is_stored(&self, id: AskId, operation: Uuid) -> Result<Option<bool>, Failed> {
         self.shared.change(
             Durable::Yes,
             Arc::new(move |connection| {
-                let (id, operation) = (uuid(id), operation.clone());
                 Box::pin(async move {
                     scalar::<bool>("select $2::uuid = any(operations) from askd.asks where id = $1::uuid for update")
-                        .bind(id)
-                        .bind(operation)
+                        .bind(uuid(id))
+                        .bind(operation.to_string())
                         .fetch_optional(connection)
                         .await
                 })
@@ -186,9 +201,13 @@ impl InPostgres {
         let read = self.shared.read(Arc::new(move |connection| {
             let id = uuid(id);
             Box::pin(async move {
-                let read =
-                    "select id::text, group_name, settled, revision, record::text from askd.asks where id = $1::uuid";
-                query(read).bind(id).fetch_optional(connection).await?.as_ref().map(Row::of).transpose()
+                query(row!("where id = $1::uuid"))
+                    .bind(id)
+                    .fetch_optional(connection)
+                    .await?
+                    .as_ref()
+                    .map(Row::of)
+                    .transpose()
             })
         }));
         read.map_err(failed(format!("cannot read ask {id}")))
@@ -229,22 +248,32 @@ impl InPostgres {
         let before = self.unflushed();
         let era = self.sync()?;
         let lost = std::mem::replace(&mut *self.era.lock(), era.clone()) != era;
+        if lost {
+            // What is at hand may be lost, too; so is what was seen of others.
+            *self.cache.lock() = Cache::default();
+            "0".clone_into(&mut self.mark.lock());
+        }
         // In the same era, everything committed before is on stable storage now. In a new era, every unflushed ask may be lost.
-        let saved = if lost { self.unflushed() } else { before };
-        for (ask, revision) in saved {
+        for saved in if lost { self.unflushed() } else { before } {
             if lost {
-                // Nothing to do if another daemon has stored a later one.
-                self.write(&ask, Write::Again(revision), &crate::random::unique(), &[], Durable::Yes)?;
+                // Nothing to do if the server has it, or another daemon has gone on without it.
+                self.again(&saved)?;
             }
             let mut unflushed = self.unflushed.lock();
-            if unflushed.get(&ask.id).is_some_and(|(newest, _)| Arc::ptr_eq(newest, &ask)) {
-                unflushed.remove(&ask.id);
+            if unflushed.get(&saved.ask.id).is_some_and(|newest| Arc::ptr_eq(&newest.ask, &saved.ask)) {
+                unflushed.remove(&saved.ask.id);
             }
         }
         Ok(())
     }
 
-    fn unflushed(&self) -> Vec<(Arc<Ask>, i64)> {
+    /// Stores again what the server has lost; `false` if it has not, or another daemon has gone on without it.
+    pub(super) fn again(&self, Unflushed { ask, version, over }: &Unflushed) -> Result<bool, Failed> {
+        let write = Write::Again(version.revision, over.clone());
+        Ok(self.write(ask, &write, version.operation, &[], Durable::Yes)?.is_some())
+    }
+
+    fn unflushed(&self) -> Vec<Unflushed> {
         self.unflushed.lock().values().cloned().collect()
     }
 
@@ -253,8 +282,7 @@ impl InPostgres {
         let part: Work<Vec<Row>> = Arc::new(move |connection| {
             let (settled, id) = after.clone();
             Box::pin(async move {
-                let part = "select id::text, group_name, settled, revision, record::text from askd.asks
-                            where (settled, id) > ($1, $2::uuid) order by settled, id limit $3";
+                let part = row!("where (settled, id) > ($1, $2::uuid) order by settled, id limit $3");
                 let rows = query(part).bind(settled).bind(id).bind(SOME).fetch_all(connection).await?;
                 rows.iter().map(Row::of).collect()
             })

@@ -64,6 +64,12 @@ fn is_passing(error: &sqlx::Error) -> bool {
     matches!(code(error).as_deref(), Some("40001" | "40P01"))
 }
 
+/// Whether the server has rolled a transaction back instead of committing it. Any other error may come after the commit: a pooler
+/// reports a server that it has lost in the same way, and a server a synchronous standby that does not answer.
+fn is_refused(error: &sqlx::Error) -> bool {
+    code(error).is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == OVERTAKEN)
+}
+
 /// Work within a transaction. It may be done again after it was rolled back.
 pub(super) type Work<T> =
     Arc<dyn for<'a> Fn(&'a mut PgConnection) -> BoxFuture<'a, Result<T, sqlx::Error>> + Send + Sync>;
@@ -127,8 +133,7 @@ impl Connections {
         let (transaction, done) = self.clock.timeout(LIMIT, prepare).await.ok_or_else(late)??;
         match self.clock.timeout(COMMIT_LIMIT, transaction.commit()).await {
             Some(Ok(())) => Ok(done),
-            // The server said no.
-            Some(Err(error)) if error.as_database_error().is_some() => Err(error.into()),
+            Some(Err(error)) if is_refused(&error) => Err(error.into()),
             Some(Err(error)) => Err(Failed::Unknown(error.to_string())),
             None => Err(Failed::Unknown("the database did not say whether it has committed".to_owned())),
         }

@@ -10,6 +10,7 @@ mod lease;
 mod look;
 mod nodes;
 mod opening;
+mod saving;
 mod shared;
 
 pub use look::look;
@@ -18,13 +19,14 @@ pub use opening::{Turn, Waiting};
 use super::cache::Cache;
 use super::{Allowed, BadRecord, Loading, Save, Sharing, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Group, Time};
-use asks::{Write, uuid};
+use asks::{Version, Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
 use hints::Hints;
 use lease::Lease;
 use parking_lot::Mutex;
-use shared::{Doubt, Mark};
-use std::collections::HashMap;
+use saving::{Doubt, Unflushed};
+use shared::Mark;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -77,15 +79,17 @@ pub struct InPostgres {
     era: Mutex<String>,
     /// The server's era in which the last run stopped cleanly, if it did.
     clean: Option<String>,
-    /// Asks that were used lately, with their revisions.
-    cache: Mutex<Cache<i64>>,
-    /// What was saved without waiting for the disk since the last flush, and as which revision.
-    unflushed: Mutex<HashMap<AskId, (Arc<Ask>, i64)>>,
+    /// Asks that were used lately, and which versions they are.
+    cache: Mutex<Cache<Version>>,
+    /// What was saved without waiting for the disk since the last flush.
+    unflushed: Mutex<HashMap<AskId, Unflushed>>,
     /// Saves of which nobody knows what became.
     doubts: Mutex<HashMap<AskId, Doubt>>,
     /// How many asks each group was given, as far as this daemon knows.
     given: Mutex<HashMap<Group, i64>>,
     mark: Mutex<Mark>,
+    /// The asks of which the last look has heard that they are gone.
+    gone: Mutex<HashSet<String>>,
     hints: Hints,
     closed: AtomicBool,
     last_save_failed: AtomicBool,
@@ -107,7 +111,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
 
 impl Store for InPostgres {
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
-        self.write_tracked(ask, Write::Any, &[], save).map(drop)
+        self.write_tracked(ask, &Write::Any, &[], save).map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
@@ -120,8 +124,8 @@ impl Store for InPostgres {
         }
         // The server may have lost what this daemon saved last, so the daemon's copy goes first.
         let unflushed = self.unflushed.lock().get(&id).cloned();
-        if let Some((ask, revision)) = unflushed {
-            self.cache.lock().put(Arc::clone(&ask), revision, record::USUAL_BYTES);
+        if let Some(Unflushed { ask, version, .. }) = unflushed {
+            self.cache.lock().put(Arc::clone(&ask), version, record::USUAL_BYTES);
             return Ok(Some(ask));
         }
         self.read_row(id)?;
@@ -132,8 +136,8 @@ impl Store for InPostgres {
         if let Some(ask) = self.cached(id) {
             return Ok(Some(ask));
         }
-        if let Some((ask, _)) = self.unflushed.lock().get(&id) {
-            return Ok(Some(Arc::clone(ask)));
+        if let Some(unflushed) = self.unflushed.lock().get(&id) {
+            return Ok(Some(Arc::clone(&unflushed.ask)));
         }
         let Some(row) = self.row(id)? else { return Ok(None) };
         Ok(Some(Arc::new(row.ask().map_err(|source| StoreError::Damaged { id, source })?.ask)))

@@ -1,9 +1,9 @@
 //! The daemons that are there: each run is a row that it renews. A second run with the name of a live one is refused, and a
 //! clean end is noted only by the last one.
 
-use super::database::{Connections, Durable, Failed, query, scalar};
+use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::hints::notify;
-use super::lease::{LEASE, RENEWED_AFTER};
+use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::{CLEAN, InPostgres, Shared};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ pub(super) enum Joined {
 
 /// What a run is called that wants to be alone.
 const ALONE: &str = "askd store copy";
+/// After so many signs of life a run drops what all others have heard of.
+const TIDIED_AFTER: u32 = 100;
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
 
@@ -72,18 +74,22 @@ impl Node {
     /// Says that it is there, until it has left.
     pub(super) async fn keep(self, database: Connections, left: CancellationToken) {
         let clock = database.clock().clone();
-        loop {
+        for times in 1_u32.. {
             tokio::select! {
                 () = clock.sleep(RENEWED_AFTER) => {}
                 () = left.cancelled() => return,
             }
-            let run = self.run.clone();
+            let (run, tidies) = (self.run.clone(), times % TIDIED_AFTER == 0);
             let heard = database.transact(
                 Durable::No,
                 "",
                 Arc::new(move |connection| {
                     let run = run.clone();
                     Box::pin(async move {
+                        if tidies {
+                            let told = "delete from askd.gone where at < now() - interval '10 minutes'";
+                            query(told).execute(&mut *connection).await?;
+                        }
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
                         query(heard).bind(run).execute(connection).await
                     })
@@ -94,6 +100,19 @@ impl Node {
             }
         }
     }
+}
+
+/// A run that ends before it has used the lead that it has won.
+pub(super) async fn abandon(database: &Connections, run: String, lease: &Lease) -> Result<(), Failed> {
+    let gone: Work<()> = Arc::new(move |connection| {
+        let run = run.clone();
+        Box::pin(async move {
+            query("delete from askd.nodes where run = $1::uuid").bind(run).execute(connection).await.map(drop)
+        })
+    });
+    database.transact(Durable::No, "", gone).await?;
+    lease.end(database).await?;
+    notify(database).await
 }
 
 impl InPostgres {

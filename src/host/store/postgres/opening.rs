@@ -4,7 +4,7 @@ use super::database::{Connections, Database, Durable, Failed, Work, query, scala
 use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
-use super::nodes::{Joined, Node};
+use super::nodes::{Joined, Node, abandon};
 use super::shared::{Mark, mark};
 use super::{CLEAN, InPostgres, Shared};
 use crate::host::store::{BadRecord, Documents as _, InFiles, Opened, StoreError, hold, record};
@@ -131,6 +131,17 @@ impl Waiting {
     /// Whether this daemon has taken the lead already.
     pub fn leads(&self) -> bool {
         self.lease.is_some()
+    }
+
+    /// Gives the lead up that this daemon has won and will not use: another one can take it at once.
+    pub async fn abandon(self) {
+        self.left.cancel();
+        let Some(lease) = self.lease else { return };
+        let (connections, run) = (self.database.connections().clone(), self.node.run);
+        let ended = self.database.run(async move { abandon(&connections, run, &lease).await }).await;
+        if let Err(error) = ended {
+            tracing::warn!(%error, "cannot give the lead up; another daemon takes it in some seconds");
+        }
     }
 
     /// Waits until the database can be reached, and finds out whether this daemon leads.
@@ -271,6 +282,7 @@ impl Waiting {
             doubts: Mutex::default(),
             given: Mutex::default(),
             mark: Mutex::new(since),
+            gone: Mutex::default(),
             hints: self.hints.clone(),
             _held: self.held.clone(),
             closed: AtomicBool::new(false),

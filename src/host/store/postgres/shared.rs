@@ -1,16 +1,16 @@
 //! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
 //! wait.
 
-use super::asks::{Row, Write, ask_id};
+use super::asks::{Row, Write, ask_id, row};
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::{InPostgres, failed};
-use crate::host::store::{Allowed, Basis, News, Owed, Save, Sharing, StoreError, Stored, Wait, Webhook, record};
-use crate::random;
+use crate::host::store::{
+    Allowed, BadRecord, Basis, News, Owed, Save, Sharing, StoreError, Stored, Wait, Webhook, record,
+};
 use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 /// How many rows of a list are read at a time.
@@ -19,20 +19,12 @@ const SOME: i64 = 500;
 /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
 pub(super) type Mark = String;
 
-/// A save of which nobody knows what became.
-#[derive(Debug, Clone)]
-pub(super) struct Doubt {
-    ask: Arc<Ask>,
-    write: Write,
-    operation: String,
-}
-
 /// What a look finds, before it is parsed.
 #[derive(Debug)]
 struct Seen {
     mark: Mark,
-    /// Each row that was changed, with its revision.
-    revisions: Vec<(String, i64)>,
+    /// Each row that was changed, with its last operation.
+    rows: Vec<(String, Option<String>)>,
     gone: Vec<String>,
     allowed: Vec<AllowedRow>,
     documents: Vec<String>,
@@ -64,10 +56,6 @@ pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
     all
 }
 
-fn pairs(rows: &[PgRow]) -> Result<Vec<(String, i64)>, sqlx::Error> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-}
-
 /// Which transaction is the oldest that still runs.
 pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
     scalar("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await
@@ -76,114 +64,50 @@ pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Er
 /// All that was changed since `mark`, as it is at one moment.
 async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<Seen, sqlx::Error> {
     let mark = mark(&mut *connection).await?;
-    let asks = "select id::text, revision from askd.asks where changed >= $1::text::xid8";
-    let revisions = pairs(&query(asks).bind(since).fetch_all(&mut *connection).await?)?;
-    let gone = "select record::text from askd.gone where changed >= $1::text::xid8";
+    let asks = "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8";
+    let asks = query(asks).bind(since).fetch_all(&mut *connection).await?;
+    let rows = asks.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
+    let gone = "select id::text from askd.gone where changed >= $1::text::xid8";
     let gone = scalar(gone).bind(since).fetch_all(&mut *connection).await?;
     let allowed = "select group_name, question, at, by::text from askd.allowed where changed >= $1::text::xid8
                    order by group_name, question";
     let allowed = allowed_rows(&query(allowed).bind(since).fetch_all(&mut *connection).await?)?;
     let documents = "select name from askd.documents where changed >= $1::text::xid8";
     let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
-    let given = pairs(&query("select group_name, accepted from askd.counts").fetch_all(connection).await?)?;
-    Ok(Seen { mark, revisions, gone, allowed, documents, given })
+    let given = query("select group_name, accepted from askd.counts").fetch_all(connection).await?;
+    let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
+    Ok(Seen { mark, rows, gone, allowed, documents, given })
 }
 
 impl InPostgres {
-    /// Reads a row, and keeps it at hand.
+    /// Reads a row anew, and keeps it at hand.
     pub(super) fn read_row(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
         let Some(row) = self.row(id)? else {
             self.cache.lock().remove(id);
             return Ok(None);
         };
+        self.cache.lock().remove(id);
         self.keep(&row).map(Some).map_err(|source| StoreError::Damaged { id, source })
     }
 
     /// Keeps a row at hand, unless what is at hand is newer.
-    fn keep(&self, row: &Row) -> Result<Stored, crate::host::store::BadRecord> {
-        let stored = self.stored(row.ask()?, row.settled);
-        let id = stored.ask.id;
-        let mut cache = self.cache.lock();
-        if cache.record_of(id).is_none_or(|(known, _)| known < row.revision) {
-            cache.put(Arc::new(stored.ask.clone()), row.revision, row.bytes());
+    fn keep(&self, row: &Row) -> Result<Stored, BadRecord> {
+        let mut stored = self.stored(row.ask()?, row.settled);
+        let (id, mut version) = (stored.ask.id, row.version);
+        let unflushed = self.unflushed.lock().get(&id).cloned();
+        match unflushed {
+            // The server has lost what this daemon has stored since, and gets it again.
+            Some(lost) if lost.over.contains(&version.operation) => {
+                (stored.ask, version) = (Ask::clone(&lost.ask), lost.version);
+            }
+            Some(old) if old.version != version => drop(self.unflushed.lock().remove(&id)),
+            Some(_) | None => {}
         }
-        drop(cache);
-        let mut unflushed = self.unflushed.lock();
-        if unflushed.get(&id).is_some_and(|(_, saved)| *saved < row.revision) {
-            unflushed.remove(&id);
+        let mut cache = self.cache.lock();
+        if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
+            cache.put(Arc::new(stored.ask.clone()), version, row.bytes());
         }
         Ok(stored)
-    }
-
-    /// Writes a row, and notes what this daemon then knows of it; `false`: the row is another than `write` says.
-    pub(super) fn write_tracked(
-        &self,
-        ask: &Arc<Ask>,
-        write: Write,
-        owed: &[Effect],
-        save: Save,
-    ) -> Result<bool, StoreError> {
-        let doubt = self.doubts.lock().get(&ask.id).filter(|doubt| Arc::ptr_eq(&doubt.ask, ask)).cloned();
-        let what = || format!("cannot store ask {}", ask.id);
-        let (write, operation) = match doubt {
-            Some(Doubt { write, operation, .. }) => {
-                if self.is_stored(ask.id, &operation).map_err(failed(what()))? == Some(true) {
-                    self.wrote(ask, write.makes(), record::USUAL_BYTES);
-                    return Ok(true);
-                }
-                (write, operation)
-            }
-            None => (write, random::unique()),
-        };
-        let durable = if save == Save::Now { Durable::Yes } else { Durable::No };
-        // Before it is written: a flush that finds another era has to know of it.
-        let replaced = match durable {
-            Durable::Yes => None,
-            Durable::No => Some(self.unflushed.lock().insert(ask.id, (Arc::clone(ask), write.makes()))),
-        };
-        let written = match self.write(ask, write, &operation, owed, durable) {
-            Err(Failed::Unknown(why)) => match self.is_stored(ask.id, &operation) {
-                Ok(Some(true)) => Ok(Some((write.makes(), record::USUAL_BYTES))),
-                // A row that is not there yet cannot be waited for.
-                Ok(None) | Err(_) => Err(Failed::Unknown(why)),
-                Ok(Some(false)) => Err(Failed::Unchanged(why)),
-            },
-            written => written,
-        };
-        if let Err(Failed::Unknown(_)) = &written {
-            self.doubts.lock().insert(ask.id, Doubt { ask: Arc::clone(ask), write, operation });
-        }
-        let written = written.map_err(failed(what()));
-        self.last_save_failed.store(written.is_err(), Ordering::Relaxed);
-        match (&written, replaced) {
-            (Err(StoreError::Io { .. }) | Ok(None), Some(Some(before))) => {
-                drop(self.unflushed.lock().insert(ask.id, before));
-            }
-            (Ok(_), None) | (Err(StoreError::Io { .. }) | Ok(None), Some(None)) => {
-                drop(self.unflushed.lock().remove(&ask.id));
-            }
-            (Ok(Some(_)) | Err(_), _) => {}
-        }
-        let Some((revision, bytes)) = written? else {
-            self.doubts.lock().remove(&ask.id);
-            self.cache.lock().remove(ask.id);
-            return Ok(false);
-        };
-        self.wrote(ask, revision, bytes);
-        self.hints.tell();
-        let mut unflushed = self.unflushed.lock();
-        if let Some((_, saved)) = unflushed.get_mut(&ask.id).filter(|(it, _)| Arc::ptr_eq(it, ask)) {
-            *saved = revision;
-        }
-        Ok(true)
-    }
-
-    fn wrote(&self, ask: &Arc<Ask>, revision: i64, bytes: usize) {
-        self.doubts.lock().remove(&ask.id);
-        let mut cache = self.cache.lock();
-        if cache.record_of(ask.id).is_none_or(|(known, _)| known < revision) {
-            cache.put(Arc::clone(ask), revision, bytes);
-        }
     }
 
     /// The rows of these asks.
@@ -194,14 +118,26 @@ impl InPostgres {
             rows.extend(self.shared.read(Arc::new(move |connection| {
                 let some = some.clone();
                 Box::pin(async move {
-                    let read = "select id::text, group_name, settled, revision, record::text from askd.asks
-                                where id = any($1::uuid[])";
-                    let rows = query(read).bind(some).fetch_all(connection).await?;
+                    let rows = query(row!("where id = any($1::uuid[])")).bind(some).fetch_all(connection).await?;
                     rows.iter().map(Row::of).collect::<Result<Vec<Row>, _>>()
                 })
             }))?);
         }
         Ok(rows)
+    }
+
+    /// What asks were that are gone.
+    fn records_of_gone(&self, ids: Vec<String>) -> Result<Vec<String>, Failed> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.shared.read(Arc::new(move |connection| {
+            let ids = ids.clone();
+            Box::pin(async move {
+                let records = "select record::text from askd.gone where id = any($1::uuid[])";
+                scalar(records).bind(ids).fetch_all(connection).await
+            })
+        }))
     }
 
     /// Changes something by a statement with these numbers.
@@ -234,12 +170,13 @@ impl Sharing for InPostgres {
             Basis::Ask(before) if Arc::ptr_eq(before, ask) => return Ok(()),
             Basis::New(given) => Write::New(*given),
             Basis::Ask(before) => match known(before) {
-                Some((_, revision)) => Write::Over(revision),
-                None if doubted => Write::Over(0),
+                Some((_, version)) => Write::Over(version),
+                // What was tried is known.
+                None if doubted => Write::Any,
                 None => return Err(StoreError::Stale),
             },
         };
-        if !self.write_tracked(ask, write, owed, save)? {
+        if !self.write_tracked(ask, &write, owed, save)? {
             return Err(StoreError::Stale);
         }
         if let Basis::New(given) = basis {
@@ -261,14 +198,14 @@ impl Sharing for InPostgres {
             let since = since.clone();
             Box::pin(async move { changed_since(connection, &since).await })
         }));
-        let Seen { mark, revisions, gone, allowed, documents, given } = seen.map_err(failed(what))?;
+        let Seen { mark, rows, gone, allowed, documents, given } = seen.map_err(failed(what))?;
         let foreign: Vec<String> = {
             let cache = self.cache.lock();
-            let is_known = |(id, revision): &(String, i64)| {
+            let is_known = |(id, operation): &(String, Option<String>)| {
                 let known = ask_id(id).and_then(|id| cache.record_of(id));
-                known.is_some_and(|(known, _)| known >= *revision)
+                known.is_some_and(|(known, _)| operation.as_deref() == Some(&known.operation.to_string()))
             };
-            revisions.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
+            rows.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
         };
         let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
         for row in self.rows(&foreign).map_err(failed(what))? {
@@ -277,7 +214,14 @@ impl Sharing for InPostgres {
                 Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
             }
         }
-        news.gone.extend(gone.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
+        let unheard: Vec<String> = {
+            let mut heard = self.gone.lock();
+            let unheard = gone.iter().filter(|id| !heard.contains(*id)).cloned().collect();
+            *heard = gone.into_iter().collect();
+            unheard
+        };
+        let records = self.records_of_gone(unheard).map_err(failed(what))?;
+        news.gone.extend(records.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
         for ask in &news.gone {
             self.cache.lock().remove(ask.id);
             self.unflushed.lock().remove(&ask.id);

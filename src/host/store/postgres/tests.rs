@@ -1,10 +1,10 @@
 //! Against a real server: `tests/postgres/run` starts one. Without it these tests say that they were skipped.
 
 use super::*;
-use crate::host::store::Opened;
 use crate::host::store::conformance::{self, ask, scan, settled};
-use sqlx::Row as _;
-use sqlx::{Connection as _, PgConnection};
+use crate::host::store::{Basis, Opened};
+use askd_core::Event;
+use sqlx::{Connection as _, PgConnection, Row as _};
 use std::path::Path;
 use tokio::runtime::Runtime;
 
@@ -143,6 +143,71 @@ fn what_a_crash_of_the_server_may_have_lost_is_stored_again_or_looked_at_again()
     drop(opened);
     let opened = server.runtime.block_on(server.waiting("here", true).unwrap().now()).unwrap();
     assert_eq!(lost(&*opened.store), 1, "the operator says so");
+}
+
+/// A crash of the server takes what was saved without waiting for the disk. Nobody may then store over what another daemon has
+/// acknowledged since, even if both count the same revision.
+#[test]
+fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
+    let Some(server) = Server::found() else { return };
+    let one = server.opened("one");
+    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
+    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    assert!(of_one.leads() && !of_other.leads());
+    let asked = Arc::new(ask(1, "g"));
+    of_one.save(&asked, &Basis::New(0), &[], Save::Now).unwrap();
+    assert!(
+        matches!(of_other.save(&asked, &Basis::New(0), &[], Save::Now), Err(StoreError::Stale)),
+        "it has been given one"
+    );
+    server.sql("create table before as select * from askd.asks");
+    let viewed = |ask: &Ask| {
+        let step = ask.clone().step(Event::Viewed, conformance::START);
+        Arc::new(step.unwrap().map_or_else(|| panic!("nothing was stepped"), |step| step.ask))
+    };
+    let later = viewed(&asked);
+    of_one.save(&later, &Basis::Ask(Arc::clone(&asked)), &[], Save::Soon).unwrap();
+    let crash = || {
+        server.crash();
+        server.sql(
+            "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record from before b",
+        );
+    };
+    crash();
+    // The other one has not seen what was lost, and stores an answer.
+    let open = Arc::new(of_other.refresh(asked.id).unwrap().unwrap().ask);
+    let open = other.store.cached(open.id).unwrap();
+    let answered = Arc::new(settled(Ask::clone(&open)));
+    of_other.save(&answered, &Basis::Ask(open), &[], Save::Now).unwrap();
+    let revisions = server.sql("select revision::text from askd.asks");
+    assert_eq!(revisions, ["2"], "as many as the one that was lost");
+    let last = Arc::new(settled(Ask::clone(&later)));
+    assert!(matches!(of_one.save(&last, &Basis::Ask(later), &[], Save::Now), Err(StoreError::Stale)));
+    one.store.flush().unwrap();
+    assert_eq!(scan(&*other.store).unwrap().0.remove(0).ask, *answered);
+    assert_eq!(of_one.refresh(asked.id).unwrap().unwrap().ask, *answered);
+}
+
+/// What a crash has taken is stored again with the next save, too.
+#[test]
+fn a_save_after_a_crash_of_the_server_stores_what_came_before_it() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let asked = Arc::new(ask(1, "g"));
+    shared.save(&asked, &Basis::New(0), &[], Save::Now).unwrap();
+    server.sql("create table before as select * from askd.asks");
+    let viewed = asked.as_ref().clone().step(Event::Viewed, conformance::START).unwrap().unwrap();
+    let viewed = Arc::new(viewed.ask);
+    shared.save(&viewed, &Basis::Ask(Arc::clone(&asked)), &[], Save::Soon).unwrap();
+    server.crash();
+    server.sql(
+        "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record from before b",
+    );
+    let answered = Arc::new(settled(Ask::clone(&viewed)));
+    shared.save(&answered, &Basis::Ask(viewed), &[], Save::Now).unwrap();
+    assert_eq!(scan(&*opened.store).unwrap().0.remove(0).ask, *answered);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How soon another daemon leads after the leader has died, and after a planned stop.
 const DEATH: Duration = Duration::from_secs(20);
@@ -23,6 +24,8 @@ struct Cluster {
     slack: Slack,
     phone: Whatsapp,
     hosts: Vec<Remote>,
+    /// Where an agent of the group `woken` that is started writes what it was started with.
+    woken: TempDir,
 }
 
 impl Cluster {
@@ -36,16 +39,20 @@ impl Cluster {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
         let phone = Whatsapp::start(sim()).await.unwrap();
+        let woken = tempfile::tempdir().unwrap();
         let text = format!(
             "[slack]\napi_url = \"{}\"\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\n\
              [whatsapp]\naccess_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
              phone_number_id = \"{}\"\napi_url = \"{}\"\n\
              [groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\", \"{BOB}\"] }}]\n\
              {group}\n\
-             [groups.phone]\nroutes = [{{ channel = \"whatsapp\", chat = \"{ADA}\" }}]\n",
+             [groups.phone]\nroutes = [{{ channel = \"whatsapp\", chat = \"{ADA}\" }}]\n\
+             [groups.woken]\nroutes = [{{ channel = \"web\" }}]\n\
+             session = {{ start = {{ command = [\"/bin/sh\", \"-c\", \"cat > {}/briefing\"] }} }}\n",
             slack.api_url(),
             phone.config().phone_number_id,
             phone.api_url(),
+            woken.path().display(),
         );
         let host = |number: usize| {
             let settings = database.settings(&format!("host-{number}"), false);
@@ -56,7 +63,7 @@ impl Cluster {
             }
         };
         let hosts = (0..count).map(|number| Remote::ready(host(number))).collect();
-        let mut cluster = Self { database, slack, phone, hosts };
+        let mut cluster = Self { database, slack, phone, hosts, woken };
         for number in 0..count {
             cluster.start(number);
         }
@@ -348,6 +355,35 @@ async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() 
     cluster.people_reach(0).await;
     cluster.slack.click(CHANNEL, &second.ts, "pick:0:1", ALICE).await.expect("sent");
     assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
+}
+
+/// The agent has gone, and so has the daemon that it asked: what was answered is kept for its next start, wherever that asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_briefing_is_handed_out_by_every_daemon() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "inbox");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    // Its call ends at once, so its lease is over a minute later. A second agent of the group is its next start.
+    let woken = cluster.agent(1, "woken");
+    assert_eq!(meanwhile(|| woken.ask("r2", "And this?")).0, 201);
+    meanwhile(|| cluster.hosts[0].answer("r1", "yes"));
+    meanwhile(|| cluster.hosts[0].answer("r2", "no"));
+    let next = Agent { process: "p2", ..cluster.at(0, &agent) };
+    let briefed = |agent: &Agent| {
+        let briefings = agent.call("GET", "/briefings", "").1["briefings"].as_array().cloned().unwrap_or_default();
+        briefings.into_iter().find(|briefing| briefing["result"]["request_id"] == "r1")
+    };
+    let briefing = meanwhile(|| within(Duration::from_secs(120), "the briefing", || briefed(&next)));
+    assert!(briefing["text"].as_str().unwrap().contains("The user answered: \"yes\""), "{briefing}");
+    let file = cluster.woken.path().join("briefing");
+    let told = || std::fs::read_to_string(&file).ok().filter(|told| told.contains("The user answered: \\\"no\\\""));
+    meanwhile(|| within(SOON, "the agent to be started with its briefing", told));
+    cluster.hosts[0].world.kill();
+    meanwhile(|| within(SOON, "the briefing at the other daemon", || briefed(&agent)));
+    let path = format!("/briefings/{}/taken", briefing["ask_id"].as_str().unwrap());
+    assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 204);
+    assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 410);
+    assert_eq!(meanwhile(|| briefed(&agent)), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

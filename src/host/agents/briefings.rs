@@ -1,6 +1,8 @@
-//! Briefings over HTTP: the files in a group's `briefings/`, which `askd briefing` reads on a host that has the folder.
+//! Briefings over HTTP: the files in a group's `briefings/`, which `askd briefing` reads on a host that has the folder. Where daemons
+//! share the records and no folder, they are the records themselves.
 
 use super::Agents;
+use super::asks::unavailable;
 use super::door::Caller;
 use crate::host::channel::web::Problem;
 use crate::ipc::files::Dir;
@@ -84,7 +86,12 @@ pub(super) async fn list(
         }
         Ok(briefings)
     };
-    let briefings = agents.in_briefings(&caller.holder.group, read).await?;
+    let group = &caller.holder.group;
+    let briefings = if agents.broker.keeps_briefings() {
+        agents.broker.briefings_kept(group, MOST).await
+    } else {
+        agents.in_briefings(group, read).await?
+    };
     let told = briefings.into_iter().map(|(id, BriefingFile { text, session_id, result })| {
         json!({"ask_id": id.to_string(), "text": text, "session_id": session_id, "result": result})
     });
@@ -99,6 +106,12 @@ pub(super) async fn taken(
 ) -> Result<StatusCode, Problem> {
     let gone = || Problem::new(StatusCode::GONE, "Not there any more", "It was taken, or there was never one.");
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
-    let taken = agents.in_briefings(&caller.holder.group, move |folder| folder.remove(&response_name(&id))).await?;
+    let group = &caller.holder.group;
+    let taken = if agents.broker.keeps_briefings() {
+        let read = agents.broker.briefing_read(group, id).await;
+        read.or_else(|_| unavailable("It could not be stored. Try again."))?
+    } else {
+        agents.in_briefings(group, move |folder| folder.remove(&response_name(&id))).await?
+    };
     if taken { Ok(StatusCode::NO_CONTENT) } else { Err(gone()) }
 }

@@ -3,7 +3,7 @@
 use super::collect::{MAX_BRIEFING, left_over};
 use super::{Broker, Failure, RETRY};
 use crate::ipc::files::ReadError;
-use crate::ipc::wire::Request;
+use crate::ipc::wire::{Request, file_bytes};
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::crash_point;
 use askd_core::{Ask, Event, FollowUpEvent, Rejection, RequestId, Tried, WaiterEvent};
@@ -62,6 +62,15 @@ impl Broker {
     async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
         let settings = self.settings();
         let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
+        if self.keeps_briefings() {
+            return match self.briefing_kept(&ask.group, ask.id).await {
+                Some((_, briefing)) => match file_bytes(&briefing) {
+                    Ok(bytes) => self.0.sessions.start(ask, &bytes, group).await,
+                    Err(error) => Tried::Failed(format!("its briefing cannot be written: {error}")),
+                },
+                None => Tried::Read,
+            };
+        }
         let (broker, of) = (self.clone(), Arc::clone(ask));
         let read = move || {
             let briefings = broker.0.folders.ensure(&of.group, BRIEFINGS)?;

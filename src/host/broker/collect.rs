@@ -67,6 +67,13 @@ impl Lying {
     }
 }
 
+impl Lying {
+    /// Whether a briefing lies there.
+    pub(super) fn is_briefing(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.to == Taker::Briefing)
+    }
+}
+
 /// What lies in one group's folders.
 pub(in crate::host) type Outcomes = Vec<(AskId, Lying)>;
 
@@ -98,6 +105,7 @@ impl Broker {
             // The call itself says when it has it.
             Taker::Waiter(_) if !outcome.file => Some(Lies::There),
             Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
+            Taker::Briefing if self.keeps_briefings() => Some(Lies::There),
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
         let mut judged = Vec::new();
@@ -252,6 +260,7 @@ impl Broker {
             Taker::Waiter(request_id) if ask.waiter(request_id).is_some_and(|waiter| !waiter.carrier.is_file()) => {
                 return Ok(false);
             }
+            Taker::Briefing if self.keeps_briefings() => return Ok(false),
             Taker::Waiter(request_id) => (RESPONSES, request_id.to_string()),
             Taker::Briefing => (BRIEFINGS, ask.id.to_string()),
         };
@@ -290,15 +299,10 @@ impl Broker {
     }
 
     fn write_briefing(&self, ask: &Ask) -> io::Result<()> {
-        let Some(waiter) = ask.waiters.iter().find(|waiter| !waiter.is_withdrawn()).or(ask.waiters.first()) else {
+        let Some(briefing) = briefing_of(ask)? else { return Ok(()) };
+        if self.keeps_briefings() {
             return Ok(());
-        };
-        let Some(response) = outcome_of(ask, waiter) else { return Ok(()) };
-        let briefing = BriefingFile {
-            text: wording::briefing(ask),
-            session_id: ask.session.clone(),
-            result: serde_json::to_value(&response.result)?,
-        };
+        }
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
         let temporary = format!(".tmp-{}", random::unique());
         briefings.stage(&temporary, &file_bytes(&briefing)?, self.0.folders.access())?;
@@ -332,6 +336,14 @@ impl super::Inner {
             tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
         }
     }
+}
+
+/// What an agent reads when it starts again; `None`: there is no outcome, or nobody asked for one.
+pub(super) fn briefing_of(ask: &Ask) -> io::Result<Option<BriefingFile>> {
+    let waiter = ask.waiters.iter().find(|waiter| !waiter.is_withdrawn()).or(ask.waiters.first());
+    let Some(response) = waiter.and_then(|waiter| outcome_of(ask, waiter)) else { return Ok(None) };
+    let (text, session_id) = (wording::briefing(ask), ask.session.clone());
+    Ok(Some(BriefingFile { text, session_id, result: serde_json::to_value(&response.result)? }))
 }
 
 /// The name of a briefing whose reader died before it was done with it.

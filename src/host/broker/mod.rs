@@ -8,6 +8,7 @@ mod act;
 mod agents;
 mod aside;
 mod attempts;
+mod briefings;
 mod collect;
 mod errands;
 mod index;

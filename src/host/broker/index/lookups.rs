@@ -78,6 +78,12 @@ impl Index {
         self.chats.asks_anybody()
     }
 
+    /// The asks of a group whose briefings nobody has read.
+    pub(in crate::host::broker) fn briefed(&self, group: &Group) -> Vec<AskId> {
+        let briefed = self.lying.iter().filter(|(_, lying)| lying.is_briefing()).map(|(id, _)| *id);
+        briefed.filter(|id| self.group(*id).is_some_and(|of| *of == *group)).collect()
+    }
+
     /// What lies in the groups' folders to be taken.
     pub(in crate::host::broker) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
         let lying = self.lying.iter();

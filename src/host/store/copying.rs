@@ -101,7 +101,8 @@ fn names(of: &Opened) -> Result<Vec<String>, StoreError> {
 
 /// Takes back a copy that has not ended: the source is served again, and the target is empty.
 pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
-    if mark(to)? != Some(Mark::Coming) {
+    // Once the source is marked as moved, the copy is all there is: nothing is taken back.
+    if mark(to)? != Some(Mark::Coming) || mark(from)? == Some(Mark::Moved) {
         return Err(CopyError::NotBegun);
     }
     if mark(from)? == Some(Mark::Moving) {
@@ -114,8 +115,8 @@ pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
 /// Copies everything, compares, and marks the source as moved. When run again after an interruption, it starts over, or sets only the last mark.
 pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
     let all_is_there = match (mark(from)?, mark(to)?) {
-        // The target is marked first and unmarked first, so all that is missing is the source's last mark.
-        (Some(Mark::Moving), None) => true,
+        // All of it was there and the same: only the last mark is left (the source's, in an earlier version).
+        (Some(Mark::Moved), Some(Mark::Coming)) | (Some(Mark::Moving), None) => true,
         // The target holds part of a copy, or what it held before its records were moved to the source.
         (None | Some(Mark::Moving), Some(Mark::Coming | Mark::Moved)) => false,
         (None, None) => {
@@ -125,7 +126,7 @@ pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
             }
             false
         }
-        (Some(Mark::Moved | Mark::Coming), _) | (_, Some(Mark::Moving)) => {
+        (Some(Mark::Moved), None | Some(Mark::Moved)) | (Some(Mark::Coming), _) | (_, Some(Mark::Moving)) => {
             from.check()?;
             to.check()?;
             false
@@ -140,9 +141,10 @@ pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
         crash_point("copy.copied");
     }
     let copied = compare(from, to)?;
-    clear_mark(to)?;
-    crash_point("copy.ready");
+    // Whenever it is cut off, no daemon starts on either until it has ended.
     set_mark(from, Mark::Moved)?;
+    crash_point("copy.ready");
+    clear_mark(to)?;
     Ok(copied)
 }
 
@@ -257,8 +259,11 @@ mod tests {
         assert_eq!(copy(&from, &to).unwrap().open, 1);
         assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)));
         // Cut off before the last mark.
-        set_mark(&from, Mark::Moving).unwrap();
+        set_mark(&to, Mark::Coming).unwrap();
+        assert!(from.check().is_err() && to.check().is_err());
+        assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)), "all of it is there, and nowhere else");
         assert_eq!(copy(&from, &to).unwrap().open, 1);
+        assert!(from.check().is_err() && to.check().is_ok());
         to.store.save(&Arc::new(ask(9, "g")), Save::Now).unwrap();
         clear_mark(&from).unwrap();
         assert!(matches!(copy(&from, &to), Err(CopyError::NotEmpty(_, 2))));

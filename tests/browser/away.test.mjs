@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Daemon, DESKTOP, PHONE, card, done, launch, openPage, shoot, until } from './harness.mjs';
 
 const FRAMEWORK = { question: 'Which framework?', options: ['React', 'Vue'] };
@@ -66,6 +67,9 @@ describe('askd is away', () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).waitFor();
     await daemon.kill();
+    // The line that says so moves the card: a click at that moment is not taken.
+    await page.getByText('No connection to askd since').waitFor();
+    await sleep(500);
     await card(page, ask).getByRole('button', { name: 'Vue' }).click();
     await card(page, ask).getByText("Couldn't reach askd").waitFor();
     await shoot(page, 'no-reply');

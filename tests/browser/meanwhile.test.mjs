@@ -236,15 +236,20 @@ describe('noticing', () => {
   }
 
   test('a question that is posted again is announced as a retry', async () => {
-    await daemon.asked(SEVERAL);
+    const above = await daemon.asked(SEVERAL);
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, attempt: 3 })}\n\n`];
     await open({
       viewport: PHONE,
       before: (fresh) => fresh.route('**/api/v1/events', async (route) => {
         const body = streams.shift();
-        // Somebody presses something far above: the page then does not scroll by itself.
-        if (streams.length === 0) await fresh.keyboard.press('Shift');
+        if (body && streams.length === 0) {
+          // A link is followed once the list has been read; what is read then is no news.
+          await fresh.evaluate((id) => { window.location.hash = `ask-${id}`; }, above.id);
+          await until('the list', () => fresh.evaluate(() => window.location.hash === ''));
+          // Somebody presses something far above: the page then does not scroll by itself.
+          await fresh.keyboard.press('Shift');
+        }
         return body ? route.fulfill({ contentType: 'text/event-stream', body }) : route.continue();
       }),
     });

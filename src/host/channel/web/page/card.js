@@ -201,6 +201,13 @@ export function openCard(firstAsk, { settled, unreached }) {
     reportTyping(ask.id).catch(() => {});
   }
 
+  // A click that the page did not take says so. Returns whether what stands below has moved for that.
+  function clickNotTaken() {
+    if (state !== 'open' || sending.textContent !== '') return false;
+    sending.textContent = 'Not sent: the page moved as you clicked. Click again if you meant this question.';
+    return true;
+  }
+
   // What is being changed is not sent by itself.
   element.addEventListener('input', () => {
     unsent = null;
@@ -246,6 +253,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     tick,
     settledElsewhere,
     reconnected,
+    clickNotTaken,
     isOpen: () => state !== 'closed',
     choose: (number) => state === 'open' && form.choose(number),
     other: () => state === 'open' && form.other(),

@@ -62,14 +62,18 @@ describe('Slack is away', () => {
 describe('askd is away', () => {
   beforeEach(async () => { daemon = await Daemon.start(); });
 
+  // The line that says so moves the cards: a click at that moment is not taken.
+  const dies = async () => {
+    await daemon.kill();
+    await page.getByText('No connection to askd since').waitFor();
+    await sleep(500);
+  };
+
   test('an answer that got no reply is sent once more when askd is back', async () => {
     page = await openPage(browser, { url: daemon.link, viewport: PHONE, expected: [/ERR_/] });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).waitFor();
-    await daemon.kill();
-    // The line that says so moves the card: a click at that moment is not taken.
-    await page.getByText('No connection to askd since').waitFor();
-    await sleep(500);
+    await dies();
     await card(page, ask).getByRole('button', { name: 'Vue' }).click();
     await card(page, ask).getByText("Couldn't reach askd").waitFor();
     await shoot(page, 'no-reply');
@@ -83,7 +87,7 @@ describe('askd is away', () => {
     page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).getByRole('button', { name: 'Dismiss…' }).click();
-    await daemon.kill();
+    await dies();
     await card(page, ask).getByRole('button', { name: 'Dismiss', exact: true }).click();
     await card(page, ask).getByText("Couldn't reach askd").waitFor();
     await daemon.run();

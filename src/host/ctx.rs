@@ -32,6 +32,8 @@ pub(super) fn at_most(limit: Duration) -> Duration {
 #[derive(Debug, Clone)]
 pub struct Ctx {
     clock: Clock,
+    /// Cancelled when the daemon was told to stop. It may take calls for a while longer.
+    leaving: CancellationToken,
     /// Cancelled when nothing new is taken in any more.
     stopping: CancellationToken,
     /// Cancelled when channels and sessions are asked for nothing more.
@@ -49,10 +51,10 @@ pub struct Ctx {
 impl Ctx {
     /// The context of a daemon that runs by this clock, on the runtime of its caller.
     pub fn new(clock: Clock) -> Self {
-        let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
+        let [leaving, stopping, cut] = std::array::from_fn(|_| CancellationToken::new());
         let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
         let name = std::thread::current().name().filter(|name| *name != "main").unwrap_or("askd").into();
-        Self { clock, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default(), name }
+        Self { clock, leaving, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default(), name }
     }
 
     /// The name of threads of its own that a part of the daemon has. Named after those of its runtime, all threads of one
@@ -118,8 +120,19 @@ impl Ctx {
         self.stopping.is_cancelled()
     }
 
+    /// Whether the daemon was told to stop.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    /// The daemon was told to stop, and says so from now on.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
     /// The first step of a stop: from now on the daemon takes in nothing new.
     pub fn begin_stop(&self) {
+        self.leave();
         self.told.get_or_init(|| self.clock.monotonic());
         self.stopping.cancel();
     }

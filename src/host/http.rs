@@ -318,6 +318,7 @@ mod tests {
             webhook_listen: None,
             public_url: public_url.map(str::to_owned),
             allowed_hosts: allowed.iter().map(|host| (*host).to_owned()).collect(),
+            stop_delay: Duration::ZERO,
         };
         Hosts::new(&http, http.listen)
     }

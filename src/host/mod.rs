@@ -328,6 +328,7 @@ impl Daemon {
         broker.begin();
         let (told, overtaken) = (ctx.clone(), self.overtaken.clone());
         let (lead, won) = tokio::sync::oneshot::channel();
+        let served = broker.clone();
         ctx.spawn(async move {
             let leads = async {
                 match line {
@@ -336,7 +337,11 @@ impl Daemon {
                 }
             };
             tokio::select! {
-                () = stop.cancelled() => {}
+                () = stop.cancelled() => {
+                    told.leave();
+                    // Until a proxy has noticed, what it still sends is taken.
+                    told.clock().timeout(served.settings().http.stop_delay, overtaken.cancelled()).await;
+                }
                 () = overtaken.cancelled() => {}
                 place = leads => drop(lead.send(place)),
             }

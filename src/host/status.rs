@@ -97,7 +97,7 @@ struct CardView {
 impl Status {
     /// What is wrong although the daemon can go on, or else why it cannot go on. Names no group, chat or person.
     pub(super) async fn judge(&self) -> Result<Vec<String>, String> {
-        if self.ctx.is_stopping() {
+        if self.ctx.is_leaving() {
             return Err("stopping".to_owned());
         }
         let Self { ctx, loading, broker, folders, channels, .. } = self;

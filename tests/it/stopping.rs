@@ -455,3 +455,22 @@ fn the_disk_hangs() {
     }
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
 }
+
+/// A proxy notices only after a while that another daemon has to take its calls.
+#[test]
+fn calls_are_taken_for_a_while_after_readyz_has_said_that_askd_stops() {
+    let delayed = "[http]\nstop_delay = \"3s\"\n";
+    let mut world = World::empty().with_binary().config(delayed).started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    world.tell_to_stop();
+    let told = Instant::now();
+    within(SOON, "a proxy to be told", || {
+        (world.raw("GET", "/readyz", "", "") == (503, "stopping\n".to_owned())).then_some(())
+    });
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "React"})).0, 200);
+    let status = within(WITHIN, "the daemon to end", || world.has_ended());
+    assert!(status.success() && told.elapsed() >= Duration::from_secs(3), "{status} after {:?}", told.elapsed());
+    assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
+}

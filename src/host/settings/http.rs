@@ -1,7 +1,7 @@
 //! `[http]`: where to listen, and under which names.
 
 use super::mistakes::Mistakes;
-use super::values::{list, seconds};
+use super::values::{list, or_zero, seconds};
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
@@ -25,6 +25,9 @@ pub struct Http {
     /// Further names.
     #[serde(deserialize_with = "list")]
     pub allowed_hosts: Vec<String>,
+    /// How long a daemon that was told to stop still takes calls, while `/readyz` says that it stops.
+    #[serde(deserialize_with = "or_zero")]
+    pub stop_delay: Duration,
 }
 
 /// `[agents]`: where agents ask over HTTP, and under which names.
@@ -52,7 +55,8 @@ impl Agents {
     /// The same for the HTTP server, which serves nothing else there.
     pub fn http(&self) -> Http {
         let Self { listen, public_url, allowed_hosts, .. } = self.clone();
-        Http { listen: listen.unwrap_or(FOR_AGENTS), webhook_listen: None, public_url, allowed_hosts }
+        let (listen, stop_delay) = (listen.unwrap_or(FOR_AGENTS), Duration::ZERO);
+        Http { listen, webhook_listen: None, public_url, allowed_hosts, stop_delay }
     }
 
     /// The files of its certificate and the key, if it has TLS of its own.

@@ -2,7 +2,7 @@
 //! revokes them for `askd token`; without a daemon the command does so itself, under the lock of the state folder.
 
 use crate::clock::Clock;
-use crate::host::store::Documents;
+use crate::host::store::{Documents, change_document};
 use crate::ipc::wire::{digest, file_bytes};
 use crate::random;
 use askd_core::{Group, Time};
@@ -153,11 +153,7 @@ impl Tokens {
     pub async fn refresh(&self) {
         let _alone = self.0.refreshing.lock().await;
         let tokens = self.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let _changing = tokens.0.changing.lock();
-            tokens.know(read(&*tokens.0.documents, TOKENS_FILE)?);
-            Ok::<_, io::Error>(())
-        });
+        let read = tokio::task::spawn_blocking(move || tokens.change(|_| false));
         if let Ok(Err(error)) = read.await {
             tracing::error!(%error, "cannot read which tokens another daemon has made or revoked");
         }
@@ -188,16 +184,14 @@ impl Tokens {
     /// Changes what is stored, unless there is nothing to change. Another daemon may do so at the same moment.
     fn change(&self, change: impl Fn(&mut Vec<Kept>) -> bool) -> io::Result<bool> {
         let _changing = self.0.changing.lock();
-        loop {
-            let before = self.0.documents.read(TOKENS_FILE)?;
-            let mut tokens: Vec<Kept> = parse(TOKENS_FILE, before.as_deref())?;
+        let (is_other, tokens) = change_document(&*self.0.documents, TOKENS_FILE, |before| {
+            let mut tokens: Vec<Kept> = parse(TOKENS_FILE, before)?;
             let is_other = change(&mut tokens);
-            let after = file_bytes(&File { v: VERSION, tokens: &tokens })?;
-            if !is_other || self.0.documents.swap(TOKENS_FILE, before.as_deref(), &after)? {
-                self.know(tokens);
-                return Ok(is_other);
-            }
-        }
+            let after = if is_other { Some(file_bytes(&File { v: VERSION, tokens: &tokens })?) } else { None };
+            Ok((after, (is_other, tokens)))
+        })?;
+        self.know(tokens);
+        Ok(is_other)
     }
 
     /// Takes over what is stored.

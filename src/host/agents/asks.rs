@@ -80,9 +80,7 @@ impl Agents {
             Err(Failure::Unknown | Failure::Broken) => {
                 problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten.")
             }
-            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => {
-                unavailable("It could not be stored. Try again.")
-            }
+            Err(Failure::NotStored | Failure::InDoubt) => unavailable("It could not be stored. Try again."),
         }
     }
 }

@@ -48,7 +48,7 @@ impl Broker {
             };
             Ask::blocked(accepted, limit, most.saturating_add(1), now)
         };
-        Some(Submitted::first(self.store_new(make, given).await))
+        Some(self.store_new(make, given).await)
     }
 
     /// Ends the blocks that do not hold any more: a person answered or allowed it, or the attempts are forgotten.

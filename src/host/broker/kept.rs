@@ -49,10 +49,7 @@ impl Broker {
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
                     let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
-                    if matches!(
-                        self.apply(id, collected).await,
-                        Err(Failure::NotStored | Failure::InDoubt | Failure::Stale)
-                    ) {
+                    if matches!(self.apply(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
                     return Some(Submitted::NotYet);
@@ -66,7 +63,7 @@ impl Broker {
         }
         if !reclaim.is_empty() || !ask.is_free() {
             return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
-                Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+                Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),
             };
         }
@@ -78,7 +75,7 @@ impl Broker {
         match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
-            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
         }
     }
 }

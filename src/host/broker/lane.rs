@@ -10,6 +10,7 @@
 
 use super::errands::Errand;
 use super::step::{Applied, Stepped};
+use super::submit::Stale;
 use super::{Broker, Failure, RETRY, promise};
 use crate::host::store::{Basis, Save, StoreError};
 use crate::sabotage::panic_point;
@@ -22,8 +23,8 @@ use tokio::sync::oneshot;
 /// How many times a step is begun anew because other daemons change the same ask.
 const RIVALS: u32 = 50;
 
-/// What a caller is told.
-type Told = Result<Arc<Ask>, Failure>;
+/// What a caller is told. Only a new ask has to be judged anew.
+type Told = Result<Result<Arc<Ask>, Failure>, Stale>;
 
 /// Work that waits for its turn in an ask's lane.
 #[derive(Debug)]
@@ -80,17 +81,17 @@ pub(super) struct Unfinished {
 
 impl Broker {
     /// Lets an event happen and says what became of the ask.
-    pub async fn apply(&self, id: AskId, event: Event) -> Told {
+    pub async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Failure> {
         let (job, told) = Job::told(Work::Event(event));
         self.enqueue(id, job);
-        told.await.unwrap_or(Err(Failure::Broken))
+        told.await.unwrap_or(Ok(Err(Failure::Broken))).unwrap_or(Err(Failure::NotStored))
     }
 
     /// Stores a new ask, which the index knows already. `given`: how many its group had been given when it was judged.
     pub(super) async fn accept(&self, step: Step, given: i64) -> Told {
         let (id, (job, told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(given)))));
         self.enqueue(id, job);
-        told.await.unwrap_or(Err(Failure::Broken))
+        told.await.unwrap_or(Ok(Err(Failure::Broken)))
     }
 
     /// The same on this thread, which may block on the disk and on the folders of groups.
@@ -98,7 +99,7 @@ impl Broker {
         let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(0)))));
         self.lanes().join(id, job, true);
         self.run_or_hand_over(self.run_lane(id));
-        told.try_recv().unwrap_or(Err(Failure::Broken))
+        told.try_recv().unwrap_or(Ok(Err(Failure::Broken)))
     }
 
     /// Lets an event of our own happen; the lane repeats it until it is stored.
@@ -184,7 +185,7 @@ impl Broker {
         let told = match applied {
             Applied::Stepped(Stepped { ask, effects, .. }) => {
                 // The caller may have gone; the ask is decided all the same.
-                let _gone = done.map(|done| done.send(Ok(Arc::clone(&ask))));
+                let _gone = done.map(|done| done.send(Ok(Ok(Arc::clone(&ask)))));
                 panic_point("act", ask.content.title.as_deref());
                 return self.act(&ask, effects, errands);
             }
@@ -196,7 +197,10 @@ impl Broker {
             Applied::Refused(refusal, ask) => Err(Failure::Refused(refusal, ask)),
             Applied::Unknown => Err(Failure::Unknown),
             Applied::First(_) | Applied::Finished => return,
-            Applied::Stale if matches!(work, Work::Accept(_)) => Err(Failure::Stale),
+            Applied::Stale if matches!(work, Work::Accept(_)) => {
+                let _gone = done.map(|done| done.send(Err(Stale)));
+                return;
+            }
             Applied::Stale if done.is_some() => Err(Failure::NotStored),
             Applied::Stale => return self.enqueue_later(id, work, pause),
             Applied::NotStored(error) if matches!(work, Work::Accept(_)) => {
@@ -222,7 +226,7 @@ impl Broker {
                 Err(Failure::Broken)
             }
         };
-        let _gone = done.map(|done| done.send(told));
+        let _gone = done.map(|done| done.send(Ok(told)));
     }
 
     /// Finishes a save that failed before, if there is one.

@@ -135,8 +135,6 @@ pub enum Failure {
     NotStored,
     /// askd does not know whether it is stored, and writes it again until it is. It takes effect then.
     InDoubt,
-    /// Another daemon gave the group a question first: a new ask has to be judged anew. Nothing was changed.
-    Stale,
     /// askd made a mistake with this ask, and has set it aside.
     Broken,
 }
@@ -361,7 +359,7 @@ impl Broker {
         if let Some(ask) = self.0.store.cached(id) {
             return Ok(Some(ask));
         }
-        if self.0.loading.is_over() && self.index().group(id).is_none() && self.0.store.shared().is_none() {
+        if self.0.loading.is_over() && self.index().group(id).is_none() && !self.is_shared() {
             return Ok(None);
         }
         let broker = self.clone();

@@ -120,7 +120,7 @@ impl Broker {
 
     /// Learns what others have stored by now.
     pub(in crate::host) async fn catch_up(&self) -> Result<(), StoreError> {
-        if self.0.store.shared().is_none() {
+        if !self.is_shared() {
             return Ok(());
         }
         // A task of its own: what a look has found is learned, even if whoever asked for it has gone.
@@ -153,7 +153,7 @@ impl Broker {
     /// Finds what another daemon may have stored just now.
     pub(in crate::host) async fn find_anywhere<T>(&self, find: impl Fn(&Self) -> Option<T>) -> Option<T> {
         match find(self) {
-            None if self.0.store.shared().is_some() && self.catch_up().await.is_ok() => find(self),
+            None if self.is_shared() && self.catch_up().await.is_ok() => find(self),
             found => found,
         }
     }
@@ -169,7 +169,7 @@ impl Broker {
     /// Whether it has been too long since the last look: another daemon may have revoked or changed anything.
     pub(in crate::host) fn is_blind(&self) -> bool {
         let since = |seen: Moment| self.0.beside.clock.monotonic().since(seen) > BLIND;
-        self.0.store.shared().is_some() && self.0.beside.seen.lock().is_some_and(since)
+        self.is_shared() && self.0.beside.seen.lock().is_some_and(since)
     }
 
     /// Who wants to know which documents others have written.
@@ -193,10 +193,9 @@ impl Broker {
         let _nobody = self.0.changes.send(ask.id);
     }
 
-    /// Reads an ask anew that another daemon has changed.
+    /// Reads an ask anew: another daemon may have changed it, or it is not known yet.
     pub(super) fn refresh(&self, id: AskId) -> Result<(), StoreError> {
-        let Some(shared) = self.0.store.shared() else { return Ok(()) };
-        if let Some(stored) = shared.refresh(id)? {
+        if let Some(stored) = self.0.store.find(id)? {
             self.learn(&stored);
         }
         Ok(())
@@ -258,8 +257,9 @@ impl Broker {
 
     /// Whether a call of this request waits at any daemon; an error if that is not known.
     pub(super) async fn waits_anywhere(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError> {
-        if self.leases().holds(group, request_id) || self.0.store.shared().is_none() {
-            return Ok(self.leases().holds(group, request_id));
+        let holds = self.leases().holds(group, request_id);
+        if holds || !self.is_shared() {
+            return Ok(holds);
         }
         let (group, request_id) = (group.clone(), request_id.clone());
         self.in_store(move |shared| shared.waits_for(&group, &request_id)).await

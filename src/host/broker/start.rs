@@ -165,9 +165,7 @@ impl Broker {
 
     /// Looks for an ask that was not read yet. Blocks on the disk.
     pub(super) fn find(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
-        if let Some(stored) = self.0.store.find(id)? {
-            self.learn(&stored);
-        }
+        self.refresh(id)?;
         let group = self.index().group(id);
         group.map_or(Ok(None), |group| self.0.store.load(&group, id))
     }
@@ -201,7 +199,7 @@ impl Broker {
             self.0.ctx.spawn(async move { timer.keep_time().await });
         }
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
-        if self.0.store.shared().is_some() {
+        if self.is_shared() {
             let broker = self.clone();
             self.0.ctx.spawn(async move { broker.keep_up().await });
         }

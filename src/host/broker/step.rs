@@ -126,7 +126,7 @@ impl Broker {
     fn step(&self, ask: Arc<Ask>, event: Event, now: Time, fresh: bool) -> Applied {
         let (replying, save) = (event.person().cloned(), promise::save_of(&event));
         // What another daemon has changed meanwhile may make a difference to whoever is told.
-        let old = !fresh && promise::has_a_sender(&event) && self.0.store.shared().is_some();
+        let old = !fresh && promise::has_a_sender(&event) && self.is_shared();
         match Ask::clone(&ask).step(event, now) {
             Ok(Some(step)) => {
                 let step = Stepped::from(step, &ask);
@@ -176,7 +176,7 @@ impl Broker {
                 }
                 self.0.store.load(&group, id)
             }
-            None if all_known && self.0.store.shared().is_none() => Ok(None),
+            None if all_known && !self.is_shared() => Ok(None),
             None => self.find(id),
         }
     }

@@ -11,6 +11,7 @@ use askd_core::{
     Accepted, Ask, AskId, Delivery, DeliveryState, Digest, Effect, Event, Group, Rejection, Relation, RequestId, Route,
     Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
+use std::sync::Arc;
 
 /// How many times a request is judged anew because other daemons give its group questions.
 const RIVALS: u32 = 50;
@@ -38,15 +39,13 @@ pub enum Submitted {
 
 impl Submitted {
     /// What came of storing a new ask.
-    pub(super) fn first(stored: Result<AskId, Failure>) -> Result<Self, Stale> {
-        match stored {
-            Err(Failure::Stale) => Err(Stale),
-            stored => Ok(stored.map_or(Self::NotStored, Self::New)),
-        }
+    fn first(stored: Result<Result<Arc<Ask>, Failure>, Stale>) -> Result<Self, Stale> {
+        stored.map(|stored| stored.map_or(Self::NotStored, |ask| Self::New(ask.id)))
     }
 }
 
 /// Another daemon gave the group a question first.
+#[derive(Debug)]
 pub(super) struct Stale;
 
 impl Broker {
@@ -106,7 +105,7 @@ impl Broker {
 
     /// Takes in a request that asks something new, as far as memory knows; others are given back. Blocks on the disk.
     pub fn submit_at_once(&self, group: &Group, request: Box<Request>) -> Result<Submitted, Box<Request>> {
-        if self.0.store.shared().is_some() {
+        if self.is_shared() {
             return Err(request);
         }
         let Some(_alone) = self.0.asking.try_lock(same(group, &request)) else { return Err(request) };
@@ -122,8 +121,7 @@ impl Broker {
         let Ok(admitted) = admitted else { return Err(request) };
         let step =
             self.make_known(|id, short_id, now| Ask::accept(accepted(group, *request, admitted, id, short_id), now));
-        let id = step.ask.id;
-        Ok(Submitted::first(self.accept_here(step).map(|_stored| id)).unwrap_or(Submitted::NotStored))
+        Ok(Submitted::first(self.accept_here(step)).unwrap_or(Submitted::NotStored))
     }
 
     /// A request id that was seen before.
@@ -158,7 +156,7 @@ impl Broker {
             DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
         match self.apply(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
-            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
             _ => Some(Submitted::Known(id)),
         }
     }
@@ -193,7 +191,7 @@ impl Broker {
         match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
-            Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => Some(Submitted::NotStored),
+            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
         }
     }
 
@@ -246,7 +244,7 @@ impl Broker {
         if let Some(id) = kept {
             // A late answer would go to a question that is asked anew: from here on nobody can give one.
             let closed = self.apply(id, Event::Requested(Relation::Supersedes)).await;
-            if matches!(closed, Err(Failure::NotStored | Failure::InDoubt | Failure::Stale)) {
+            if matches!(closed, Err(Failure::NotStored | Failure::InDoubt)) {
                 return Ok(Submitted::NotStored);
             }
             // Somebody may have given one just before.
@@ -255,7 +253,7 @@ impl Broker {
             }
         }
         let make = |id, short_id, now| Ask::accept(accepted(group, request, admitted, id, short_id), now);
-        Submitted::first(self.store_new(make, given).await)
+        self.store_new(make, given).await
     }
 
     /// Stores a new ask and acts on it. An ask that is in doubt is known by its request from now on.
@@ -263,10 +261,8 @@ impl Broker {
         &self,
         make: impl FnOnce(AskId, ShortId, Time) -> Step,
         given: i64,
-    ) -> Result<AskId, Failure> {
-        let step = self.make_known(make);
-        let id = step.ask.id;
-        self.accept(step, given).await.map(|_stored| id)
+    ) -> Result<Submitted, Stale> {
+        Submitted::first(self.accept(self.make_known(make), given).await)
     }
 
     /// Makes a new ask and lets the index know it before it is stored, so that its code and its place are taken. Events that
@@ -314,7 +310,7 @@ impl Broker {
             return Ok(());
         };
         match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
-            Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Stale)) => Err(failure),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
         }
     }

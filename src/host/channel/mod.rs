@@ -105,7 +105,7 @@ async fn apply(broker: &Broker, id: AskId, event: Event) -> Result<Option<(Arc<A
         Ok(ask) => Ok(Some((ask, None))),
         Err(Failure::Refused(refusal, ask)) => Ok(Some((ask, Some(*refusal)))),
         Err(Failure::Unknown | Failure::Broken) => Ok(None),
-        Err(Failure::NotStored | Failure::InDoubt | Failure::Stale) => {
+        Err(Failure::NotStored | Failure::InDoubt) => {
             tracing::error!(ask = %id, "what a chat told of this ask could not be stored; its sender was told to try again");
             Err(NotStored)
         }

@@ -39,6 +39,23 @@ pub trait Documents: Debug + Send + Sync {
     fn set_aside(&self, name: &str) -> io::Result<()>;
 }
 
+/// Changes a document: `change` is given its bytes, and says what to store, if anything, and what comes of it. Another daemon may
+/// change the document at the same moment, so `change` may run more than once.
+pub fn change<T>(
+    documents: &dyn Documents,
+    name: &str,
+    mut change: impl FnMut(Option<&[u8]>) -> io::Result<(Option<Vec<u8>>, T)>,
+) -> io::Result<T> {
+    loop {
+        let before = documents.read(name)?;
+        let (after, changed) = change(before.as_deref())?;
+        match after {
+            Some(after) if !documents.swap(name, before.as_deref(), &after)? => {}
+            _ => return Ok(changed),
+        }
+    }
+}
+
 /// The documents of those who are no channel.
 #[cfg(feature = "postgres")]
 const OTHERS: [&str; 4] = ["agent_tokens.json", "agent_tokens_used.json", "push.json", "web_token"];

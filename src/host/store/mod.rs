@@ -21,7 +21,7 @@ mod sharing;
 
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
-pub use documents::{Documents, InFiles, aside};
+pub use documents::{Documents, InFiles, aside, change as change_document};
 pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 pub use marks::check;

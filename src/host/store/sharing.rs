@@ -29,9 +29,6 @@ pub trait Sharing: Debug + Send + Sync {
     /// Saves an ask, with what the leader has to do then. [`StoreError::Stale`]: another daemon was faster.
     fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError>;
 
-    /// Reads an ask anew.
-    fn refresh(&self, id: AskId) -> Result<Option<Stored>, StoreError>;
-
     /// What has changed since the last look. One look at a time.
     fn look(&self) -> Result<News, StoreError>;
 

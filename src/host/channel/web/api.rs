@@ -4,7 +4,7 @@
 use super::people::{self, Caller};
 use super::view::View;
 use super::{Inbox, Peer, Problem, export, listing, problem, push, tokens};
-use crate::host::broker::{Failure, Named};
+use crate::host::broker::{Broker, Failure, Named};
 use crate::host::status::Report;
 use crate::host::store::StoreError;
 use crate::ipc::wire::{Object, Pairs};
@@ -98,11 +98,10 @@ impl Call {
         if !self.inbox.broker.is_loaded() {
             return Err(Problem::loading());
         }
-        let named =
-            |broker: &crate::host::broker::Broker| match broker.named(&self.name, |group| self.caller.sees(group)) {
-                Named::None => None,
-                named => Some(named),
-            };
+        let named = |broker: &Broker| match broker.named(&self.name, |group| self.caller.sees(group)) {
+            Named::None => None,
+            named => Some(named),
+        };
         match self.inbox.broker.find_anywhere(named).await.unwrap_or(Named::None) {
             Named::One(id) => Ok(id),
             Named::None => Err(Problem::unknown_ask(&self.name)),
@@ -126,7 +125,7 @@ impl Call {
         match self.inbox.broker.apply(id, event).await {
             Ok(ask) => Ok(Json(View::of(&ask))),
             Err(Failure::Unknown) => Err(Problem::unknown_ask(&self.name)),
-            Err(Failure::NotStored | Failure::Stale) => Err(Problem::not_stored()),
+            Err(Failure::NotStored) => Err(Problem::not_stored()),
             Err(Failure::InDoubt) => Err(Problem::in_doubt()),
             Err(Failure::Broken) => Err(Problem::broken()),
             Err(Failure::Refused(refusal, ask)) => Err(match *refusal {

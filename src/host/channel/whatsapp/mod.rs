@@ -105,12 +105,10 @@ pub(in crate::host) fn open(
 #[async_trait]
 impl Adapter for Whatsapp {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
-        if self.0.broker.set(broker.downgrade()).is_err() {
-            tracing::error!("the WhatsApp channel belongs to another broker");
-        }
+        let routes = self.connect_beside(broker, webhooks);
         self.0.outbox.resume();
         self.close_what_is_owed();
-        webhook::routes(self.clone(), webhooks.clone())
+        routes
     }
 
     /// What is known of people is the leader's alone.

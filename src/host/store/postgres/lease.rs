@@ -3,6 +3,7 @@
 //! fence, which every takeover raises: a daemon whose lease was taken over saves nothing.
 
 use super::database::{Connections, Durable, Failed, query};
+use super::hints::notify;
 use crate::clock::{Clock, Moment};
 use crate::random;
 use crate::sabotage::on;
@@ -124,9 +125,10 @@ impl Lease {
         }
     }
 
-    /// Gives it up: another daemon can take it at once.
+    /// Gives it up, and tells the other daemons: one of them can take it at once.
     pub(super) async fn end(&self, database: &Connections) -> Result<(), Failed> {
-        self.renew(database, Duration::ZERO).await
+        self.renew(database, Duration::ZERO).await?;
+        notify(database).await
     }
 
     async fn renew(&self, database: &Connections, holds: Duration) -> Result<(), Failed> {

@@ -2,7 +2,6 @@
 //! clean end is noted only by the last one.
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
-use super::hints::notify;
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::{CLEAN, InPostgres, Shared};
 use std::sync::Arc;
@@ -111,8 +110,7 @@ pub(super) async fn abandon(database: &Connections, run: String, lease: &Lease) 
         })
     });
     database.transact(Durable::No, "", gone).await?;
-    lease.end(database).await?;
-    notify(database).await
+    lease.end(database).await
 }
 
 impl InPostgres {
@@ -140,10 +138,6 @@ impl InPostgres {
         )?;
         let Some(lease) = lease.clone() else { return Ok(()) };
         let connections = database.connections().clone();
-        // Whoever takes it over need not wait for its next look.
-        database.wait(async move {
-            lease.end(&connections).await?;
-            notify(&connections).await
-        })
+        database.wait(async move { lease.end(&connections).await })
     }
 }

@@ -82,12 +82,10 @@ async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<See
 impl InPostgres {
     /// Reads a row anew, and keeps it at hand.
     pub(super) fn read_row(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
-        let Some(row) = self.row(id)? else {
-            self.cache.lock().remove(id);
-            return Ok(None);
-        };
+        let row = self.row(id)?;
         self.cache.lock().remove(id);
-        self.keep(&row).map(Some).map_err(|source| StoreError::Damaged { id, source })
+        let stored = row.map(|row| self.keep(&row)).transpose();
+        stored.map_err(|source| StoreError::Damaged { id, source })
     }
 
     /// Keeps a row at hand, unless what is at hand is newer.
@@ -185,10 +183,6 @@ impl Sharing for InPostgres {
             *known = (*known).max(given + 1);
         }
         Ok(())
-    }
-
-    fn refresh(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
-        self.read_row(id)
     }
 
     fn look(&self) -> Result<News, StoreError> {

@@ -176,7 +176,7 @@ fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
     };
     crash();
     // The other one has not seen what was lost, and stores an answer.
-    let open = Arc::new(of_other.refresh(asked.id).unwrap().unwrap().ask);
+    let open = Arc::new(other.store.find(asked.id).unwrap().unwrap().ask);
     let open = other.store.cached(open.id).unwrap();
     let answered = Arc::new(settled(Ask::clone(&open)));
     of_other.save(&answered, &Basis::Ask(open), &[], Save::Now).unwrap();
@@ -186,7 +186,7 @@ fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
     assert!(matches!(of_one.save(&last, &Basis::Ask(later), &[], Save::Now), Err(StoreError::Stale)));
     one.store.flush().unwrap();
     assert_eq!(scan(&*other.store).unwrap().0.remove(0).ask, *answered);
-    assert_eq!(of_one.refresh(asked.id).unwrap().unwrap().ask, *answered);
+    assert_eq!(one.store.find(asked.id).unwrap().unwrap().ask, *answered);
 }
 
 /// What a crash has taken is stored again with the next save, too.

@@ -3,7 +3,7 @@
 
 use super::sealed::{Subscription, Vapid};
 use crate::clock::Moment;
-use crate::host::store::Documents;
+use crate::host::store::{Documents, change_document};
 use askd_core::{Digest, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -83,43 +83,31 @@ pub(super) struct Devices {
 impl Devices {
     /// Reads the file, or makes a key and the file. A damaged one is moved aside: it keeps no question from being asked.
     pub(super) fn open(documents: Arc<dyn Documents>) -> io::Result<Self> {
-        let unusable = |why: String| io::Error::other(format!("state/{FILE}: {why}"));
-        let bytes = loop {
-            let bytes = documents.read(FILE)?;
-            if bytes.is_some() {
-                break bytes;
-            }
-            let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
-            let kept = Kept { v: FORMAT, key, devices: Vec::new() };
-            // Another daemon may make one at the same moment.
-            if documents.swap(FILE, None, &serde_json::to_vec_pretty(&kept)?)? {
-                break documents.read(FILE)?;
-            }
-        };
-        if bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT)
-        {
-            return Err(unusable("a newer askd wrote it".to_owned()));
-        }
+        let unusable = |why: &str| io::Error::other(format!("state/{FILE}: {why}"));
         let whole = |bytes: &[u8]| {
             let kept: Kept = serde_json::from_slice(bytes).ok()?;
             Some((Vapid::of(&kept.key)?, kept))
         };
-        let (vapid, kept) = match bytes.as_deref().map(whole) {
-            Some(Some(known)) => known,
-            unknown => {
-                if unknown.is_some() {
-                    documents.set_aside(FILE)?;
-                    tracing::error!(
-                        "state/{FILE} was damaged and was moved aside (.corrupt); browsers have to sign up for notices again"
-                    );
-                }
-                let key = Vapid::make().map_err(|_| unusable("cannot make a key".to_owned()))?;
-                let vapid = Vapid::of(&key).ok_or_else(|| unusable("cannot make a key".to_owned()))?;
-                let kept = Kept { v: FORMAT, key, devices: Vec::new() };
-                write(&*documents, &kept)?;
-                (vapid, kept)
-            }
+        let generate = || {
+            let key = Vapid::make().ok()?;
+            Some((Vapid::of(&key)?, Kept { v: FORMAT, key, devices: Vec::new() }))
         };
+        let (vapid, kept) = change_document(&*documents, FILE, |before| {
+            if before.and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT) {
+                return Err(unusable("a newer askd wrote it"));
+            }
+            if let Some(known) = before.and_then(whole) {
+                return Ok((None, known));
+            }
+            if before.is_some() {
+                documents.set_aside(FILE)?;
+                tracing::error!(
+                    "state/{FILE} was damaged and was moved aside (.corrupt); browsers have to sign up for notices again"
+                );
+            }
+            let made = generate().ok_or_else(|| unusable("cannot make a key"))?;
+            Ok((Some(serde_json::to_vec_pretty(&made.1)?), made))
+        })?;
         Ok(Self { documents, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
     }
 
@@ -167,10 +155,9 @@ impl Devices {
     /// What is not on stable storage has not changed. Another daemon may change it at the same moment.
     fn change(&self, change: impl Fn(&mut Vec<Device>) -> bool) -> io::Result<()> {
         let _changing = self.changing.lock();
-        loop {
-            let before = self.documents.read(FILE)?;
+        let kept = change_document(&*self.documents, FILE, |before| {
             let mut kept = self.kept.lock().clone();
-            if let Some(stored) = before.as_deref().and_then(|bytes| serde_json::from_slice::<Kept>(bytes).ok()) {
+            if let Some(stored) = before.and_then(|bytes| serde_json::from_slice::<Kept>(bytes).ok()) {
                 let known = std::mem::replace(&mut kept.devices, stored.devices);
                 for device in &mut kept.devices {
                     // What is not stored: since when it is known in this run.
@@ -178,16 +165,10 @@ impl Devices {
                     device.joined = same.and_then(|known| known.joined);
                 }
             }
-            let is_other = change(&mut kept.devices);
-            let after = serde_json::to_vec_pretty(&kept)?;
-            if !is_other || self.documents.swap(FILE, before.as_deref(), &after)? {
-                *self.kept.lock() = kept;
-                return Ok(());
-            }
-        }
+            let after = if change(&mut kept.devices) { Some(serde_json::to_vec_pretty(&kept)?) } else { None };
+            Ok((after, kept))
+        })?;
+        *self.kept.lock() = kept;
+        Ok(())
     }
-}
-
-fn write(documents: &dyn Documents, kept: &Kept) -> io::Result<()> {
-    documents.store(FILE, &serde_json::to_vec_pretty(kept)?)
 }

@@ -1,5 +1,5 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
-//! longer than its lease, and the database is cut off. `tests/gates/run` starts the server.
+//! longer than its lease, and the database is cut off, or its computer loses its power. `tests/gates/run` starts the server.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use crate::agent::{lock, text};
 use crate::daemon::{Daemon, TOKEN};
 use crate::dice::Dice;
 use crate::history::{History, Reply, Verdict};
+use crate::server::Server;
 use crate::slack::{LABELS, request_of};
 
 /// How many daemons, groups of agents, and questions of each group at a time.
@@ -37,6 +38,15 @@ const CUT: Duration = Duration::from_secs(3);
 const DRAINED: Duration = Duration::from_secs(60);
 const CHANNEL: &str = "C0AGENTS";
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Troubles {
+    /// Of the daemons, and of their way to the database.
+    OfDaemons,
+    /// The power of the database's computer is cut, with or without the death of a daemon.
+    OfPower,
+}
 
 /// Why the gate cannot be played here.
 pub(crate) fn missing() -> Option<String> {
@@ -63,8 +73,17 @@ struct World {
 }
 
 /// Plays it and judges.
-pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str>) -> Result<Verdict, String> {
-    let server = std::env::var("ASKD_TEST_POSTGRES").map_err(|error| error.to_string())?;
+pub(crate) async fn play(
+    troubles: Troubles,
+    rounds: usize,
+    seed: u64,
+    sabotage: Option<&'static str>,
+) -> Result<Verdict, String> {
+    let mut own = if troubles == Troubles::OfPower { Some(Server::start()?) } else { None };
+    let server = match &own {
+        Some(own) => own.url(),
+        None => std::env::var("ASKD_TEST_POSTGRES").map_err(|error| error.to_string())?,
+    };
     let name = format!("cluster_{}_{seed}_{}", std::process::id(), sabotage.unwrap_or("whole"));
     sql(&server, &format!("create database {name}"))?;
     let url = format!("{}/{name}", server.rsplit_once('/').ok_or("the server's URL has no database")?.0);
@@ -95,11 +114,18 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
     }
-    let (mut kills, mut cuts, mut pauses) = (0, 0, 0);
+    let (mut kills, mut cuts, mut pauses, mut losses) = (0, 0, 0, 0);
     for round in 0..rounds {
         tokio::time::sleep(LIFE).await;
         let host = &world.hosts[dice.roll(DAEMONS)];
-        if rounds >= LONG && round % LONG == LONG / 2 {
+        if let Some(own) = &mut own {
+            if dice.chance(50) {
+                host.daemon.kill().await;
+                kills += 1;
+            }
+            tokio::task::block_in_place(|| own.lose_power())?;
+            losses += 1;
+        } else if rounds >= LONG && round % LONG == LONG / 2 {
             paused(host).await?;
             pauses += 1;
         } else if dice.chance(25) {
@@ -118,7 +144,7 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
     let mut verdict = judge(&world, drained);
     let refused = world.refused.load(Ordering::SeqCst);
     verdict.note(format!(
-        "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {refused} calls refused or broken"
+        "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {losses} losses of its power, {refused} calls refused or broken"
     ));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
@@ -131,14 +157,14 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
     Ok(verdict)
 }
 
-fn sql(url: &str, text: &str) -> Result<(), String> {
+pub(crate) fn sql(url: &str, text: &str) -> Result<(), String> {
     let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
     let told = told.map_err(|error| format!("psql: {error}"))?;
     if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
 }
 
 /// Two ports that are free.
-fn ports() -> Result<[u16; 2], String> {
+pub(crate) fn ports() -> Result<[u16; 2], String> {
     let free = || std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string());
     let port =
         |socket: &std::net::TcpListener| socket.local_addr().map(|at| at.port()).map_err(|error| error.to_string());

@@ -21,6 +21,7 @@ mod phones;
 mod post;
 mod power;
 mod refusals;
+mod server;
 mod slack;
 mod whatsapp;
 
@@ -28,6 +29,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cluster::Troubles;
 use history::Verdict;
 use power::{FILE_SYSTEMS, FileSystem};
 
@@ -51,7 +53,7 @@ const PHONES: usize = 6;
 /// What is counted wherever agents ask and people answer.
 const LIVES: &[&str] = &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open"];
 
-const GATES: [Gate; 12] = [
+const GATES: [Gate; 13] = [
     Gate {
         name: "kills",
         rounds: [10, 20, 1_000],
@@ -93,6 +95,14 @@ const GATES: [Gate; 12] = [
         counted: LIVES,
         waits: false,
         sabotages: &[("norowlock", &["two winners", "lost", "left open"]), ("nohandover", &["left open", "lost"])],
+    },
+    Gate {
+        name: "cluster-power",
+        rounds: [6, 3, 30],
+        what: "power cuts of the database",
+        counted: LIVES,
+        waits: false,
+        sabotages: &[("nosync", &["two winners", "lost"])],
     },
     Gate {
         name: "power-cuts",
@@ -242,6 +252,7 @@ async fn one(gate: &Gate, orders: &Orders) -> bool {
     let missing = match gate.name {
         "power-cuts" => power::missing(),
         "cluster" => cluster::missing(),
+        "cluster-power" => power::missing().or_else(cluster::missing),
         _ => None,
     };
     if let Some(why) = missing {
@@ -276,7 +287,8 @@ async fn play(
             let life = Some(Duration::from_secs(if orders.long && sabotage.is_none() { 60 } else { 3 }));
             slack::play(&slack::Plan { phones: PHONES, life, ..plan }).await
         }
-        "cluster" => cluster::play(rounds, seed, sabotage).await,
+        "cluster" => cluster::play(Troubles::OfDaemons, rounds, seed, sabotage).await,
+        "cluster-power" => cluster::play(Troubles::OfPower, rounds, seed, sabotage).await,
         "disks" => disks::play(sabotage).await,
         "attacks" => attacks::play(rounds as u64, sabotage).await,
         "flood" => flood::play(rounds, sabotage).await,
@@ -341,8 +353,9 @@ async fn broken(gate: &Gate, orders: &Orders, sabotage: &'static str, figures: &
 
 /// Keeps the daemon's log of a run in which something was found.
 fn keep(log: &Path) {
-    let kept = std::env::temp_dir().join(format!("askd-gate-{}.log", std::process::id()));
-    if std::fs::copy(log, &kept).is_ok() {
+    let named = |number| std::env::temp_dir().join(format!("askd-gate-{}-{number}.log", std::process::id()));
+    let kept = (1..=100).map(named).find(|kept| !kept.exists());
+    if let Some(kept) = kept.filter(|kept| std::fs::copy(log, kept).is_ok()) {
         println!("  the daemon's log: {}", kept.display());
     }
 }

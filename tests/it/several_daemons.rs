@@ -357,6 +357,40 @@ async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() 
     assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
 }
 
+/// A crash of the server has taken the card's id, and no daemon remembers it. Whoever takes the answer has it looked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_card_that_the_database_has_lost_is_found_and_closed() {
+    the_database_loses_a_card(None).await;
+}
+
+async fn the_database_loses_a_card(sabotage: Option<(&'static str, bool)>) {
+    let Some(cluster) = Cluster::with(2, "", sabotage).await else { return };
+    cluster.database.query(
+        "create table first as select id, operations, record from askd.asks;
+         create function keep() returns trigger language plpgsql as
+             'begin insert into first values (new.id, new.operations, new.record); return new; end';
+         create trigger keep after insert on askd.asks for each row execute function keep()",
+    );
+    let agent = cluster.agent(1, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let card = cluster.card().await;
+    let posted = || cluster.database.query("select 'posted' from askd.asks where revision > 2").pop();
+    meanwhile(|| within(SOON, "the card's id to be stored", posted));
+    // Longer than what was stored stays at hand to be stored again.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster.database.query(
+        "begin; delete from askd.era;
+         update askd.asks as asks set revision = 1, operations = first.operations, record = first.record
+             from first where first.id = asks.id;
+         commit",
+    );
+    // In the inbox: a click would say which card it is.
+    meanwhile(|| cluster.hosts[1].answer("r1", "no"));
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    cluster.says(&card.ts, "*no* by").await;
+    assert_eq!(cluster.slack.messages(CHANNEL).len(), 1, "one card");
+}
+
 /// The agent has gone, and so has the daemon that it asked: what was answered is kept for its next start, wherever that asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_briefing_is_handed_out_by_every_daemon() {
@@ -407,4 +441,12 @@ async fn a_save_over_what_another_daemon_has_stored_is_noticed() {
         return;
     }
     assert!(is_noticed(one_of_two_rivals_wins(Some(("norowlock", false)))), "norowlock: nobody noticed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_takes_for_whole_what_a_crash_has_left_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(the_database_loses_a_card(Some(("sameera", false)))), "sameera: nobody noticed");
 }

@@ -59,6 +59,27 @@ async fn a_card_that_lies_far_back_is_found() {
     assert_eq!(world.slack.select(|message| message.metadata.is_some()).len(), 1);
 }
 
+/// Slack allows few calls for a history. One look is for all cards that are missed in the chat.
+#[tokio::test]
+async fn many_cards_whose_replies_were_lost_are_found_in_one_look() {
+    const CARDS: usize = 12;
+    let world = in_slack(Mode::Http).start().await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 12);
+    // The first look is a slow one. The others are asked for meanwhile.
+    world.slack.faults().next("conversations.history", FaultKind::StallBefore(Duration::from_secs(3)), 1);
+    for number in 0..CARDS {
+        world.ask(&format!("r{number}"), choice(&format!("Number {number}?"), &["a", "b"]));
+    }
+    let live = || world.slack.select(|message| message.channel == CHANNEL && message.has_action("pick:0:0"));
+    until("the cards", SOON, || (live().len() == CARDS).then_some(())).await;
+    for card in live() {
+        world.stored(&card.ts).await;
+    }
+    let looks = world.slack.calls().iter().filter(|call| call.method == "conversations.history").count();
+    assert!((1..=4).contains(&looks), "{looks} looks");
+    assert_eq!(live().len(), CARDS);
+}
+
 #[tokio::test]
 async fn a_click_on_a_card_whose_reply_was_lost_is_taken() {
     let world = in_slack(Mode::Http).start().await;

@@ -184,6 +184,10 @@ impl Broker {
             // It may have been stored before this daemon took the lead.
             return self.take_in(stored);
         }
+        if stored.after_loss && ask.is_changed_by_loss() {
+            // Whatever happens to it next, what is missing comes first.
+            self.lanes().owe(ask.id, true);
+        }
         let set_by = self.clock().reading().set_by;
         self.enter(|index| {
             // A lane may have stored something since.

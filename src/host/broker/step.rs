@@ -26,6 +26,16 @@ impl Stepped {
     fn from(step: Step, before: &Arc<Ask>) -> Self {
         Self::new(step, Basis::Ask(Arc::clone(before)))
     }
+
+    /// The same with a loss of power after it.
+    fn after_loss(Step { ask, mut effects }: Step, before: &Arc<Ask>, now: Time) -> Self {
+        let lost = ask.clone().step(Event::PowerLost, now).ok().flatten();
+        let ask = lost.map_or(ask, |lost| {
+            effects.extend(lost.effects);
+            lost.ask
+        });
+        Self::new(Step { ask, effects }, Basis::Lost(Arc::clone(before)))
+    }
 }
 
 /// What came of a job.
@@ -83,9 +93,13 @@ impl Broker {
         if by == 0 || !self.leads() {
             return Ok(None);
         }
-        let step = Ask::clone(ask).clock_set(by).map(|step| Stepped::from(step, ask));
+        let after_loss = self.lanes().owes(ask.id) == Some(true);
+        let step = Ask::clone(ask).clock_set(by).map(|step| {
+            // What may be lost comes with the first step.
+            if after_loss { Stepped::after_loss(step, ask, now) } else { Stepped::from(step, ask) }
+        });
         if let Some(step) = &step
-            && let Err(error) = self.save(step, now, Save::Soon)
+            && let Err(error) = self.save(step, now, promise::save(Save::Soon, &step.effects))
         {
             if matches!(error, StoreError::InDoubt { .. }) {
                 self.unfinish(step.clone(), now, Some(set_by));
@@ -105,9 +119,10 @@ impl Broker {
         let event = if lost { Some(Event::PowerLost) } else { ask.was_interrupted().then_some(Event::Interrupted) };
         let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis: Basis::Ask(Arc::clone(ask)) };
         if let Some(step) = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten()) {
-            let step = Stepped::from(step, ask);
+            let before = Arc::clone(ask);
+            let step = Stepped::new(step, if lost { Basis::Lost(before) } else { Basis::Ask(before) });
             let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));
-            resumed.ask = step.ask;
+            (resumed.ask, resumed.basis) = (step.ask, step.basis);
             resumed.effects.extend(step.effects);
             if let Err(error) = saved {
                 if matches!(error, StoreError::InDoubt { .. }) {

@@ -96,6 +96,18 @@ pub(super) fn ask(number: u128, group: &str) -> Ask {
     Ask::accept(accepted(number, group), START).ask
 }
 
+/// It waits to be posted in Slack.
+#[cfg(feature = "postgres")]
+pub(super) fn ask_in_slack(number: u128, group: &str) -> Ask {
+    let slack = Route {
+        channel: ChannelName::SLACK,
+        chat: "C1".to_owned(),
+        responders: Responders::Anyone,
+        capabilities: Capabilities::before_they_were_stored(ChannelName::SLACK),
+    };
+    Ask::accept(Accepted { routes: vec![slack], ..accepted(number, group) }, START).ask
+}
+
 fn accepted(number: u128, group: &str) -> Accepted {
     let request = br#"{"type":"ask_user:ask","request_id":"r1","title":"T","questions":[
         {"question":"Which?","options":["a",{"label":"b","description":"bb"}],"multiSelect":true},

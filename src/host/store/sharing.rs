@@ -16,6 +16,8 @@ pub enum Basis {
     New(i64),
     /// This state of the ask.
     Ask(Arc<Ask>),
+    /// The same, and the step takes into account what a loss of power may have taken from it.
+    Lost(Arc<Ask>),
 }
 
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.

@@ -3,9 +3,14 @@
 use super::Slack;
 use super::client::CallError;
 use super::payload::Message;
-use askd_core::{Ask, AskId};
+use crate::host::keyed_lock::KeyedLock;
+use askd_core::{Ask, AskId, Time};
+use parking_lot::Mutex;
 use serde::Deserialize;
+use std::collections::HashMap;
 use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 /// Messages of a page. Slack may send fewer.
 const PAGE: usize = 200;
@@ -19,7 +24,7 @@ pub(super) const CARD: &str = "askd_question";
 pub(super) const TEXT: &str = "askd_text";
 
 /// The messages of one ask that are in its channel.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct PostedMessages {
     /// The `ts` of each card, oldest first.
     pub(super) cards: Vec<String>,
@@ -27,6 +32,30 @@ pub(super) struct PostedMessages {
     pub(super) texts: Vec<usize>,
     /// There are older messages, which were not read: what was not found may be among them.
     pub(super) partly_read: bool,
+}
+
+/// Looks into histories. Slack allows few, so one look is for all who wait for the next one of its chat.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    waiting: Mutex<HashMap<String, Vec<Waiting>>>,
+    looking: KeyedLock<String>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ask: AskId,
+    /// Where its messages begin at the earliest.
+    since: Time,
+    found: oneshot::Sender<Result<PostedMessages, CallError>>,
+}
+
+impl Looks {
+    fn wait(&self, ask: &Ask, chat: &str) -> oneshot::Receiver<Result<PostedMessages, CallError>> {
+        let (found, told) = oneshot::channel();
+        let waiting = Waiting { ask: ask.id, since: ask.created_at - EARLIER, found };
+        self.waiting.lock().entry(chat.to_owned()).or_default().push(waiting);
+        told
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,10 +74,35 @@ struct ResponseMetadata {
 impl Slack {
     /// Reads the history of this channel for messages of the ask.
     pub(super) async fn posted_messages(&self, ask: &Ask, chat: &str) -> Result<PostedMessages, CallError> {
-        let oldest = (ask.created_at - EARLIER).as_millis();
-        let mut posted = PostedMessages::default();
+        let mut told = self.0.looks.wait(ask, chat);
+        loop {
+            let _turn = self.0.looks.looking.lock(chat.to_owned()).await;
+            match told.try_recv() {
+                Ok(found) => return found,
+                // Whoever looked was called off.
+                Err(TryRecvError::Closed) => told = self.0.looks.wait(ask, chat),
+                Err(TryRecvError::Empty) => {}
+            }
+            let waiting = self.0.looks.waiting.lock().remove(chat).unwrap_or_default();
+            let found = self.messages_of(&waiting, chat).await;
+            for Waiting { ask, found: tell, .. } in waiting {
+                let posted =
+                    found.as_ref().map_err(Clone::clone).map(|found| found.get(&ask).cloned().unwrap_or_default());
+                // It may have been called off.
+                let _gone = tell.send(posted);
+            }
+        }
+    }
+
+    /// Reads the history for messages of all of these.
+    async fn messages_of(&self, waiting: &[Waiting], chat: &str) -> Result<HashMap<AskId, PostedMessages>, CallError> {
+        let oldest = waiting.iter().map(|waiting| waiting.since.as_millis()).min().unwrap_or_default();
+        let mut posted: HashMap<AskId, PostedMessages> = HashMap::new();
+        for waiting in waiting {
+            posted.entry(waiting.ask).or_default();
+        }
         let mut cursor = String::new();
-        for _ in 0..PAGES {
+        for page in 1..=PAGES {
             let mut arguments = vec![
                 ("channel", chat.to_owned()),
                 ("oldest", format!("{}.{:03}000", oldest.div_euclid(1000), oldest.rem_euclid(1000))),
@@ -58,21 +112,31 @@ impl Slack {
             if !cursor.is_empty() {
                 arguments.push(("cursor", cursor));
             }
-            let page: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
+            let read: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
             // Others in the channel could copy the metadata of our messages.
             let bot_id = self.0.bot.get().and_then(|bot| bot.bot_id.as_deref());
             for message in
-                page.messages.iter().filter(|message| bot_id.is_none() || message.bot_id.as_deref() == bot_id)
+                read.messages.iter().filter(|message| bot_id.is_none() || message.bot_id.as_deref() == bot_id)
             {
-                posted.add(ask, message);
+                if let Some(posted) = message.card_or_text_of().and_then(|ask| posted.get_mut(&ask)) {
+                    posted.add(message);
+                }
             }
-            cursor = page.response_metadata.next_cursor;
-            posted.partly_read = !cursor.is_empty();
-            if !posted.partly_read {
+            cursor = read.response_metadata.next_cursor;
+            if cursor.is_empty() {
                 break;
             }
+            if page == PAGES {
+                // The newest come first.
+                let reached = read.messages.last().and_then(|message| time_of(&message.ts));
+                for waiting in waiting.iter().filter(|waiting| reached.is_none_or(|reached| waiting.since < reached)) {
+                    posted.entry(waiting.ask).or_default().partly_read = true;
+                }
+            }
         }
-        posted.cards.sort();
+        for posted in posted.values_mut() {
+            posted.cards.sort();
+        }
         Ok(posted)
     }
 
@@ -89,16 +153,30 @@ impl Slack {
     }
 }
 
+/// The second in which Slack took a message.
+fn time_of(ts: &str) -> Option<Time> {
+    let (seconds, _) = ts.split_once('.')?;
+    Some(Time::from_millis(seconds.parse::<i64>().ok()?.saturating_mul(1000)))
+}
+
+impl Message {
+    /// The ask of which this is a card, or a text before it.
+    fn card_or_text_of(&self) -> Option<AskId> {
+        match self.metadata.as_ref().filter(|metadata| !metadata.event_type.is_empty()) {
+            Some(metadata) => metadata.ask(),
+            None => self.ask_by_blocks(),
+        }
+    }
+}
+
 impl PostedMessages {
-    fn add(&mut self, ask: &Ask, message: &Message) {
+    fn add(&mut self, message: &Message) {
         match message.metadata.as_ref().filter(|metadata| !metadata.event_type.is_empty()) {
-            Some(metadata) if metadata.ask() != Some(ask.id) => {}
             Some(metadata) if metadata.event_type == TEXT => {
                 self.texts.extend(metadata.value("part").and_then(|part| part.parse::<usize>().ok()));
             }
-            Some(metadata) if metadata.event_type == CARD => self.cards.push(message.ts.clone()),
-            None if message.ask_by_blocks() == Some(ask.id) => self.cards.push(message.ts.clone()),
-            Some(_) | None => {}
+            Some(metadata) if metadata.event_type != CARD => {}
+            Some(_) | None => self.cards.push(message.ts.clone()),
         }
     }
 }

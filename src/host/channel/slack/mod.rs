@@ -27,6 +27,7 @@ use askd_core::{Time, wording};
 use async_trait::async_trait;
 use axum::Router;
 use client::{CallError, Client};
+use history::Looks;
 use inbound::Inbound;
 use pace::Pace;
 use parking_lot::Mutex;
@@ -63,6 +64,7 @@ struct Inner {
     bot: OnceCell<AuthTest>,
     /// Places for cards that are being updated.
     updates: Semaphore,
+    looks: Looks,
     /// Whether the socket of Socket Mode could be opened.
     socket: Standing,
     /// The failure of `auth.test` that was logged last.
@@ -100,6 +102,7 @@ pub(in crate::host) fn open(
         started,
         bot,
         updates: Semaphore::new(UPDATES),
+        looks: Looks::default(),
         socket: Standing::default(),
         logged: Mutex::default(),
     })))))

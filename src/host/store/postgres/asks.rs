@@ -1,11 +1,11 @@
 //! The rows of asks: writing one, finding out whether it was written, reading some.
 
 use super::database::{Durable, Failed, Work, query, scalar};
-use super::saving::Unflushed;
-use super::{Cache, InPostgres, failed, opening};
+use super::saving::Attempt;
+use super::{InPostgres, failed, opening};
 use crate::host::store::{BadRecord, StoreError, Stored, record};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Effect};
+use askd_core::{AskId, Effect};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -16,10 +16,18 @@ use uuid::Uuid;
 const SOME: i64 = 500;
 
 /// A state of a row. Its operation names it for certain: after a crash of the server a revision may come twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Version {
     pub(super) revision: i64,
     pub(super) operation: Uuid,
+    /// Whether no crash of the server can have taken anything from it.
+    pub(super) vouched: bool,
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.operation == other.operation
+    }
 }
 
 /// What a write does to the row that is there.
@@ -37,7 +45,7 @@ pub(super) enum Write {
 }
 
 impl Write {
-    /// Takes the id, group, operation and record first. Returns the new revision.
+    /// Takes the id, group, operation and record first. Returns the new revision; null if the server is in another era.
     const fn statement(&self) -> &'static str {
         match self {
             Self::New(_) => {
@@ -53,15 +61,17 @@ impl Write {
                  returning revision"
             }
             Self::Over(_) => {
-                "with saved as (
+                "with now as (
+                     select from askd.era where mark = $7::uuid
+                 ), saved as (
                      update askd.asks set revision = revision + 1, record = $4::jsonb, changed = pg_current_xact_id(),
                          operations = (array_prepend($3::uuid, operations))[1:8]
-                     where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid
+                     where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid and exists (select from now)
                      returning revision
                  ), owed as (
                      insert into askd.owed (ask, effects) select $1::uuid, $6::jsonb from saved where $6 is not null
                  )
-                 select revision from saved"
+                 select revision from saved union all select null where not exists (select from now)"
             }
             Self::Any => {
                 "insert into askd.asks as kept (id, group_name, operations, record)
@@ -98,7 +108,8 @@ pub(super) struct Row {
     pub(super) id: String,
     group: String,
     pub(super) settled: bool,
-    pub(super) version: Version,
+    pub(super) revision: i64,
+    pub(super) operation: Uuid,
     record: String,
 }
 
@@ -107,8 +118,7 @@ impl Row {
         let (id, group, settled) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         let operation = row.try_get::<Option<String>, _>(4)?;
         let operation = operation.and_then(|text| Uuid::parse_str(&text).ok()).unwrap_or_default();
-        let version = Version { revision: row.try_get(3)?, operation };
-        Ok(Self { id, group, settled, version, record: row.try_get(5)? })
+        Ok(Self { id, group, settled, revision: row.try_get(3)?, operation, record: row.try_get(5)? })
     }
 
     pub(super) fn ask(&self) -> Result<record::Read, BadRecord> {
@@ -133,13 +143,11 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
 }
 
 impl InPostgres {
-    /// Stores the record of an ask with this operation's id, and with it what the leader has to do. Returns the row's
-    /// revision, and how many bytes the record has; `None`: the row is another than `write` says.
+    /// Stores the record of an ask, and with it what the leader has to do. Returns the row's revision, and how many bytes the
+    /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
-        ask: &Ask,
-        write: &Write,
-        operation: Uuid,
+        Attempt { ask, write, operation, era, .. }: &Attempt,
         owed: &[Effect],
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
@@ -147,24 +155,25 @@ impl InPostgres {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failed::Unchanged("askd has stopped".to_owned()));
         }
-        let record = record::write(ask, &self.era.lock()).map_err(|error| unfit(&error))?;
+        let record = record::write(ask, era).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
         let effects = if owed.is_empty() { None } else { Some(serde_json::to_string(owed).map_err(|e| unfit(&e))?) };
         let bytes = record.len();
         // Without the check a daemon would overwrite what another one has stored since.
         let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
+        let (operation, era) = (*operation, era.clone());
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
                 let (id, group, write) = (id.clone(), group.clone(), write.clone());
-                let (record, code, effects) = (record.clone(), code.clone(), effects.clone());
+                let (record, code, effects, era) = (record.clone(), code.clone(), effects.clone(), era.clone());
                 Box::pin(async move {
-                    let save = scalar::<i64>(write.statement()).bind(id).bind(group);
+                    let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
                         Write::New(given) => save.bind(given).bind(code).bind(effects),
-                        Write::Over(version) => save.bind(version.operation.to_string()).bind(effects),
+                        Write::Over(version) => save.bind(version.operation.to_string()).bind(effects).bind(era),
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
                         }
@@ -175,7 +184,8 @@ impl InPostgres {
             }),
         );
         match saved {
-            Ok(revision) => Ok(revision.map(|revision| (revision, bytes))),
+            Ok(Some(None)) => Err(Failed::Crashed),
+            Ok(revision) => Ok(revision.flatten().map(|revision| (revision, bytes))),
             Err(Failed::Conflict) => Ok(None),
             Err(why) => Err(why),
         }
@@ -213,9 +223,11 @@ impl InPostgres {
         read.map_err(failed(format!("cannot read ask {id}")))
     }
 
-    pub(super) fn stored(&self, read: record::Read, settled: bool) -> Stored {
-        let boot = read.boot.as_deref();
-        let vouched = boot == Some(self.era.lock().as_str()) || boot.is_some() && boot == self.clean.as_deref();
+    /// What a row says in the eyes of this era.
+    pub(super) fn stored(&self, era: &str, read: record::Read, settled: bool) -> Stored {
+        let written = read.boot.as_deref();
+        // Without it a daemon would take for whole what a crash of the server has taken a card from.
+        let vouched = written == Some(era) || written.is_some() && written == self.clean.as_deref() || on("sameera");
         Stored { ask: read.ask, settled, after_loss: !vouched }
     }
 
@@ -242,39 +254,6 @@ impl InPostgres {
                 })
             }),
         )
-    }
-
-    pub(super) fn flush_all(&self) -> Result<(), Failed> {
-        let before = self.unflushed();
-        let era = self.sync()?;
-        let lost = std::mem::replace(&mut *self.era.lock(), era.clone()) != era;
-        if lost {
-            // What is at hand may be lost, too; so is what was seen of others.
-            *self.cache.lock() = Cache::default();
-            "0".clone_into(&mut self.mark.lock());
-        }
-        // In the same era, everything committed before is on stable storage now. In a new era, every unflushed ask may be lost.
-        for saved in if lost { self.unflushed() } else { before } {
-            if lost {
-                // Nothing to do if the server has it, or another daemon has gone on without it.
-                self.again(&saved)?;
-            }
-            let mut unflushed = self.unflushed.lock();
-            if unflushed.get(&saved.ask.id).is_some_and(|newest| Arc::ptr_eq(&newest.ask, &saved.ask)) {
-                unflushed.remove(&saved.ask.id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Stores again what the server has lost; `false` if it has not, or another daemon has gone on without it.
-    pub(super) fn again(&self, Unflushed { ask, version, over }: &Unflushed) -> Result<bool, Failed> {
-        let write = Write::Again(version.revision, over.clone());
-        Ok(self.write(ask, &write, version.operation, &[], Durable::Yes)?.is_some())
-    }
-
-    fn unflushed(&self) -> Vec<Unflushed> {
-        self.unflushed.lock().values().cloned().collect()
     }
 
     pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {

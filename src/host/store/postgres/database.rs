@@ -2,6 +2,7 @@
 //! store are blocking, and some come from a thread of the daemon's runtime.
 
 use crate::clock::Clock;
+use crate::sabotage::on;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
@@ -43,6 +44,9 @@ pub(super) enum Failed {
     /// Another daemon has stored what this one would have. Nothing was changed.
     #[error("another daemon was faster")]
     Conflict,
+    /// The server has crashed since this daemon looked, and may have lost something. Nothing was changed.
+    #[error("the database has crashed")]
+    Crashed,
 }
 
 impl From<sqlx::Error> for Failed {
@@ -104,7 +108,7 @@ pub(super) struct Connections {
 impl Connections {
     /// Begins a transaction. `first` is done in the same round trip.
     async fn begin(&self, durable: Durable, first: &str) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-        let commit = if durable == Durable::Yes { "on" } else { "off" };
+        let commit = if durable == Durable::Yes && !on("nosync") { "on" } else { "off" };
         let limit = LIMIT.as_millis();
         self.pool
             .begin_with(format!(

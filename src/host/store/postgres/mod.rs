@@ -24,7 +24,7 @@ use database::{Database, Durable, Failed, Work, query};
 use hints::Hints;
 use lease::Lease;
 use parking_lot::Mutex;
-use saving::{Doubt, Unflushed};
+use saving::{Attempt, Unflushed};
 use shared::Mark;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -83,8 +83,9 @@ pub struct InPostgres {
     cache: Mutex<Cache<Version>>,
     /// What was saved without waiting for the disk since the last flush.
     unflushed: Mutex<HashMap<AskId, Unflushed>>,
+    flushing: Mutex<()>,
     /// Saves of which nobody knows what became.
-    doubts: Mutex<HashMap<AskId, Doubt>>,
+    doubts: Mutex<HashMap<AskId, Attempt>>,
     /// How many asks each group was given, as far as this daemon knows.
     given: Mutex<HashMap<Group, i64>>,
     mark: Mutex<Mark>,
@@ -103,7 +104,9 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
     move |why| {
         let source = io::Error::other(why.to_string());
         match why {
-            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict => StoreError::Io { what, source },
+            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict | Failed::Crashed => {
+                StoreError::Io { what, source }
+            }
             Failed::Unknown(_) => StoreError::InDoubt { what, source },
         }
     }
@@ -111,7 +114,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
 
 impl Store for InPostgres {
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
-        self.write_tracked(ask, &Write::Any, &[], save).map(drop)
+        self.write_tracked(Attempt::new(ask, Write::Any, self.era(), None), &[], save).map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
@@ -198,7 +201,7 @@ impl Store for InPostgres {
             for row in part {
                 loading.count();
                 match row.ask() {
-                    Ok(read) => each(self.stored(read, row.settled)),
+                    Ok(read) => each(self.stored(&self.era(), read, row.settled)),
                     Err(source @ BadRecord::Newer { .. }) => {
                         return Err(StoreError::Newer { file: format!("the row {} of askd.asks", row.id), source });
                     }

@@ -279,6 +279,7 @@ impl Waiting {
             clean: self.joined.as_ref().and_then(|joining| joining.clean.clone()),
             cache: Mutex::default(),
             unflushed: Mutex::default(),
+            flushing: Mutex::default(),
             doubts: Mutex::default(),
             given: Mutex::default(),
             mark: Mutex::new(since),

@@ -3,20 +3,24 @@
 
 use super::asks::{Version, Write};
 use super::database::{Durable, Failed};
-use super::{InPostgres, failed};
+use super::{Cache, InPostgres, failed};
 use crate::host::store::{Save, StoreError, record};
 use crate::random;
-use askd_core::{Ask, Effect};
+use askd_core::{Ask, AskId, Effect};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
-/// A save of which nobody knows what became.
+/// A save: of this state of an ask, made by this operation.
 #[derive(Debug, Clone)]
-pub(super) struct Doubt {
+pub(super) struct Attempt {
     pub(super) ask: Arc<Ask>,
-    write: Write,
-    operation: Uuid,
+    pub(super) write: Write,
+    pub(super) operation: Uuid,
+    /// The server's era: in another one it changes nothing.
+    pub(super) era: String,
+    /// What the ask was stepped from.
+    pub(super) before: Option<Arc<Ask>>,
 }
 
 /// A save that did not wait for the disk.
@@ -28,63 +32,70 @@ pub(super) struct Unflushed {
     pub(super) over: Vec<Uuid>,
 }
 
-/// The version that a write makes; its revision may not be known yet.
-fn version(write: &Write, revision: Option<i64>, operation: Uuid) -> Version {
-    let expected = match write {
-        Write::New(_) | Write::Any => 1,
-        Write::Over(version) => version.revision + 1,
-        Write::Again(revision, _) => *revision,
-    };
-    Version { revision: revision.unwrap_or(expected), operation }
+impl Attempt {
+    pub(super) fn new(ask: &Arc<Ask>, write: Write, era: String, before: Option<&Arc<Ask>>) -> Self {
+        let operation = Uuid::parse_str(&random::unique()).unwrap_or_default();
+        Self { ask: Arc::clone(ask), write, operation, era, before: before.cloned() }
+    }
+
+    /// The same once more in this era; `None`: a crash of the server may have taken something from what it was stepped from.
+    fn once_more(self, era: String) -> Option<Self> {
+        let is_whole = self.era == era || !self.before.as_ref().is_some_and(|before| before.is_changed_by_loss());
+        is_whole.then_some(Self { era, ..self })
+    }
+
+    /// The revision that it makes, as far as that is known before it is written.
+    fn revision(&self) -> i64 {
+        match &self.write {
+            Write::New(_) | Write::Any => 1,
+            Write::Over(version) => version.revision + 1,
+            Write::Again(revision, _) => *revision,
+        }
+    }
 }
 
 impl InPostgres {
-    /// Writes a row, and notes what this daemon then knows of it; `false`: the row is another than `write` says.
-    pub(super) fn write_tracked(
-        &self,
-        ask: &Arc<Ask>,
-        write: &Write,
-        owed: &[Effect],
-        save: Save,
-    ) -> Result<bool, StoreError> {
+    /// The server's era now, as far as this daemon knows.
+    pub(super) fn era(&self) -> String {
+        self.era.lock().clone()
+    }
+
+    /// Writes a row, and notes what this daemon then knows of it; `false`: the row is another than the attempt says.
+    pub(super) fn write_tracked(&self, attempt: Attempt, owed: &[Effect], save: Save) -> Result<bool, StoreError> {
+        let ask = Arc::clone(&attempt.ask);
         let what = || format!("cannot store ask {}", ask.id);
-        let doubt = self.doubts.lock().get(&ask.id).filter(|doubt| Arc::ptr_eq(&doubt.ask, ask)).cloned();
-        let (mut write, operation) = match doubt {
-            Some(Doubt { write, operation, .. }) => {
-                if self.is_stored(ask.id, operation).map_err(failed(what()))? == Some(true) {
-                    self.wrote(ask, version(&write, None, operation), record::USUAL_BYTES);
-                    return Ok(true);
-                }
-                (write, operation)
+        let doubt = self.doubts.lock().get(&ask.id).filter(|doubt| Arc::ptr_eq(&doubt.ask, &ask)).cloned();
+        let attempt = match doubt {
+            None => Some(attempt),
+            Some(doubt) if self.is_stored(ask.id, doubt.operation).map_err(failed(what()))? == Some(true) => {
+                self.wrote(&doubt, doubt.revision(), record::USUAL_BYTES);
+                return Ok(true);
             }
-            None => (write.clone(), Uuid::parse_str(&random::unique()).unwrap_or_default()),
+            Some(doubt) => doubt.once_more(attempt.era),
+        };
+        let Some(attempt) = attempt else {
+            self.forget_at_hand(ask.id);
+            return Ok(false);
         };
         let durable = if save == Save::Now { Durable::Yes } else { Durable::No };
         let before = self.unflushed.lock().get(&ask.id).cloned();
         if durable == Durable::No {
             // Before it is written: a flush that finds another era has to know of it.
-            let over = match (&before, &write) {
+            let over = match (&before, &attempt.write) {
                 (Some(before), _) => [&before.over[..], &[before.version.operation]].concat(),
                 (None, Write::Over(version)) => vec![version.operation],
                 (None, _) => Vec::new(),
             };
-            let unflushed = Unflushed { ask: Arc::clone(ask), version: version(&write, None, operation), over };
-            self.unflushed.lock().insert(ask.id, unflushed);
+            let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
+            self.unflushed.lock().insert(ask.id, Unflushed { ask: Arc::clone(&ask), version, over });
         }
-        let mut written = self.write_or_look(ask, &write, operation, owed, durable);
-        if let (Ok(None), Some(lost), Write::Over(_)) = (&written, &before, &write)
-            && self.again(lost).unwrap_or(false)
-        {
-            // The server had lost the one before; now this one can follow.
-            write = Write::Over(lost.version);
-            written = self.write_or_look(ask, &write, operation, owed, durable);
-        }
+        let written = self.write_or_look(&attempt, owed, durable);
         if let Err(Failed::Unknown(_)) = &written {
-            let doubt = Doubt { ask: Arc::clone(ask), write: write.clone(), operation };
-            self.doubts.lock().insert(ask.id, doubt);
+            self.doubts.lock().insert(ask.id, attempt.clone());
         }
+        let is_crashed = matches!(written, Err(Failed::Crashed));
         let written = written.map_err(failed(what()));
-        self.last_save_failed.store(written.is_err(), Ordering::Relaxed);
+        self.last_save_failed.store(written.is_err() && !is_crashed, Ordering::Relaxed);
         let mut unflushed = self.unflushed.lock();
         match (&written, before) {
             (Err(StoreError::Io { .. }), Some(before)) => drop(unflushed.insert(ask.id, before)),
@@ -92,48 +103,109 @@ impl InPostgres {
             (Err(StoreError::Io { .. }), None) | (Ok(None), _) => drop(unflushed.remove(&ask.id)),
             (Ok(Some(_)), _) if durable == Durable::Yes => drop(unflushed.remove(&ask.id)),
             (Ok(Some((revision, _))), _) => {
-                if let Some(saved) = unflushed.get_mut(&ask.id).filter(|saved| Arc::ptr_eq(&saved.ask, ask)) {
+                if let Some(saved) = unflushed.get_mut(&ask.id).filter(|saved| Arc::ptr_eq(&saved.ask, &ask)) {
                     saved.version.revision = *revision;
                 }
             }
             (Err(_), _) => {}
         }
         drop(unflushed);
-        let Some((revision, bytes)) = written? else {
-            self.doubts.lock().remove(&ask.id);
-            self.cache.lock().remove(ask.id);
-            return Ok(false);
-        };
-        self.wrote(ask, version(&write, Some(revision), operation), bytes);
-        self.hints.tell();
-        Ok(true)
+        if is_crashed {
+            self.flush_all().map_err(failed(what()))?;
+        } else if let Some((revision, bytes)) = written? {
+            self.wrote(&attempt, revision, bytes);
+            self.hints.tell();
+            return Ok(true);
+        }
+        if durable == Durable::No {
+            // A flush may have stored it again: that is over now.
+            drop(self.flushing.lock());
+            if self.is_stored(ask.id, attempt.operation).map_err(failed(what()))? == Some(true) {
+                self.wrote(&attempt, attempt.revision(), record::USUAL_BYTES);
+                return Ok(true);
+            }
+        }
+        self.forget_at_hand(ask.id);
+        Ok(false)
     }
 
     /// Writes a row, and looks it up if the reply to the commit was lost.
     fn write_or_look(
         &self,
-        ask: &Ask,
-        write: &Write,
-        operation: Uuid,
+        attempt: &Attempt,
         owed: &[Effect],
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
-        let stored = || Ok(Some((version(write, None, operation).revision, record::USUAL_BYTES)));
-        match (self.write(ask, write, operation, owed, durable), write) {
-            (Err(Failed::Unknown(why)), _) => match self.is_stored(ask.id, operation) {
+        let stored = || Ok(Some((attempt.revision(), record::USUAL_BYTES)));
+        let is_stored = || self.is_stored(attempt.ask.id, attempt.operation);
+        match (self.write(attempt, owed, durable), &attempt.write) {
+            (Err(Failed::Unknown(why)), _) => match is_stored() {
                 Ok(Some(true)) => stored(),
                 // A row that is not there yet cannot be waited for.
                 Ok(None) | Err(_) => Err(Failed::Unknown(why)),
                 Ok(Some(false)) => Err(Failed::Unchanged(why)),
             },
             // An earlier try may have come through while this one waited for it.
-            (Ok(None), Write::New(_)) if self.is_stored(ask.id, operation)? == Some(true) => stored(),
+            (Ok(None), Write::New(_)) if is_stored()? == Some(true) => stored(),
             (written, _) => written,
         }
     }
 
-    fn wrote(&self, ask: &Arc<Ask>, version: Version, bytes: usize) {
-        self.doubts.lock().remove(&ask.id);
-        self.cache.lock().put(Arc::clone(ask), version, bytes);
+    /// Another daemon has gone on, or something may be lost.
+    fn forget_at_hand(&self, id: AskId) {
+        self.doubts.lock().remove(&id);
+        self.cache.lock().remove(id);
+    }
+
+    fn wrote(&self, attempt: &Attempt, revision: i64, bytes: usize) {
+        self.doubts.lock().remove(&attempt.ask.id);
+        // Until it is at hand: a new era takes away all that is.
+        let era = self.era.lock();
+        let version = Version { revision, operation: attempt.operation, vouched: attempt.era == *era };
+        self.cache.lock().put(Arc::clone(&attempt.ask), version, bytes);
+    }
+
+    /// Waits until what was saved is on stable storage. In a new era of the server it stores again what the server has lost.
+    pub(super) fn flush_all(&self) -> Result<(), Failed> {
+        // Who finds a new era has to be done with it before anybody takes it for the known one.
+        let _alone = self.flushing.lock();
+        let before = self.unflushed();
+        let era = self.sync()?;
+        let lost = self.adopt(era);
+        // In the same era, everything committed before is on stable storage now. In a new era, every unflushed ask may be lost.
+        for saved in if lost { self.unflushed() } else { before } {
+            if lost {
+                self.again(&saved)?;
+            }
+            let mut unflushed = self.unflushed.lock();
+            if unflushed.get(&saved.ask.id).is_some_and(|newest| Arc::ptr_eq(&newest.ask, &saved.ask)) {
+                unflushed.remove(&saved.ask.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on in the server's era; `true` if that is a new one: whatever is at hand may be lost.
+    fn adopt(&self, era: String) -> bool {
+        let mut known = self.era.lock();
+        let lost = *known != era;
+        if lost {
+            *self.cache.lock() = Cache::default();
+            // So is what was seen of others, and their transactions' numbers may come again.
+            "0".clone_into(&mut self.mark.lock());
+            *known = era;
+        }
+        lost
+    }
+
+    /// Stores again what the server has lost. Nothing happens if it has not, or another daemon has gone on without it.
+    fn again(&self, Unflushed { ask, version, over }: &Unflushed) -> Result<(), Failed> {
+        let attempt = Attempt::new(ask, Write::Again(version.revision, over.clone()), self.era(), None);
+        let attempt = Attempt { operation: version.operation, ..attempt };
+        self.write(&attempt, &[], Durable::Yes).map(drop)
+    }
+
+    fn unflushed(&self) -> Vec<Unflushed> {
+        self.unflushed.lock().values().cloned().collect()
     }
 }

@@ -1,11 +1,12 @@
 //! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
 //! wait.
 
-use super::asks::{Row, Write, ask_id, row};
+use super::asks::{Row, Version, Write, ask_id, row};
 use super::database::{Durable, Failed, Work, query, scalar};
+use super::saving::Attempt;
 use super::{InPostgres, failed};
 use crate::host::store::{
-    Allowed, BadRecord, Basis, News, Owed, Save, Sharing, StoreError, Stored, Wait, Webhook, record,
+    Allowed, BadRecord, Basis, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
 };
 use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
 use sqlx::postgres::PgRow;
@@ -23,6 +24,8 @@ pub(super) type Mark = String;
 #[derive(Debug)]
 struct Seen {
     mark: Mark,
+    /// The server's era; none after a crash, until a daemon names one.
+    era: Option<String>,
     /// Each row that was changed, with its last operation.
     rows: Vec<(String, Option<String>)>,
     gone: Vec<String>,
@@ -64,6 +67,7 @@ pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Er
 /// All that was changed since `mark`, as it is at one moment.
 async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<Seen, sqlx::Error> {
     let mark = mark(&mut *connection).await?;
+    let era = scalar("select mark::text from askd.era").fetch_optional(&mut *connection).await?;
     let asks = "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8";
     let asks = query(asks).bind(since).fetch_all(&mut *connection).await?;
     let rows = asks.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
@@ -76,7 +80,7 @@ async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<See
     let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
     let given = query("select group_name, accepted from askd.counts").fetch_all(connection).await?;
     let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    Ok(Seen { mark, rows, gone, allowed, documents, given })
+    Ok(Seen { mark, era, rows, gone, allowed, documents, given })
 }
 
 impl InPostgres {
@@ -90,17 +94,22 @@ impl InPostgres {
 
     /// Keeps a row at hand, unless what is at hand is newer.
     fn keep(&self, row: &Row) -> Result<Stored, BadRecord> {
-        let mut stored = self.stored(row.ask()?, row.settled);
-        let (id, mut version) = (stored.ask.id, row.version);
-        let unflushed = self.unflushed.lock().get(&id).cloned();
-        match unflushed {
+        let read = row.ask()?;
+        // Until it is at hand: a new era takes away all that is.
+        let era = self.era.lock();
+        let mut stored = self.stored(&era, read, row.settled);
+        let id = stored.ask.id;
+        let mut version = Version { revision: row.revision, operation: row.operation, vouched: !stored.after_loss };
+        let mut unflushed = self.unflushed.lock();
+        match unflushed.get(&id).cloned() {
             // The server has lost what this daemon has stored since, and gets it again.
             Some(lost) if lost.over.contains(&version.operation) => {
-                (stored.ask, version) = (Ask::clone(&lost.ask), lost.version);
+                (stored.ask, stored.after_loss, version) = (Ask::clone(&lost.ask), false, lost.version);
             }
-            Some(old) if old.version != version => drop(self.unflushed.lock().remove(&id)),
+            Some(old) if old.version != version => drop(unflushed.remove(&id)),
             Some(_) | None => {}
         }
+        drop(unflushed);
         let mut cache = self.cache.lock();
         if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
             cache.put(Arc::new(stored.ask.clone()), version, row.bytes());
@@ -163,18 +172,25 @@ impl Sharing for InPostgres {
     fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError> {
         let known = |before: &Arc<Ask>| self.cache.lock().get(ask.id).filter(|(known, _)| Arc::ptr_eq(known, before));
         let doubted = self.doubts.lock().get(&ask.id).is_some_and(|doubt| Arc::ptr_eq(&doubt.ask, ask));
-        let write = match basis {
+        let era = self.era();
+        let attempt = match basis {
             // After a save that failed: there is nothing to take back here.
             Basis::Ask(before) if Arc::ptr_eq(before, ask) => return Ok(()),
-            Basis::New(given) => Write::New(*given),
-            Basis::Ask(before) => match known(before) {
-                Some((_, version)) => Write::Over(version),
+            Basis::New(given) => Attempt::new(ask, Write::New(*given), era, None),
+            Basis::Ask(before) | Basis::Lost(before) => match known(before) {
+                // What is missing from it comes first.
+                Some((_, version))
+                    if !version.vouched && matches!(basis, Basis::Ask(_)) && before.is_changed_by_loss() =>
+                {
+                    return Err(StoreError::Stale);
+                }
+                Some((_, version)) => Attempt::new(ask, Write::Over(version), era, Some(before)),
                 // What was tried is known.
-                None if doubted => Write::Any,
+                None if doubted => Attempt::new(ask, Write::Any, era, Some(before)),
                 None => return Err(StoreError::Stale),
             },
         };
-        if !self.write_tracked(ask, &write, owed, save)? {
+        if !self.write_tracked(attempt, owed, save)? {
             return Err(StoreError::Stale);
         }
         if let Basis::New(given) = basis {
@@ -187,12 +203,21 @@ impl Sharing for InPostgres {
 
     fn look(&self) -> Result<News, StoreError> {
         let what = "cannot read what other daemons have changed";
-        let since = self.mark.lock().clone();
-        let seen = self.shared.read(Arc::new(move |connection| {
-            let since = since.clone();
-            Box::pin(async move { changed_since(connection, &since).await })
-        }));
-        let Seen { mark, rows, gone, allowed, documents, given } = seen.map_err(failed(what))?;
+        let see = || {
+            let since = self.mark.lock().clone();
+            let seen = self.shared.read(Arc::new(move |connection| {
+                let since = since.clone();
+                Box::pin(async move { changed_since(connection, &since).await })
+            }));
+            seen.map_err(failed(what))
+        };
+        let mut seen = see()?;
+        if seen.era.as_ref() != Some(&self.era()) {
+            // The server has crashed.
+            Store::flush(self)?;
+            seen = see()?;
+        }
+        let Seen { mark, era: _, rows, gone, allowed, documents, given } = seen;
         let foreign: Vec<String> = {
             let cache = self.cache.lock();
             let is_known = |(id, operation): &(String, Option<String>)| {

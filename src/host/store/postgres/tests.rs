@@ -155,7 +155,7 @@ fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
     let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
     let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
     assert!(of_one.leads() && !of_other.leads());
-    let asked = Arc::new(ask(1, "g"));
+    let asked = Arc::new(conformance::ask_in_slack(1, "g"));
     of_one.save(&asked, &Basis::New(0), &[], Save::Now).unwrap();
     assert!(
         matches!(of_other.save(&asked, &Basis::New(0), &[], Save::Now), Err(StoreError::Stale)),
@@ -175,11 +175,21 @@ fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
         );
     };
     crash();
-    // The other one has not seen what was lost, and stores an answer.
-    let open = Arc::new(other.store.find(asked.id).unwrap().unwrap().ask);
-    let open = other.store.cached(open.id).unwrap();
-    let answered = Arc::new(settled(Ask::clone(&open)));
-    of_other.save(&answered, &Basis::Ask(open), &[], Save::Now).unwrap();
+    // The other one has not seen what was lost, and stores an answer: not before it knows of the crash, and has taken into
+    // account what that may have taken.
+    let open = || {
+        let found = other.store.find(asked.id).unwrap().unwrap();
+        (other.store.cached(asked.id).unwrap(), found.after_loss)
+    };
+    let answers = |basis: fn(Arc<Ask>) -> Basis| {
+        let (open, after_loss) = open();
+        let answered = Arc::new(settled(Ask::clone(&open)));
+        (of_other.save(&answered, &basis(open), &[], Save::Now).map(|()| answered), after_loss)
+    };
+    assert!(matches!(answers(Basis::Ask), (Err(StoreError::Stale), false)), "it was told of no crash");
+    assert!(matches!(answers(Basis::Ask), (Err(StoreError::Stale), true)));
+    let answered = answers(Basis::Lost).0.unwrap();
+    assert!(!open().1, "it was taken into account");
     let revisions = server.sql("select revision::text from askd.asks");
     assert_eq!(revisions, ["2"], "as many as the one that was lost");
     let last = Arc::new(settled(Ask::clone(&later)));
@@ -187,6 +197,20 @@ fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
     one.store.flush().unwrap();
     assert_eq!(scan(&*other.store).unwrap().0.remove(0).ask, *answered);
     assert_eq!(one.store.find(asked.id).unwrap().unwrap().ask, *answered);
+}
+
+/// A daemon that saves nothing learns of a crash, too: the numbers of transactions that it has seen may come again.
+#[test]
+fn a_look_finds_that_the_server_has_crashed() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let asked = Arc::new(ask(1, "g"));
+    shared.save(&asked, &Basis::New(0), &[], Save::Now).unwrap();
+    let changed = || shared.look().unwrap().changed.len();
+    assert_eq!(changed(), 0, "it is its own");
+    server.crash();
+    assert_eq!(changed(), 1, "what was at hand may be lost");
 }
 
 /// What a crash has taken is stored again with the next save, too.
@@ -205,8 +229,13 @@ fn a_save_after_a_crash_of_the_server_stores_what_came_before_it() {
     server.sql(
         "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record from before b",
     );
-    let answered = Arc::new(settled(Ask::clone(&viewed)));
-    shared.save(&answered, &Basis::Ask(viewed), &[], Save::Now).unwrap();
+    let answers = |viewed: Arc<Ask>| {
+        let answered = Arc::new(settled(Ask::clone(&viewed)));
+        shared.save(&answered, &Basis::Ask(viewed), &[], Save::Now).map(|()| answered)
+    };
+    assert!(matches!(answers(viewed), Err(StoreError::Stale)));
+    let viewed = opened.store.load(&asked.group, asked.id).unwrap().unwrap();
+    let answered = answers(viewed).unwrap();
     assert_eq!(scan(&*opened.store).unwrap().0.remove(0).ask, *answered);
 }
 

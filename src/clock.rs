@@ -6,6 +6,9 @@
 //! took and how long is left. If the two drift apart by more than [`JUMP`], the time of day was set: a deadline that
 //! was counted by it has to move along, and [`Clock::reading`] says by how much.
 //!
+//! Where several daemons share a database, its time of day counts for all of them ([`Clock::follow`]), and how this computer's is
+//! set makes no difference.
+//!
 //! Tokio's timers stand still while the computer sleeps. [`Clock::reading`] notices that it slept, and then everything
 //! that waits looks at the clock again. So nothing has to wake up to look: the daemon reads the clock at each of its looks.
 
@@ -22,6 +25,8 @@ use tokio::sync::Notify;
 
 /// A time of day that has moved by no more than this against the monotonic clock was not set.
 pub const JUMP: Duration = Duration::from_secs(5);
+/// A time of day that follows another one moves towards it by no more than this at a time, in milliseconds.
+const STEP: i64 = 100;
 /// Both clocks are read at one moment if reading them took no longer.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
@@ -74,6 +79,7 @@ pub struct Clock(Arc<Shared>);
 struct Shared {
     source: Source,
     noticed: Mutex<Noticed>,
+    followed: Mutex<Option<Followed>>,
     /// Time has passed without Tokio's timers.
     jumped: Notify,
 }
@@ -94,6 +100,15 @@ struct Noticed {
     set_by: i64,
     /// How long the computer has slept.
     slept: Duration,
+}
+
+/// Another computer's time of day.
+#[derive(Debug, Clone, Copy)]
+struct Followed {
+    /// What is shown for it at a moment. It goes on from there.
+    face: Face,
+    /// How many milliseconds that is behind it, as far as it is known.
+    behind: i64,
 }
 
 /// What a hand moves.
@@ -135,6 +150,11 @@ impl Hand {
 }
 
 impl Face {
+    /// What it has become at a later moment.
+    fn at(self, moment: Moment) -> Self {
+        Self { now: self.now + moment.since(self.moment), moment }
+    }
+
     fn apart(self) -> i64 {
         self.now.as_millis().saturating_sub(i64::try_from(self.moment.0.as_millis()).unwrap_or(i64::MAX))
     }
@@ -182,7 +202,7 @@ fn moment_of(clock: ClockId) -> Moment {
 impl Clock {
     fn of(source: Source) -> Self {
         let noticed = Mutex::new(Noticed { apart: source.face().apart(), set_by: 0, slept: slept() });
-        Self(Arc::new(Shared { source, noticed, jumped: Notify::new() }))
+        Self(Arc::new(Shared { source, noticed, followed: Mutex::default(), jumped: Notify::new() }))
     }
 
     /// The computer's clocks.
@@ -222,7 +242,7 @@ impl Clock {
     /// The time of day, and how far it was set until now.
     pub fn reading(&self) -> Reading {
         let mut noticed = self.0.noticed.lock();
-        let face = self.0.source.face();
+        let face = self.face();
         let by = face.apart().saturating_sub(noticed.apart);
         if Duration::from_millis(by.unsigned_abs()) > JUMP {
             noticed.apart = face.apart();
@@ -235,6 +255,38 @@ impl Clock {
             self.0.jumped.notify_waiters();
         }
         Reading { now: face.now, set_by: noticed.set_by }
+    }
+
+    fn face(&self) -> Face {
+        let followed = *self.0.followed.lock();
+        followed.map_or_else(|| self.0.source.face(), |followed| followed.face.at(boottime()))
+    }
+
+    /// Shows another computer's time of day instead of this one's: `told` is what it was at that moment. The first time at
+    /// once, from then on in steps, so that time neither stands still nor leaps. A clock with a hand follows nobody.
+    pub fn follow(&self, told: Time, moment: Moment) {
+        if !matches!(self.0.source, Source::System) {
+            return;
+        }
+        let mut noticed = self.0.noticed.lock();
+        let mut followed = self.0.followed.lock();
+        let Some(Followed { face, behind }) = followed.as_mut() else {
+            let face = Face { now: told, moment };
+            noticed.apart = face.apart();
+            *followed = Some(Followed { face, behind: 0 });
+            return;
+        };
+        let shown = face.at(moment).now.as_millis();
+        let off = told.as_millis().saturating_sub(shown);
+        let step = off.clamp(-STEP, STEP);
+        (*face, *behind) = (Face { now: Time::from_millis(shown + step), moment }, off - step);
+        // Nobody has set it.
+        noticed.apart += step;
+    }
+
+    /// By how many milliseconds it is behind the time of day that it follows, or before it if negative.
+    pub fn behind(&self) -> i64 {
+        self.0.followed.lock().map_or(0, |followed| followed.behind)
     }
 
     /// The monotonic clock.
@@ -375,6 +427,24 @@ mod tests {
             std::task::Poll::Ready(done) => Some(done),
             std::task::Poll::Pending => None,
         }
+    }
+
+    #[test]
+    fn a_time_of_day_that_is_followed_is_taken_at_once_and_then_in_steps() {
+        let clock = Clock::system();
+        let (now, passed) = (clock.monotonic(), Duration::from_secs(10));
+        clock.follow(START, now - passed);
+        assert!(clock.now().since(START + passed) < JUMP && clock.behind() == 0);
+        // It has gone on by itself, and is told to be a second late.
+        clock.follow(START + passed + Duration::from_secs(1), now);
+        assert_eq!(clock.behind(), 900);
+        clock.follow(START + passed, now);
+        assert_eq!((clock.behind(), clock.reading().set_by), (0, 0));
+        clock.follow(START + passed - Duration::from_secs(3600), now);
+        assert_eq!((clock.behind(), clock.reading().set_by), (-3_599_900, 0));
+        let (by_hand, _hand) = Clock::by_hand(START);
+        by_hand.follow(START + passed, now);
+        assert_eq!((by_hand.now(), by_hand.behind()), (START, 0));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Place {
             let (node, thread) = (&settings.postgres.node, ctx.thread_name("postgres"));
             let waiting = Waiting::new(url.expose_secret(), node, &state, settings.after_loss, &thread);
             let listen = settings.postgres.listen_url.as_ref().map(ExposeSecret::expose_secret);
-            return waiting.map(|waiting| Self::InLine(waiting.listening(listen)));
+            return waiting.map(|waiting| Self::InLine(waiting.listening(listen).setting(ctx.clock())));
         }
         Opened::files(&state, settings.after_loss).map(Self::Open)
     }

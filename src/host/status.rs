@@ -14,6 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How far the daemon's time of day may be off the database's.
+const OFF: Duration = Duration::from_secs(2);
 /// How long ago the last round of looks may be.
 const LOOKED: Duration = Duration::from_secs(30);
 
@@ -123,6 +125,11 @@ impl Status {
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());
         let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
+        let behind = ctx.clock().behind();
+        if Duration::from_millis(behind.unsigned_abs()) > OFF {
+            let (seconds, how) = (behind.unsigned_abs() / 1000, if behind > 0 { "behind" } else { "ahead of" });
+            reasons.push(format!("its clock is {seconds} s {how} the database's"));
+        }
         match hung {
             0 => {}
             1 => reasons.push("the folder of a group does not answer".to_owned()),

@@ -193,11 +193,20 @@ async fn a_clock_that_is_set_back_keeps_no_ask_open_longer() {
 /// The library that shows a process another time of day and leaves the monotonic clocks alone.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
+/// What such a process has in its environment; `None`, and a line about it, if the library is not there.
+#[expect(clippy::print_stdout, reason = "a story says that it is skipped")]
+pub(crate) fn faketime() -> Option<[(&'static str, &'static str); 2]> {
+    if !Path::new(FAKETIME).exists() {
+        println!("SKIPPED the real binary on a clock that is set: {FAKETIME} is not there (apt-get install faketime)");
+        return None;
+    }
+    Some([("LD_PRELOAD", FAKETIME), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")])
+}
+
 /// On the real binary: an ask of 10 s is shown, then the clock is set by two hours, forward and back.
 #[test]
 fn a_clock_that_is_set_changes_nothing_about_how_long_an_ask_waits() {
-    if !Path::new(FAKETIME).exists() {
-        println!("SKIPPED the real binary on a clock that is set: {FAKETIME} is not there (apt-get install faketime)");
+    if faketime().is_none() {
         return;
     }
     std::thread::scope(|scope| {

@@ -1,13 +1,16 @@
 //! The database that holds the records, if they are not files.
 
-use super::Findings;
+use super::{DATABASE_CLOCK, Findings};
+use crate::clock::Clock;
 use crate::host::settings::Settings;
 use crate::host::store::look;
 use secrecy::ExposeSecret as _;
 
-pub(super) async fn check(found: &mut Findings, settings: &Settings) {
+pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clock) {
     let Some(url) = &settings.postgres.url else { return };
-    match look(url.expose_secret()).await {
+    let seen = look(url.expose_secret()).await;
+    let clocks = seen.as_ref().ok().map(|seen| [seen.now, clock.now()]);
+    match seen {
         Err(why) => {
             let fix = "psql with the URL of [postgres] shows the same; look at its host, user and password, and at pg_hba.conf";
             found.fault("database", why, fix);
@@ -36,5 +39,8 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings) {
             };
             found.ok("database", format!("PostgreSQL {}; {leads}", seen.version));
         }
+    }
+    if let Some(clocks) = clocks {
+        found.same_clock("database clock", "the database's", clocks, DATABASE_CLOCK);
     }
 }

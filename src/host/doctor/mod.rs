@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// By how much the clock of this host may differ from a platform's: Slack's signatures hold for five minutes.
 const CLOCK: Duration = Duration::from_secs(60);
+/// By how much it may differ from the database's, by which daemons go.
+#[cfg(feature = "postgres")]
+const DATABASE_CLOCK: Duration = Duration::from_secs(2);
 
 /// What came of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -78,12 +81,17 @@ impl Findings {
     /// Notes what a platform's clock shows, and whether it is ours.
     fn clock(&mut self, platform: &str, theirs: Option<Time>, ours: Time) {
         let Some(theirs) = theirs else { return self.not_checked(format!("{platform} clock"), "it does not say") };
+        self.same_clock(format!("{platform} clock"), &format!("{platform}'s"), [theirs, ours], CLOCK);
+    }
+
+    /// The same for a clock that may differ by so much.
+    fn same_clock(&mut self, check: impl Display, whose: &str, [theirs, ours]: [Time; 2], most: Duration) {
         let apart = ours.since(theirs).max(theirs.since(ours));
-        if apart > CLOCK {
-            let what = format!("this host's clock and {platform}'s differ by {} s", apart.as_secs());
-            self.fault(format!("{platform} clock"), what, "sudo timedatectl set-ntp true");
+        if apart > most {
+            let what = format!("this host's clock and {whose} differ by {} s", apart.as_secs());
+            self.fault(check, what, "sudo timedatectl set-ntp true");
         } else {
-            self.ok(format!("{platform} clock"), "the same as this host's");
+            self.ok(check, "the same as this host's");
         }
     }
 }
@@ -108,7 +116,7 @@ pub async fn examine(files: &[PathBuf], sends: bool, clock: &Clock) -> Vec<Findi
     found.ok("settings", "can be read");
     folders::data(&mut found, &settings);
     #[cfg(feature = "postgres")]
-    database::check(&mut found, &settings).await;
+    database::check(&mut found, &settings, clock).await;
     let runs = daemon::check(&mut found, files, &settings).await;
     folders::groups(&mut found, &settings, runs, clock).await;
     let probe = Probe::new(clock.clone());

@@ -2,6 +2,7 @@
 
 use super::database::{Connections, Database, Failed, query, scalar};
 use super::lease::LEASE;
+use askd_core::Time;
 use sqlx::Row as _;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct Seen {
     pub leads: Option<String>,
     /// The daemons that are there, by name.
     pub nodes: Vec<String>,
+    /// Its time of day.
+    pub now: Time,
 }
 
 /// Looks at the database of this URL; else why that cannot be done.
@@ -43,7 +46,8 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                 Box::pin(async move {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
                                       (select count(*) from pg_stat_replication where sync_state = 'async'),
-                                      to_regclass('askd.nodes') is not null";
+                                      to_regclass('askd.nodes') is not null,
+                                      (extract(epoch from clock_timestamp()) * 1000)::bigint";
                     let row = query(server).fetch_one(&mut *connection).await?;
                     let (leads, nodes) = if row.try_get::<bool, _>(3)? {
                         let leads = "select node from askd.groups where until > now()";
@@ -55,7 +59,8 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                         (None, Vec::new())
                     };
                     let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                    Ok(Seen { version, fsync, asynchronous, leads, nodes })
+                    let now = Time::from_millis(row.try_get(4)?);
+                    Ok(Seen { version, fsync, asynchronous, leads, nodes, now })
                 })
             }),
         )

@@ -4,6 +4,9 @@
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::{CLEAN, InPostgres, Shared};
+use crate::clock::Clock;
+use crate::sabotage::on;
+use askd_core::Time;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +16,8 @@ pub(super) struct Node {
     pub(super) run: String,
     pub(super) node: String,
     pub(super) home: String,
+    /// The daemon's. It follows the database's.
+    pub(super) clock: Clock,
 }
 
 /// What came of joining.
@@ -41,12 +46,12 @@ impl Node {
     /// earlier run on it is over. What it saves from now on, no earlier clean end vouches for.
     pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
         let own = self.clone();
-        database
+        let joined = database
             .transact(
                 Durable::Yes,
                 "",
                 Arc::new(move |connection| {
-                    let Node { run, node, home } = own.clone();
+                    let Node { run, node, home, .. } = own.clone();
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         let over = "delete from askd.nodes where home = $1::uuid or heard < now() - interval '1 hour'";
@@ -67,7 +72,11 @@ impl Node {
                     })
                 }),
             )
-            .await
+            .await?;
+        if let Joined::Yes = joined {
+            self.read_clock(database).await?;
+        }
+        Ok(joined)
     }
 
     /// Says that it is there, until it has left.
@@ -97,7 +106,25 @@ impl Node {
             if let Err(error) = heard.await {
                 tracing::debug!(%error, "cannot say in the database that this daemon is there");
             }
+            if let Err(error) = self.read_clock(&database).await {
+                tracing::debug!(%error, "cannot read the time of day in the database");
+            }
         }
+    }
+
+    /// Has the daemon's clock follow the database's. All daemons judge by that, however their computers' clocks are set.
+    async fn read_clock(&self, database: &Connections) -> Result<(), Failed> {
+        let asked = self.clock.monotonic();
+        let now: Work<i64> = Arc::new(|connection| {
+            Box::pin(async move {
+                scalar("select (extract(epoch from clock_timestamp()) * 1000)::bigint").fetch_one(connection).await
+            })
+        });
+        let told = database.read(false, now).await?;
+        if !on("ownclock") {
+            self.clock.follow(Time::from_millis(told), asked + self.clock.monotonic().since(asked) / 2);
+        }
+        Ok(())
     }
 }
 

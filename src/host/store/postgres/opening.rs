@@ -7,6 +7,7 @@ use super::lease::{Leading, Lease};
 use super::nodes::{Joined, Node, abandon};
 use super::shared::{Mark, mark};
 use super::{CLEAN, InPostgres, Shared};
+use crate::clock::Clock;
 use crate::host::store::{BadRecord, Documents as _, InFiles, Opened, StoreError, hold, record};
 use crate::ipc::files::{Access, Dir};
 use crate::random;
@@ -109,7 +110,8 @@ impl Waiting {
             files.store(HOME, home.as_bytes())?;
             Ok(home)
         };
-        let node = Node { run: random::unique(), node: node.to_owned(), home: home().map_err(cannot)? };
+        let (home, clock) = (home().map_err(cannot)?, Clock::system());
+        let node = Node { run: random::unique(), node: node.to_owned(), home, clock };
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
@@ -120,6 +122,12 @@ impl Waiting {
     /// Notices of other daemons come by this URL, past a pooler. Without one, a daemon looks every second.
     pub fn listening(mut self, url: Option<&str>) -> Self {
         self.listen = url.map(str::to_owned);
+        self
+    }
+
+    /// This clock follows the database's.
+    pub fn setting(mut self, clock: &Clock) -> Self {
+        self.node.clock = clock.clone();
         self
     }
 

@@ -113,12 +113,14 @@ impl Broker {
     /// Takes up what the last run left undone for this ask, before anything else happens to it.
     fn resume(&self, ask: &Arc<Ask>, now: Time) -> Result<Option<Stepped>, StoreError> {
         let Some(lost) = self.lanes().owes(ask.id) else { return Ok(None) };
-        // After a loss of power the step itself says what is owed. The audit log was mended when the ask was read.
-        let mut effects = if lost { Vec::new() } else { ask.resume() };
-        effects.retain(|effect| !matches!(effect, Effect::Note(_)));
         let event = if lost { Some(Event::PowerLost) } else { ask.was_interrupted().then_some(Event::Interrupted) };
+        let step = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten());
+        // After a loss of power the step itself says what is owed, unless another daemon has taken it meanwhile. The audit log
+        // was mended when the ask was read.
+        let mut effects = if lost && step.is_some() { Vec::new() } else { ask.resume() };
+        effects.retain(|effect| !matches!(effect, Effect::Note(_)));
         let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis: Basis::Ask(Arc::clone(ask)) };
-        if let Some(step) = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten()) {
+        if let Some(step) = step {
             let before = Arc::clone(ask);
             let step = Stepped::new(step, if lost { Basis::Lost(before) } else { Basis::Ask(before) });
             let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));

@@ -11,21 +11,30 @@ fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-#[test]
-fn the_example_settings_are_read() {
+/// Reads settings with the secrets that they name.
+fn loaded(text: &str) -> Settings {
     let dir = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(shipped("config/example.toml")).unwrap();
-    // Whoever mounts the Engine's socket takes the comment sign off.
-    assert!(text.contains("\n# session = {"));
-    let text = text.replace("\n# session = {", "\nsession = {");
     for line in text.lines().filter(|line| line.contains("_file = ")) {
-        let secret = line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap();
-        let token = if secret == "slack_app_token" { "xapp-a-secret\n" } else { "xoxb-a-secret\n" };
-        fs::write(dir.path().join(secret), token).unwrap();
+        let secret = dir.path().join(line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap());
+        let says = match secret.file_name().unwrap().to_str().unwrap() {
+            "slack_app_token" => "xapp-a-secret\n",
+            "postgres_url" => "postgres://askd:secret@db.example.com/askd\n",
+            _ => "xoxb-a-secret\n",
+        };
+        fs::create_dir_all(secret.parent().unwrap()).unwrap();
+        fs::write(secret, says).unwrap();
     }
     let file = dir.path().join("askd.toml");
     fs::write(&file, text.replace("/run/secrets", dir.path().to_str().unwrap())).unwrap();
-    let settings = Settings::load(&[file]).unwrap();
+    Settings::load(&[file]).unwrap()
+}
+
+#[test]
+fn the_example_settings_are_read() {
+    let text = fs::read_to_string(shipped("config/example.toml")).unwrap();
+    // Whoever mounts the Engine's socket takes the comment sign off.
+    assert!(text.contains("\n# session = {"));
+    let settings = loaded(&text.replace("\n# session = {", "\nsession = {"));
     assert_eq!(settings.access.gid, Some(1500));
     assert!(settings.slack.is_some() && settings.whatsapp.is_some() && settings.web.token.is_some());
     let research = settings.group(&"research".parse().unwrap()).unwrap();
@@ -33,6 +42,23 @@ fn the_example_settings_are_read() {
     let channels: Vec<ChannelName> = research.routes.iter().map(|route| route.channel).collect();
     assert_eq!(channels, [ChannelName::SLACK, ChannelName::WHATSAPP, ChannelName::WEB]);
     assert!(settings.group(&"another".parse().unwrap()).is_none(), "only named groups are served");
+}
+
+/// Each daemon of the Deployment takes calls for as long as its Service still sends them, and is given the time to end.
+#[test]
+fn the_settings_in_the_manifests_are_read() {
+    let manifests = fs::read_to_string(shipped("deploy/kubernetes/askd.yaml")).unwrap();
+    let (_, text) = manifests.split_once("  askd.toml: |\n").unwrap();
+    let lines = text.lines().take_while(|line| *line != "---").map(|line| line.trim_start_matches("    "));
+    let settings = loaded(&lines.collect::<Vec<_>>().join("\n"));
+    assert!(settings.slack.is_some() && settings.postgres.url.is_some() && settings.postgres.listen_url.is_some());
+    assert_eq!(settings.http.listen.port(), 8484);
+    assert_eq!(settings.agents.listen.unwrap().port(), 8486);
+    let grace = manifests.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: ")).unwrap();
+    let slept = manifests.lines().find_map(|line| line.trim().strip_prefix("sleep: { seconds: ")).unwrap();
+    let seconds = |text: &str| text.trim_end_matches(" }").parse::<u64>().unwrap();
+    let needed = settings.http.stop_delay.as_secs() + seconds(slept) + 10;
+    assert!(settings.http.stop_delay.as_secs() > 0 && seconds(grace) >= needed, "{grace} s for {needed} s");
 }
 
 #[test]

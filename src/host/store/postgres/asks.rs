@@ -242,15 +242,17 @@ impl InPostgres {
         )
     }
 
-    /// The server's era, on stable storage together with all that was committed before.
-    pub(super) fn sync(&self) -> Result<String, Failed> {
+    /// The server's era, and the number of a transaction that is on stable storage together with all that was committed before.
+    pub(super) fn sync(&self) -> Result<(String, u64), Failed> {
         self.shared.change(
             Durable::Yes,
             Arc::new(|connection| {
                 Box::pin(async move {
                     // What writes nothing does not wait for the disk.
                     query("update askd.format set tables = tables").execute(&mut *connection).await?;
-                    opening::era(connection).await
+                    let number = "select pg_current_xact_id()::text";
+                    let number = scalar::<String>(number).fetch_one(&mut *connection).await?;
+                    Ok((opening::era(connection).await?, number.parse().unwrap_or_default()))
                 })
             }),
         )

@@ -89,6 +89,8 @@ pub struct InPostgres {
     /// How many asks each group was given, as far as this daemon knows.
     given: Mutex<HashMap<Group, i64>>,
     mark: Mutex<Mark>,
+    /// The transaction of the last flush.
+    flushed: Mutex<u64>,
     /// The asks of which the last look has heard that they are gone.
     gone: Mutex<HashSet<String>>,
     hints: Hints,

@@ -16,8 +16,7 @@ use sqlx::{Executor as _, PgConnection, Row as _};
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, atomic::AtomicBool};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -291,6 +290,7 @@ impl Waiting {
             doubts: Mutex::default(),
             given: Mutex::default(),
             mark: Mutex::new(since),
+            flushed: Mutex::default(),
             gone: Mutex::default(),
             hints: self.hints.clone(),
             _held: self.held.clone(),

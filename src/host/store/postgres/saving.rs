@@ -170,8 +170,9 @@ impl InPostgres {
         // Who finds a new era has to be done with it before anybody takes it for the known one.
         let _alone = self.flushing.lock();
         let before = self.unflushed();
-        let era = self.sync()?;
+        let (era, transaction) = self.sync()?;
         let lost = self.adopt(era);
+        *self.flushed.lock() = transaction;
         // In the same era, everything committed before is on stable storage now. In a new era, every unflushed ask may be lost.
         for saved in if lost { self.unflushed() } else { before } {
             if lost {
@@ -191,8 +192,10 @@ impl InPostgres {
         let lost = *known != era;
         if lost {
             *self.cache.lock() = Cache::default();
-            // So is what was seen of others, and their transactions' numbers may come again.
-            "0".clone_into(&mut self.mark.lock());
+            // So is what was seen of others.
+            let mut mark = self.mark.lock();
+            *mark = mark.after_crash(*self.flushed.lock());
+            drop(mark);
             *known = era;
         }
         lost

@@ -17,8 +17,22 @@ use tokio::sync::watch;
 /// How many rows of a list are read at a time.
 const SOME: i64 = 500;
 
-/// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
-pub(super) type Mark = String;
+/// Where a look begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
+    since: u64,
+    /// Whatever is open may have become older than it was seen.
+    open: bool,
+}
+
+impl Mark {
+    /// After a crash of the server. Its transactions go on from the last one that is on stable storage, so later numbers come
+    /// again.
+    pub(super) fn after_crash(self, flushed: u64) -> Self {
+        Self { since: self.since.min(flushed), open: true }
+    }
+}
 
 /// What a look finds, before it is parsed.
 #[derive(Debug)]
@@ -61,14 +75,21 @@ pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
 
 /// Which transaction is the oldest that still runs.
 pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
-    scalar("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await
+    let since = scalar::<String>("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await?;
+    Ok(Mark { since: since.parse().unwrap_or_default(), open: false })
 }
 
 /// All that was changed since `mark`, as it is at one moment.
-async fn changed_since(connection: &mut PgConnection, since: &str) -> Result<Seen, sqlx::Error> {
+async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<Seen, sqlx::Error> {
+    let Mark { since, open } = since;
+    let since = &since.to_string();
     let mark = mark(&mut *connection).await?;
     let era = scalar("select mark::text from askd.era").fetch_optional(&mut *connection).await?;
-    let asks = "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8";
+    let asks = if open {
+        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8 or not settled"
+    } else {
+        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8"
+    };
     let asks = query(asks).bind(since).fetch_all(&mut *connection).await?;
     let rows = asks.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
     let gone = "select id::text from askd.gone where changed >= $1::text::xid8";
@@ -204,10 +225,9 @@ impl Sharing for InPostgres {
     fn look(&self) -> Result<News, StoreError> {
         let what = "cannot read what other daemons have changed";
         let see = || {
-            let since = self.mark.lock().clone();
+            let since = *self.mark.lock();
             let seen = self.shared.read(Arc::new(move |connection| {
-                let since = since.clone();
-                Box::pin(async move { changed_since(connection, &since).await })
+                Box::pin(async move { changed_since(connection, since).await })
             }));
             seen.map_err(failed(what))
         };
@@ -217,7 +237,7 @@ impl Sharing for InPostgres {
             Store::flush(self)?;
             seen = see()?;
         }
-        let Seen { mark, era: _, rows, gone, allowed, documents, given } = seen;
+        let Seen { mark, era, rows, gone, allowed, documents, given } = seen;
         let foreign: Vec<String> = {
             let cache = self.cache.lock();
             let is_known = |(id, operation): &(String, Option<String>)| {
@@ -252,7 +272,12 @@ impl Sharing for InPostgres {
             *known = (*known).max(count);
         }
         drop(known);
-        *self.mark.lock() = mark;
+        // The server may have crashed meanwhile.
+        let now = self.era.lock();
+        if era.as_ref() == Some(&*now) {
+            *self.mark.lock() = mark;
+        }
+        drop(now);
         Ok(news)
     }
 

@@ -226,9 +226,9 @@ impl Sharing for InPostgres {
         let what = "cannot read what other daemons have changed";
         let see = || {
             let since = *self.mark.lock();
-            let seen = self.shared.read(Arc::new(move |connection| {
-                Box::pin(async move { changed_since(connection, since).await })
-            }));
+            let seen = self
+                .shared
+                .read(Arc::new(move |connection| Box::pin(async move { changed_since(connection, since).await })));
             seen.map_err(failed(what))
         };
         let mut seen = see()?;

@@ -205,13 +205,13 @@ fn a_look_finds_that_the_server_has_crashed() {
     let Some(server) = Server::found() else { return };
     let opened = server.opened("here");
     let shared = opened.store.shared().unwrap();
-    let asked = Arc::new(ask(1, "g"));
-    shared.save(&asked, &Basis::New(0), &[], Save::Now).unwrap();
-    let over = Arc::new(ask(2, "g"));
-    shared.save(&over, &Basis::New(1), &[], Save::Now).unwrap();
+    let over = Arc::new(ask(1, "g"));
+    shared.save(&over, &Basis::New(0), &[], Save::Now).unwrap();
     let settled = Arc::new(settled(Ask::clone(&over)));
     shared.save(&settled, &Basis::Ask(over), &[], Save::Now).unwrap();
     opened.store.retire(&settled.group, settled.id).unwrap();
+    let asked = Arc::new(ask(2, "g"));
+    shared.save(&asked, &Basis::New(1), &[], Save::Now).unwrap();
     opened.store.flush().unwrap();
     let changed = || shared.look().unwrap().changed.iter().map(|stored| stored.ask.id).collect::<Vec<_>>();
     assert!(changed().is_empty(), "they are its own");

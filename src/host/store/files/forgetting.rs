@@ -106,6 +106,8 @@ pub struct Erased {
 impl Files {
     /// Finds out the whole id of the question, or the other ids that a channel knows of the person.
     pub fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        // What the last run left in the journal goes into files, too.
+        self.flush()?;
         let mut learn = || match whom {
             Whom::Ask(id) => self.whole_id(id),
             Whom::Person(ids) => {
@@ -148,8 +150,9 @@ impl Files {
 
     /// Takes it out of everything below `state/` but the audit log. `first` comes before a record goes.
     pub fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
-        // Second copies of records are gone after this.
+        // The journal holds no copies of records after this.
         self.flush()?;
+        self.journal.wipe().map_err(io_error("cannot wipe the journal"))?;
         let mut erased = Erased::default();
         self.erase_all(whom, &mut erased, first).map_err(io_error("cannot forget"))?;
         Ok(erased)

@@ -155,7 +155,7 @@ impl InPostgres {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failed::Unchanged("askd has stopped".to_owned()));
         }
-        let record = record::write(ask, era).map_err(|error| unfit(&error))?;
+        let record = record::write(ask, era, None).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
         let effects = if owed.is_empty() { None } else { Some(serde_json::to_string(owed).map_err(|e| unfit(&e))?) };
         let bytes = record.len();

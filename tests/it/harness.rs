@@ -538,6 +538,10 @@ impl World {
     }
 
     pub(crate) fn audit(&self) -> Vec<Value> {
+        if let Some(database) = &self.database {
+            let lines = database.query("select line from askd.audit order by number");
+            return lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
         let folder = self.state().join("audit");
         let mut lines = Vec::new();
         for name in names(&folder) {

@@ -80,7 +80,7 @@ fn psql(url: &str, text: &str) -> Vec<String> {
 }
 
 /// A host that agents reach over HTTP.
-fn host(database: &Database, node: &str) -> Remote {
+pub(crate) fn host(database: &Database, node: &str) -> Remote {
     Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node, false)))
 }
 
@@ -97,7 +97,7 @@ fn readyz(host: &Remote) -> (u16, String) {
 }
 
 /// It takes calls beside the leader.
-fn joins(host: &mut Remote) {
+pub(crate) fn joins(host: &mut Remote) {
     host.world.start_waiting();
     within(SOON, "the host to take calls", || (readyz(host).0 == 200).then_some(()));
 }

@@ -26,12 +26,13 @@ pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 pub use marks::check;
 #[cfg(feature = "postgres")]
-pub use postgres::{Turn, Waiting, look};
+pub use postgres::{Turn, Waiting, lines_of, look};
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
-pub use sharing::{Basis, Owed, Sharing, Wait, Webhook};
+pub use sharing::{Along, Basis, Owed, Sharing, Wait, Webhook};
 
+use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
 use std::io;
@@ -139,6 +140,8 @@ pub struct Opened {
     pub store: Box<dyn Store>,
     /// What is remembered beside them.
     pub documents: Arc<dyn Documents>,
+    /// The audit log, if several daemons keep theirs together.
+    pub audit: Option<Together>,
 }
 
 impl Opened {
@@ -151,7 +154,7 @@ impl Opened {
     pub fn files(state: &Path, after_loss: bool) -> Result<Self, StoreError> {
         let store = Box::new(Files::open(state, after_loss)?);
         let unusable = |source| StoreError::Io { what: format!("cannot use {}", state.display()), source };
-        Ok(Self { store, documents: Arc::new(InFiles::open(state).map_err(unusable)?) })
+        Ok(Self { store, documents: Arc::new(InFiles::open(state).map_err(unusable)?), audit: None })
     }
 }
 

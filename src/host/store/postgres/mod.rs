@@ -3,6 +3,7 @@
 //! if the server turns out to have lost it, which a new [`era`](opening::era) of the server shows.
 
 mod asks;
+mod audit;
 mod database;
 mod documents;
 mod hints;
@@ -12,12 +13,14 @@ mod nodes;
 mod opening;
 mod saving;
 mod shared;
+mod tables;
 
+pub use audit::lines_of;
 pub use look::look;
 pub use opening::{Turn, Waiting};
 
 use super::cache::Cache;
-use super::{Allowed, BadRecord, Loading, Save, Sharing, Store, StoreError, Stored, record};
+use super::{Allowed, Along, BadRecord, Loading, Save, Sharing, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
@@ -116,7 +119,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
 
 impl Store for InPostgres {
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
-        self.write_tracked(Attempt::new(ask, Write::Any, self.era(), None), &[], save).map(drop)
+        self.write_tracked(Attempt::new(ask, Write::Any, self.era(), None), Along::default(), save).map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {

@@ -537,6 +537,10 @@ impl World {
         names(&self.data().join("state").join(folder))
     }
 
+    pub(crate) const fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
     pub(crate) fn audit(&self) -> Vec<Value> {
         if let Some(database) = &self.database {
             let lines = database.query("select line from askd.audit order by number");

@@ -1,10 +1,12 @@
 //! Stories about what the database holds beside the questions. `tests/postgres/run` starts the server; without it these stories
 //! say that they were skipped.
 
+use crate::command_line::{err, out};
+use crate::forgetting::{forget, run};
 use crate::harness::{SOON, World, askd, within};
 use crate::on_postgres::{Database, host, joins};
 use crate::remote::Remote;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::thread;
 
 /// What `askd log` says of a question on this host.
@@ -76,4 +78,74 @@ fn audit_lines_are_dropped_when_they_were_kept_long_enough() {
     assert_eq!(host.agent("research").ask("r1", "Deploy?").0, 201);
     let kept = "select line::text from askd.audit where line::text = '{}'";
     within(SOON, "what is too old to be gone", || (database.query(kept).len() == 1).then_some(()));
+}
+
+/// Two questions that Ann answered at one of two daemons; the second one is open, and what else may name her.
+fn ann_was_here(database: &Database) -> [Remote; 2] {
+    let people = "[web]\npeople = [{ name = \"annabel\", token = \"annabel-0123456789abcdef\" }]\n";
+    let [mut first, mut second] =
+        ["host-a", "host-b"].map(|node| Remote::ready(world(database, node).more_config(people)));
+    first.world.start();
+    joins(&mut second);
+    let agent = first.agent("research");
+    for (request, question) in [("r1", "Fire Bob?"), ("r2", "Hire Eve?")] {
+        assert_eq!(agent.ask(request, question).0, 201);
+    }
+    let ask = within(SOON, "the question", || second.world.open().into_iter().find(|ask| ask["request_id"] == "r1"));
+    let answer = json!({"answers": {ask["questions"][0]["id"].as_str().unwrap(): "yes"}}).to_string();
+    let headers = "authorization: Bearer annabel-0123456789abcdef\r\ncontent-type: application/json\r\n";
+    let path = format!("/api/v1/asks/{}/answer", ask["id"].as_str().unwrap());
+    assert_eq!(second.world.raw("POST", &path, headers, &answer).0, 200);
+    agent.outcome("r1");
+    assert_eq!(agent.taken("r1"), 204);
+    within(SOON, "the first to be filed", || {
+        (database.query("select count(*) from askd.asks where settled") == ["1"]).then_some(())
+    });
+    let device = r#"{"v": 1, "devices": [{"person": "annabel"}, {"person": "bob"}]}"#;
+    database.query(&format!(
+        "insert into askd.documents (name, bytes) values ('push.json', '{device}'), ('channels/old.json.corrupt', 'annabel')
+             on conflict (name) do update set bytes = excluded.bytes;
+         insert into askd.rejected (group_name, name, bytes) values ('g', 'x.json', '{{\"title\": \"ask annabel\"}}');
+         insert into askd.set_aside (id, group_name, record) values (gen_random_uuid(), 'g', '{{\"by\": \"annabel\"}}');
+         insert into askd.allowed (group_name, question, at, by)
+             values ('g', repeat('0', 64), 7, '{{\"via\": \"web\", \"id\": \"annabel\", \"name\": \"annabel\"}}')"
+    ));
+    [first, second]
+}
+
+fn forgets_ann(database: &Database, sabotage: Option<&str>) {
+    let [mut first, mut second] = ann_was_here(database);
+    assert!(first.world.terminate().success());
+    let refused = run(forget(&first.world, &["--person", "annabel"]));
+    assert!(err(&refused).contains("stop every daemon that uses the database"), "{}", err(&refused));
+    assert!(second.world.terminate().success());
+    database.query("insert into askd.webhooks (channel, body) values ('whatsapp', 'from annabel')");
+    let waits = run(forget(&first.world, &["--person", "annabel"]));
+    assert!(err(&waits).contains("messages about that wait to be read"), "{}", err(&waits));
+    database.query("delete from askd.webhooks");
+    let mut command = forget(&first.world, &["--person", "annabel"]);
+    sabotage.map(|step| command.env("ASKD_SABOTAGE", step));
+    let told = run(command);
+    assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
+    assert!(out(&told).starts_with("Erased: 1 question, 1 line of the audit log, 5 other files."), "{}", out(&told));
+    assert_eq!(database.with(&["annabel", "Fire Bob"]), Vec::<String>::new());
+    assert_eq!(database.with(&["Hire Eve"]).len(), 1, "the open question stays");
+    assert_eq!(database.with(&["bob"]), ["push.json"], "and his browser");
+    let again = run(forget(&second.world, &["--person", "annabel"]));
+    assert!(out(&again).starts_with("Nothing in the records is about that."), "{}", out(&again));
+    first.world.start();
+    assert_eq!(first.world.open().len(), 1);
+}
+
+#[test]
+fn a_person_is_forgotten_in_the_database_while_no_daemon_runs() {
+    let Some(database) = Database::found() else { return };
+    forgets_ann(&database, None);
+}
+
+#[test]
+fn a_person_whom_the_audit_log_in_the_database_still_names_is_noticed() {
+    let Some(database) = Database::found() else { return };
+    let check = move || forgets_ann(&database, Some("keepname"));
+    assert!(thread::spawn(check).join().is_err(), "keepname: nobody noticed");
 }

@@ -47,6 +47,9 @@ pub trait SharedLines: Debug + Send + Sync {
     /// The lines about an ask, the oldest first.
     fn about(&self, ask: AskId) -> io::Result<Vec<String>>;
 
+    /// Takes who it was out of the lines about this ask, or with one of these ids; the number of those lines. No daemon may run.
+    fn leave_unnamed(&self, ask: Option<AskId>, ids: &[String]) -> io::Result<usize>;
+
     /// Drops lines from before this time, in the background.
     fn drop_before(&self, oldest: Time);
 }

@@ -12,6 +12,7 @@ mod copying;
 mod documents;
 mod earlier;
 mod files;
+mod forgetting;
 mod loading;
 mod marks;
 #[cfg(feature = "postgres")]
@@ -22,9 +23,9 @@ mod sharing;
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
-pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
+pub use files::{CHANNELS_FORMAT, Files, hold};
+pub use forgetting::{Erased, Whom};
 pub use loading::Loading;
-pub use marks::check;
 #[cfg(feature = "postgres")]
 pub use postgres::{Turn, Waiting, lines_of, look};
 pub use record::BadRecord;
@@ -56,7 +57,7 @@ pub enum Save {
 }
 
 /// What files are called.
-pub const STATE_FOLDER: &str = "the state folder";
+const STATE_FOLDER: &str = "the state folder";
 
 /// Where asks and outcomes are kept.
 pub trait Store: Debug + Send + Sync {
@@ -103,6 +104,13 @@ pub trait Store: Debug + Send + Sync {
     /// What may be asked again in every group, for the start.
     fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError>;
 
+    /// Finds out the whole id of the question, or the other ids that a channel knows of the person, before
+    /// [`Self::erase`].
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError>;
+
+    /// Takes them out of everything that is kept but the audit log. `first` comes before a record goes. No daemon may run.
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError>;
+
     /// Keeps a copy of a request that could not be asked, and removes the oldest copies over the bounds.
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError>;
 
@@ -147,7 +155,7 @@ pub struct Opened {
 impl Opened {
     /// Whether a daemon may use them: they were not moved away, and are not half a copy.
     pub fn check(&self) -> Result<(), StoreError> {
-        check(&*self.documents, self.store.place())
+        marks::check(&*self.documents, self.store.place())
     }
 
     /// The files of this folder. `after_loss`: the operator says that the disk may have lost what was written last.

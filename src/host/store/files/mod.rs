@@ -8,12 +8,11 @@ mod opening;
 mod scan;
 mod soon;
 
-pub use forgetting::{Erased, Whom};
 pub use opening::hold;
 
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;
-use super::{Allowed, BadRecord, Loading, Save, Store, StoreError, Stored, record};
+use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
@@ -290,6 +289,18 @@ impl Store for Files {
         self.flush()?;
         *writable = false;
         self.boot.end(&self.root).map_err(io_error("cannot note that everything is stored"))
+    }
+
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        self.learn_all(whom).map_err(io_error("cannot forget"))
+    }
+
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
+        // Second copies of records are gone after this.
+        self.flush()?;
+        let mut erased = Erased::default();
+        self.erase_all(whom, &mut erased, first).map_err(io_error("cannot forget"))?;
+        Ok(erased)
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {

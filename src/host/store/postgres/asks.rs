@@ -134,8 +134,8 @@ impl Row {
         if same { Ok(read) } else { Err(BadRecord::Misnamed) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.record.len()
+    pub(super) fn text(&self) -> &str {
+        &self.record
     }
 }
 
@@ -272,7 +272,6 @@ impl InPostgres {
     }
 
     pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let part: Work<Vec<Row>> = Arc::new(move |connection| {
             let (settled, id) = after.clone();
             Box::pin(async move {
@@ -281,12 +280,10 @@ impl InPostgres {
                 rows.iter().map(Row::of).collect()
             })
         });
-        let part = self.shared.database.wait(async move { connections.read(true, part).await });
-        part.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(part).map_err(failed("cannot read the stored asks"))
     }
 
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
             Box::pin(async move {
                 let count = "select group_name, count(*) from askd.asks group by group_name";
@@ -294,7 +291,6 @@ impl InPostgres {
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
             })
         });
-        let count = self.shared.database.wait(async move { connections.read(true, count).await });
-        count.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
     }
 }

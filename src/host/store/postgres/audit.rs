@@ -8,7 +8,7 @@ use askd_core::{AskId, Time};
 use std::io;
 use std::sync::Arc;
 
-/// How many lines are dropped at a time.
+/// How many lines are changed or dropped at a time.
 const SOME: i64 = 1_000;
 
 /// Reads, from outside the daemon, the lines about the asks whose id begins so. The oldest come first.
@@ -61,6 +61,35 @@ impl SharedLines for AuditRows {
             })
         }));
         lines.map_err(io::Error::other)
+    }
+
+    fn leave_unnamed(&self, ask: Option<AskId>, ids: &[String]) -> io::Result<usize> {
+        let (ask, ids) = (ask.map(uuid), ids.to_vec());
+        let named: Work<Vec<String>> = Arc::new(move |connection| {
+            let (ask, ids) = (ask.clone(), ids.clone());
+            Box::pin(async move {
+                let named = "select ctid::text from askd.audit
+                             where line ->> 'by' is not null and (ask = $1::uuid or line ->> 'by' = any($2))";
+                scalar(named).bind(ask).bind(ids).fetch_all(connection).await
+            })
+        });
+        let named = self.0.read_long(named).map_err(io::Error::other)?;
+        for some in named.chunks(usize::try_from(SOME).unwrap_or(1)) {
+            let some = some.to_vec();
+            let changed = self.0.change(
+                Durable::Yes,
+                Arc::new(move |connection| {
+                    let some = some.clone();
+                    Box::pin(async move {
+                        let unnamed = "update askd.audit set line = (line::jsonb - 'by')::json
+                                       where ctid = any($1::text[]::tid[])";
+                        query(unnamed).bind(some).execute(connection).await.map(drop)
+                    })
+                }),
+            );
+            changed.map_err(io::Error::other)?;
+        }
+        Ok(named.len())
     }
 
     fn drop_before(&self, oldest: Time) {

@@ -6,6 +6,7 @@ mod asks;
 mod audit;
 mod database;
 mod documents;
+mod forgetting;
 mod hints;
 mod lease;
 mod look;
@@ -20,7 +21,7 @@ pub use look::look;
 pub use opening::{Turn, Waiting};
 
 use super::cache::Cache;
-use super::{Allowed, Along, BadRecord, Loading, Save, Sharing, Store, StoreError, Stored, record};
+use super::{Allowed, Along, BadRecord, Erased, Loading, Save, Sharing, Store, StoreError, Stored, Whom, record};
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
@@ -71,6 +72,12 @@ impl Shared {
     fn read<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
         let connections = self.database.connections().clone();
         self.database.wait(async move { connections.read(false, work).await })
+    }
+
+    /// Reads what may take long.
+    fn read_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
+        let connections = self.database.connections().clone();
+        self.database.wait(async move { connections.read(true, work).await })
     }
 }
 
@@ -253,6 +260,14 @@ impl Store for InPostgres {
             })
         }));
         Ok(shared::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
+    }
+
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        self.learn_all(whom)
+    }
+
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
+        self.erase_all(whom, first)
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {

@@ -133,7 +133,7 @@ impl InPostgres {
         drop(unflushed);
         let mut cache = self.cache.lock();
         if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
-            cache.put(Arc::new(stored.ask.clone()), version, row.bytes());
+            cache.put(Arc::new(stored.ask.clone()), version, row.text().len());
         }
         Ok(stored)
     }

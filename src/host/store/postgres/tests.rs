@@ -251,9 +251,9 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     let Some(server) = Server::found() else { return };
     drop(server.opened("here"));
     let refused = |host| server.runtime.block_on(server.waiting(host, false).unwrap().now()).unwrap_err();
-    server.sql("update askd.format set tables = 3");
+    server.sql("update askd.format set tables = 1000");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 2, records = 99");
+    server.sql("update askd.format set tables = 4, records = 99");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
     server.sql("update askd.format set records = 3");
     let opened = server.opened("here");

@@ -17,6 +17,7 @@ mod loading;
 mod marks;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rates;
 mod record;
 mod sharing;
 
@@ -28,6 +29,7 @@ pub use forgetting::{Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
 pub use postgres::{Turn, Waiting, lines_of, look};
+pub use rates::Rates;
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;

@@ -12,6 +12,7 @@ mod lease;
 mod look;
 mod nodes;
 mod opening;
+mod rates;
 mod saving;
 mod shared;
 mod tables;

@@ -537,7 +537,15 @@ impl World {
         names(&self.data().join("state").join(folder))
     }
 
+    pub(crate) const fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
     pub(crate) fn audit(&self) -> Vec<Value> {
+        if let Some(database) = &self.database {
+            let lines = database.query("select line from askd.audit order by number");
+            return lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
         let folder = self.state().join("audit");
         let mut lines = Vec::new();
         for name in names(&folder) {

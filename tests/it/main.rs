@@ -38,6 +38,7 @@ mod http;
 mod hung;
 mod idle;
 mod in_slack;
+mod in_tables;
 mod listing;
 mod liveness;
 mod mcp;

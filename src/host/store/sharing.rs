@@ -3,6 +3,7 @@
 //! step asks for is done by the leader alone.
 
 use super::{Allowed, Save, StoreError, Stored};
+use crate::host::audit::Noted;
 use askd_core::{Ask, AskId, Effect, Group, RequestId};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,6 +21,15 @@ pub enum Basis {
     Lost(Arc<Ask>),
 }
 
+/// What is stored together with a state of an ask.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Along<'a> {
+    /// What the leader has to do then.
+    pub owed: &'a [Effect],
+    /// What the audit log says of it.
+    pub noted: &'a [Noted],
+}
+
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.
 pub trait Sharing: Debug + Send + Sync {
     /// Whether this daemon does what steps ask for.
@@ -28,8 +38,8 @@ pub trait Sharing: Debug + Send + Sync {
     /// How many asks the group had been given at the last look.
     fn given(&self, group: &Group) -> i64;
 
-    /// Saves an ask, with what the leader has to do then. [`StoreError::Stale`]: another daemon was faster.
-    fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError>;
+    /// Saves an ask. [`StoreError::Stale`]: another daemon was faster.
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, along: Along<'_>, save: Save) -> Result<(), StoreError>;
 
     /// What has changed since the last look. One look at a time.
     fn look(&self) -> Result<News, StoreError>;

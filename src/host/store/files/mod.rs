@@ -8,13 +8,12 @@ mod opening;
 mod scan;
 mod unfiled;
 
-pub use forgetting::{Erased, Whom};
 pub use journal::EntryId;
 pub use opening::hold;
 
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;
-use super::{Allowed, BadRecord, Loading, Save, Store, StoreError, Stored, record};
+use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
@@ -324,6 +323,21 @@ impl Store for Files {
         self.flush_and_close().map_err(io_error("cannot sync what was saved"))?;
         opening::mark_format(&self.path, &self.root, record::VERSION)?;
         self.boot.end(&self.root).map_err(io_error("cannot note that everything is stored"))
+    }
+
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        // What the last run left in the journal goes into files, too.
+        self.flush()?;
+        self.learn_all(whom).map_err(io_error("cannot forget"))
+    }
+
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
+        // The journal holds no copies of records after this.
+        self.flush()?;
+        self.journal.wipe().map_err(io_error("cannot wipe the journal"))?;
+        let mut erased = Erased::default();
+        self.erase_all(whom, &mut erased, first).map_err(io_error("cannot forget"))?;
+        Ok(erased)
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {

@@ -3,9 +3,10 @@
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
 use super::{InPostgres, failed, opening};
-use crate::host::store::{BadRecord, StoreError, Stored, record};
+use crate::host::audit::Noted;
+use crate::host::store::{Along, BadRecord, StoreError, Stored, record};
 use crate::sabotage::on;
-use askd_core::{AskId, Effect};
+use askd_core::AskId;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -55,6 +56,9 @@ impl Write {
                      returning 1
                  ), owed as (
                      insert into askd.owed (ask, effects) select $1::uuid, $7::jsonb from counted where $7 is not null
+                 ), noted as (
+                     insert into askd.audit (ask, at, line)
+                     select $1::uuid, at, line::json from counted, unnest($8::bigint[], $9::text[]) as new (at, line)
                  )
                  insert into askd.asks (id, group_name, operations, record, short_id)
                  select $1::uuid, $2, array[$3::uuid], $4::jsonb, $6 from counted
@@ -70,6 +74,9 @@ impl Write {
                      returning revision
                  ), owed as (
                      insert into askd.owed (ask, effects) select $1::uuid, $6::jsonb from saved where $6 is not null
+                 ), noted as (
+                     insert into askd.audit (ask, at, line)
+                     select $1::uuid, at, line::json from saved, unnest($8::bigint[], $9::text[]) as new (at, line)
                  )
                  select revision from saved union all select null where not exists (select from now)"
             }
@@ -127,8 +134,8 @@ impl Row {
         if same { Ok(read) } else { Err(BadRecord::Misnamed) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.record.len()
+    pub(super) fn text(&self) -> &str {
+        &self.record
     }
 }
 
@@ -143,12 +150,12 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
 }
 
 impl InPostgres {
-    /// Stores the record of an ask, and with it what the leader has to do. Returns the row's revision, and how many bytes the
+    /// Stores the record of an ask, and what goes along with it. Returns the row's revision, and how many bytes the
     /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
         Attempt { ask, write, operation, era, .. }: &Attempt,
-        owed: &[Effect],
+        Along { owed, noted }: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
@@ -163,17 +170,23 @@ impl InPostgres {
         let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
         let (operation, era) = (*operation, era.clone());
+        let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
+        let (times, lines): (Vec<_>, Vec<_>) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
                 let (id, group, write) = (id.clone(), group.clone(), write.clone());
                 let (record, code, effects, era) = (record.clone(), code.clone(), effects.clone(), era.clone());
+                let (times, lines) = (times.clone(), lines.clone());
                 Box::pin(async move {
                     let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
-                        Write::New(given) => save.bind(given).bind(code).bind(effects),
-                        Write::Over(version) => save.bind(version.operation.to_string()).bind(effects).bind(era),
+                        Write::New(given) => save.bind(given).bind(code).bind(effects).bind(times).bind(lines),
+                        Write::Over(version) => {
+                            let save = save.bind(version.operation.to_string()).bind(effects).bind(era);
+                            save.bind(times).bind(lines)
+                        }
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
                         }
@@ -259,7 +272,6 @@ impl InPostgres {
     }
 
     pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let part: Work<Vec<Row>> = Arc::new(move |connection| {
             let (settled, id) = after.clone();
             Box::pin(async move {
@@ -268,12 +280,10 @@ impl InPostgres {
                 rows.iter().map(Row::of).collect()
             })
         });
-        let part = self.shared.database.wait(async move { connections.read(true, part).await });
-        part.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(part).map_err(failed("cannot read the stored asks"))
     }
 
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
             Box::pin(async move {
                 let count = "select group_name, count(*) from askd.asks group by group_name";
@@ -281,7 +291,6 @@ impl InPostgres {
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
             })
         });
-        let count = self.shared.database.wait(async move { connections.read(true, count).await });
-        count.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
     }
 }

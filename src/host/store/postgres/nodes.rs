@@ -31,7 +31,7 @@ pub(super) enum Joined {
 
 /// What a run is called that wants to be alone.
 const ALONE: &str = "askd store copy";
-/// After so many signs of life a run drops what all others have heard of.
+/// After so many signs of life a run drops what all others have heard of, and rates that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
@@ -97,6 +97,8 @@ impl Node {
                         if tidies {
                             let told = "delete from askd.gone where at < now() - interval '10 minutes'";
                             query(told).execute(&mut *connection).await?;
+                            let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
+                            query(over).execute(&mut *connection).await?;
                         }
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
                         query(heard).bind(run).execute(connection).await

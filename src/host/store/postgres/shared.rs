@@ -6,9 +6,9 @@ use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
 use super::{InPostgres, failed};
 use crate::host::store::{
-    Allowed, BadRecord, Basis, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
+    Allowed, Along, BadRecord, Basis, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
 };
-use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
+use askd_core::{Ask, AskId, Digest, Group, RequestId, Time};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl InPostgres {
         drop(unflushed);
         let mut cache = self.cache.lock();
         if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
-            cache.put(Arc::new(stored.ask.clone()), version, row.bytes());
+            cache.put(Arc::new(stored.ask.clone()), version, row.text().len());
         }
         Ok(stored)
     }
@@ -190,7 +190,7 @@ impl Sharing for InPostgres {
         self.given.lock().get(group).copied().unwrap_or_default()
     }
 
-    fn save(&self, ask: &Arc<Ask>, basis: &Basis, owed: &[Effect], save: Save) -> Result<(), StoreError> {
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, along: Along<'_>, save: Save) -> Result<(), StoreError> {
         let known = |before: &Arc<Ask>| self.cache.lock().get(ask.id).filter(|(known, _)| Arc::ptr_eq(known, before));
         let doubted = self.doubts.lock().get(&ask.id).is_some_and(|doubt| Arc::ptr_eq(&doubt.ask, ask));
         let era = self.era();
@@ -211,7 +211,7 @@ impl Sharing for InPostgres {
                 None => return Err(StoreError::Stale),
             },
         };
-        if !self.write_tracked(attempt, owed, save)? {
+        if !self.write_tracked(attempt, along, save)? {
             return Err(StoreError::Stale);
         }
         if let Basis::New(given) = basis {

@@ -74,6 +74,7 @@ impl Liveness {
                 break;
             }
             assert!(began.elapsed() < self.bound, "no click is taken");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         for request_id in ["first", "second"] {
             let response = world.response_within(request_id, self.bound).await;
@@ -92,6 +93,7 @@ impl Liveness {
                 break id.as_str().expect("an id").to_owned();
             }
             assert!(began.elapsed() < self.bound, "waited for the ask to be open");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         };
         let mut in_doubt = false;
         loop {
@@ -109,6 +111,7 @@ impl Liveness {
                 _ => panic!("{status} {said}"),
             }
             assert!(began.elapsed() < self.bound, "no answer is taken: {said}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         until("the agent to be started", self.bound, || self.program.runs().pop()).await;
     }

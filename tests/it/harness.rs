@@ -555,7 +555,8 @@ impl World {
         lines
     }
 
-    /// Every file of the asks, byte for byte.
+    /// The record of each ask as it is stored by now, by the path of its file. An entry of the journal counts instead of a file
+    /// that is older.
     pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
         let mut files = BTreeMap::new();
         for kind in ["pending_questions", "settled"] {
@@ -567,21 +568,16 @@ impl World {
                 files.extend(self.records_of(kind, &group));
             }
         }
+        if self.database.is_none() {
+            crate::journal::overlay(&self.state(), &mut files);
+        }
         files
     }
 
-    /// All that is stored of asks, in their files and in the journal.
-    pub(crate) fn stored_text(&self) -> String {
-        let folder = self.state().join("journal");
-        let parts = names(&folder).into_iter().filter_map(|part| fs::read_to_string(folder.join(part)).ok());
-        self.store().into_values().chain(parts).collect()
-    }
-
-    /// Every file of the asks of the group `research`.
+    /// The same of the group `research`.
     pub(crate) fn records(&self) -> BTreeMap<PathBuf, String> {
-        let mut records = self.records_of("pending_questions", "research");
-        records.extend(self.records_of("settled", "research"));
-        records
+        let of_group = |path: &PathBuf| path.parent().is_some_and(|group| group.ends_with("research"));
+        self.store().into_iter().filter(|(path, _)| of_group(path)).collect()
     }
 
     fn records_of(&self, kind: &str, group: &str) -> BTreeMap<PathBuf, String> {

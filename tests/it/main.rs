@@ -39,6 +39,7 @@ mod hung;
 mod idle;
 mod in_slack;
 mod in_tables;
+mod journal;
 mod listing;
 mod liveness;
 mod mcp;

@@ -185,7 +185,7 @@ fn the_trail_of_a_question_is_read_from_the_audit_files() {
     assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).unwrap()["ask"] == id), "{lines}");
     let unknown = world.run(&["log", "ffffffff"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(err(&unknown).contains("the audit files know no question \"ffffffff\""), "{}", err(&unknown));
+    assert!(err(&unknown).contains("the audit log knows no question \"ffffffff\""), "{}", err(&unknown));
 }
 
 #[test]

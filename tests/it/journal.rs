@@ -1,0 +1,82 @@
+//! What the daemon's journal holds, read as `docs` and `store/files/journal.rs` describe it: stories that ask what is stored go by it
+//! and by the files together.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How long the head of a part is, in bytes.
+const HEAD: usize = 512;
+
+/// An entry: its number, the run that appended it, its letter, and its text.
+struct Entry {
+    number: u64,
+    run: String,
+    letter: String,
+    record: Value,
+}
+
+/// Puts what the journal has that is newer into these records, and takes out of them what differs without meaning: in which
+/// boot and after which entry a record was written.
+pub(crate) fn overlay(state: &Path, files: &mut BTreeMap<PathBuf, String>) {
+    let mut records: BTreeMap<PathBuf, Value> = BTreeMap::new();
+    for (path, text) in std::mem::take(files) {
+        match serde_json::from_str(&text) {
+            Ok(record) => drop(records.insert(path, record)),
+            Err(_) => drop(files.insert(path, text)),
+        }
+    }
+    let mut entries = entries(state);
+    entries.sort_by_key(|entry| entry.number);
+    for Entry { number, run, letter, record } in entries {
+        let name = format!("{}.json", record["id"].as_str().unwrap().replace('-', ""));
+        let found = records.keys().find(|path| path.ends_with(&name)).cloned();
+        let is_filed = found.as_ref().and_then(|path| records.get(path)).is_some_and(|filed| {
+            filed["entry"]["run"] == *run && filed["entry"]["number"].as_u64().is_some_and(|filed| filed >= number)
+        });
+        if is_filed {
+            continue;
+        }
+        found.map(|path| records.remove(&path));
+        let kind = match letter.as_str() {
+            "p" => "pending_questions",
+            "s" => "settled",
+            _ => continue,
+        };
+        records.insert(state.join(kind).join(record["source_group"].as_str().unwrap()).join(name), record);
+    }
+    for (path, mut record) in records {
+        let fields = record.as_object_mut().unwrap();
+        fields.remove("boot");
+        fields.remove("entry");
+        files.insert(path, serde_json::to_string_pretty(&record).unwrap());
+    }
+}
+
+/// The whole entries of all parts.
+fn entries(state: &Path) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for part in fs::read_dir(state.join("journal")).into_iter().flatten().flatten() {
+        let bytes = fs::read(part.path()).unwrap_or_default();
+        let Some((head, rest)) = bytes.split_at_checked(HEAD) else { continue };
+        let Ok(head) = serde_json::from_slice::<Value>(head) else { continue };
+        let (mut number, run) = (head["first"].as_u64().unwrap(), head["run"].as_str().unwrap());
+        for line in rest.split(|byte| *byte == b'\n') {
+            let Some(line) = std::str::from_utf8(line).ok() else { break };
+            let mut words = line.splitn(5, ' ');
+            let (Some(own), Some(_sum), Some(_length), Some(letter), Some(text)) =
+                (words.next(), words.next(), words.next(), words.next(), words.next())
+            else {
+                break;
+            };
+            let Ok(record) = serde_json::from_str(text) else { break };
+            if u64::from_str_radix(own, 16).ok() != Some(number) {
+                break;
+            }
+            entries.push(Entry { number, run: run.to_owned(), letter: letter.to_owned(), record });
+            number += 1;
+        }
+    }
+    entries
+}

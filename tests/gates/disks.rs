@@ -60,7 +60,8 @@ impl Trouble {
 
     /// Whether the daemon cannot store anything.
     fn stores_nothing(self) -> bool {
-        !matches!(self, Self::Full("ipc") | Self::NoInodes("ipc") | Self::Slow(_))
+        // The journal needs no folder to be synced.
+        !matches!(self, Self::Full("ipc") | Self::NoInodes("ipc") | Self::Slow(_) | Self::Fails("fsync@folder:1-:EIO"))
     }
 }
 

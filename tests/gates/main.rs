@@ -16,6 +16,9 @@ mod files;
 mod flood;
 mod history;
 mod intruder;
+#[path = "../it/journal.rs"]
+#[expect(clippy::unwrap_used, reason = "what the daemon has written has this shape")]
+mod journal;
 mod marks;
 mod phones;
 mod post;

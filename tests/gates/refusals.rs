@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::daemon::{Daemon, TOKEN};
-use crate::files;
 use crate::history::Verdict;
+use crate::{files, journal};
 
 const CHANNEL: &str = "C0AGENTS";
 const ELSEWHERE: &str = "C0RESEARCH";
@@ -54,12 +54,16 @@ struct World {
 
 type Records = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Everything that askd has stored about asks and blocks, byte by byte, and every response.
+/// Everything that askd has stored about asks and blocks, in files and in the journal, and every response.
 fn records(data: &Path) -> Records {
-    let mut found = Records::new();
-    for folder in ["state/pending_questions", "state/settled", "state/groups"] {
-        collect(&data.join(folder), &mut found, |name| !name.starts_with('.'));
+    let (mut asks, mut found) = (Records::new(), Records::new());
+    for folder in ["state/pending_questions", "state/settled"] {
+        collect(&data.join(folder), &mut asks, |name| !name.starts_with('.'));
     }
+    let mut asks = asks.into_iter().map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned())).collect();
+    journal::overlay(&data.join("state"), &mut asks);
+    found.extend(asks.into_iter().map(|(path, text)| (path, text.into_bytes())));
+    collect(&data.join("state/groups"), &mut found, |name| !name.starts_with('.'));
     collect(&data.join("ipc"), &mut found, |name| !name.starts_with('.') && name.contains(".json"));
     found.retain(|path, _| !path.to_string_lossy().contains("/tasks/"));
     found

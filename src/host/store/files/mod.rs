@@ -157,11 +157,13 @@ impl Files {
         } else {
             Saved::InJournal(place.entry)
         };
-        self.unfiled.note(ask, kind, bytes.len(), saved);
         if on("noseen") {
             // What is at hand would know what the record forgets.
+            let forgetful = record::read(&bytes).map_or_else(|_| Arc::clone(ask), |read| Arc::new(read.ask));
+            self.unfiled.note(&forgetful, kind, bytes.len(), saved);
             self.cache.lock().remove(id);
         } else {
+            self.unfiled.note(ask, kind, bytes.len(), saved);
             self.cache.lock().put(Arc::clone(ask), kind, bytes.len());
         }
         if self.unfiled.are_too_many() {

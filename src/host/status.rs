@@ -119,8 +119,7 @@ impl Status {
         }
         let (at, hung) = folders.last_look();
         let looked = ctx.clock().monotonic().since(at);
-        // Beside a leader a daemon looks at no folder.
-        if broker.leads() && looked > LOOKED {
+        if looked > LOOKED {
             return Err(format!("the groups' folders were not looked at for {} s", looked.as_secs()));
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());

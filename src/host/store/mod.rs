@@ -22,6 +22,8 @@ mod sharing;
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
+#[cfg(feature = "postgres")]
+use files::boot_id;
 pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 pub use marks::check;
@@ -30,7 +32,7 @@ pub use postgres::{Turn, Waiting, look};
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
-pub use sharing::{Basis, Owed, Sharing, Wait, Webhook};
+pub use sharing::{Basis, LeftTo, Owed, Pin, Pins, Sharing, Wait, Webhook};
 
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;

@@ -8,6 +8,8 @@ mod opening;
 mod scan;
 mod soon;
 
+#[cfg(feature = "postgres")]
+pub(super) use boot::boot_id;
 pub use forgetting::{Erased, Whom};
 pub use opening::hold;
 

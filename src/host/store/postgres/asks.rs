@@ -2,10 +2,10 @@
 
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
-use super::{InPostgres, failed, opening};
-use crate::host::store::{BadRecord, StoreError, Stored, record};
+use super::{InPostgres, failed, opening, pins};
+use crate::host::store::{BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
-use askd_core::{AskId, Effect};
+use askd_core::AskId;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl Write {
                      on conflict (group_name) do update set accepted = c.accepted + 1 where c.accepted = $5
                      returning 1
                  ), owed as (
-                     insert into askd.owed (ask, effects) select $1::uuid, $7::jsonb from counted where $7 is not null
+                     insert into askd.owed (ask, effects, folder)
+                     select $1::uuid, effects::jsonb, folder from counted, unnest($7::text[], $8::text[]) as new (effects, folder)
                  )
                  insert into askd.asks (id, group_name, operations, record, short_id)
                  select $1::uuid, $2, array[$3::uuid], $4::jsonb, $6 from counted
@@ -69,7 +70,8 @@ impl Write {
                      where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid and exists (select from now)
                      returning revision
                  ), owed as (
-                     insert into askd.owed (ask, effects) select $1::uuid, $6::jsonb from saved where $6 is not null
+                     insert into askd.owed (ask, effects, folder)
+                     select $1::uuid, effects::jsonb, folder from saved, unnest($6::text[], $8::text[]) as new (effects, folder)
                  )
                  select revision from saved union all select null where not exists (select from now)"
             }
@@ -143,12 +145,12 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
 }
 
 impl InPostgres {
-    /// Stores the record of an ask, and with it what the leader has to do. Returns the row's revision, and how many bytes the
+    /// Stores the record of an ask, and with it what others have to do. Returns the row's revision, and how many bytes the
     /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
         Attempt { ask, write, operation, era, .. }: &Attempt,
-        owed: &[Effect],
+        left: &LeftTo,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
@@ -157,23 +159,36 @@ impl InPostgres {
         }
         let record = record::write(ask, era).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
-        let effects = if owed.is_empty() { None } else { Some(serde_json::to_string(owed).map_err(|e| unfit(&e))?) };
+        let (mut effects, mut folders) = (Vec::new(), Vec::new());
+        for (left, folder) in [(&left.leader, None), (&left.host, Some(ask.group.to_string()))] {
+            if !left.is_empty() {
+                effects.push(serde_json::to_string(left).map_err(|error| unfit(&error))?);
+                folders.push(folder);
+            }
+        }
         let bytes = record.len();
         // Without the check a daemon would overwrite what another one has stored since.
         let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
         let (operation, era) = (*operation, era.clone());
+        let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
                 let (id, group, write) = (id.clone(), group.clone(), write.clone());
-                let (record, code, effects, era) = (record.clone(), code.clone(), effects.clone(), era.clone());
+                let (record, code, era) = (record.clone(), code.clone(), era.clone());
+                let (effects, folders, held) = (effects.clone(), folders.clone(), held.clone());
                 Box::pin(async move {
+                    if let Some(run) = held {
+                        pins::hold(&mut *connection, &group, &run).await?;
+                    }
                     let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
-                        Write::New(given) => save.bind(given).bind(code).bind(effects),
-                        Write::Over(version) => save.bind(version.operation.to_string()).bind(effects).bind(era),
+                        Write::New(given) => save.bind(given).bind(code).bind(effects).bind(folders),
+                        Write::Over(version) => {
+                            save.bind(version.operation.to_string()).bind(effects).bind(era).bind(folders)
+                        }
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
                         }
@@ -187,6 +202,7 @@ impl InPostgres {
             Ok(Some(None)) => Err(Failed::Crashed),
             Ok(revision) => Ok(revision.flatten().map(|revision| (revision, bytes))),
             Err(Failed::Conflict) => Ok(None),
+            Err(Failed::Moved) => self.look_for_pin(&ask.group).map(|()| None),
             Err(why) => Err(why),
         }
     }

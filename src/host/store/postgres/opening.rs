@@ -4,9 +4,10 @@ use super::database::{Connections, Database, Durable, Failed, Work, query, scala
 use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
-use super::nodes::{Joined, Node, abandon};
+use super::nodes::{Joined, Joining, Node, abandon, begin};
+use super::pins::{self, PinRow};
 use super::shared::{Mark, mark};
-use super::{CLEAN, InPostgres, Shared};
+use super::{InPostgres, Shared};
 use crate::clock::Clock;
 use crate::host::store::{BadRecord, Documents as _, InFiles, Opened, StoreError, hold, record};
 use crate::ipc::files::{Access, Dir};
@@ -28,8 +29,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
 
 /// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const SCHEMA_2: &str = include_str!("schema-2.sql");
-const TABLES: i32 = 2;
+const LATER: [(i32, &str); 2] = [(2, include_str!("schema-2.sql")), (3, include_str!("schema-3.sql"))];
+const TABLES: i32 = 3;
 /// The oldest server whose documentation has all that is used here.
 const OLDEST: i32 = 140_000;
 /// How often a daemon that waits looks whether it is its turn.
@@ -73,13 +74,6 @@ pub struct Waiting {
     hints: Hints,
     /// Where notices come from, past a pooler.
     listen: Option<String>,
-}
-
-/// What was found out on joining.
-#[derive(Debug, Clone)]
-struct Joining {
-    /// The server's era in which the last run stopped cleanly, if it did.
-    clean: Option<String>,
 }
 
 impl Waiting {
@@ -260,27 +254,31 @@ impl Waiting {
     async fn open(&self) -> Result<Opened, StoreError> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
-        let work: Work<(Mark, String)> = Arc::new(move |connection| {
+        let node = self.node.node.clone();
+        let work: Work<(Mark, String, Vec<PinRow>)> = Arc::new(move |connection| {
+            let node = node.clone();
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
                 let since = mark(&mut *connection).await?;
-                if leads {
-                    // A new leader finds out from the asks what they ask for.
-                    query("delete from askd.owed").execute(&mut *connection).await?;
-                }
-                Ok((since, era(connection).await?))
+                // A new leader finds out from the asks what they ask for, and so does a host that has just started.
+                let known = "delete from askd.owed where folder is null and $1
+                                 or folder in (select group_name from askd.pins where node = $2)";
+                query(known).bind(leads).bind(node).execute(&mut *connection).await?;
+                Ok((since, era(&mut *connection).await?, pins::all(connection).await?))
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, era) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        let (since, era, pins) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             lease: self.lease.clone(),
             run: self.node.run.clone(),
+            node: self.node.node.clone(),
             left: self.left.clone(),
+            overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
         });
         let documents = Arc::new(InTables(Arc::clone(&shared)));
-        let store = Box::new(InPostgres {
+        let store = InPostgres {
             shared,
             era: Mutex::new(era),
             clean: self.joined.as_ref().and_then(|joining| joining.clean.clone()),
@@ -289,6 +287,7 @@ impl Waiting {
             flushing: Mutex::default(),
             doubts: Mutex::default(),
             given: Mutex::default(),
+            pins: Mutex::default(),
             mark: Mutex::new(since),
             flushed: Mutex::default(),
             gone: Mutex::default(),
@@ -297,8 +296,9 @@ impl Waiting {
             closed: AtomicBool::new(false),
             last_save_failed: AtomicBool::new(false),
             last_flush_failed: AtomicBool::new(false),
-        });
-        Ok(Opened { store, documents })
+        };
+        store.know_pins(pins);
+        Ok(Opened { store: Box::new(store), documents })
     }
 
     /// Says why this daemon waits; `true` if it is another reason than before.
@@ -309,28 +309,6 @@ impl Waiting {
             changed
         })
     }
-}
-
-/// Reads and deletes the mark of the last clean stop, so that no later start relies on it.
-async fn begin(connections: &Connections, after_loss: bool) -> Result<Joining, Failed> {
-    connections
-        .transact(
-            Durable::Yes,
-            "",
-            Arc::new(move |connection| {
-                Box::pin(async move {
-                    if after_loss {
-                        query("delete from askd.era").execute(&mut *connection).await?;
-                    }
-                    let clean = "delete from askd.documents where name = $1 returning bytes";
-                    let clean = scalar::<Vec<u8>>(clean).bind(CLEAN);
-                    let clean = clean.fetch_optional(connection).await?;
-                    let clean = clean.filter(|_| !after_loss).and_then(|bytes| String::from_utf8(bytes).ok());
-                    Ok(Joining { clean })
-                })
-            }),
-        )
-        .await
 }
 
 /// Names the time since which the server lost nothing that it had committed.
@@ -362,10 +340,12 @@ async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Faile
                 }
                 let format = query("select tables, records from askd.format").fetch_one(&mut *connection).await?;
                 let (mut tables, records): (i32, i32) = (format.try_get(0)?, format.try_get(1)?);
-                if tables < 2 {
-                    connection.execute(SCHEMA_2).await?;
-                    query("update askd.format set tables = 2").execute(&mut *connection).await?;
-                    tables = 2;
+                for (version, adds) in LATER {
+                    if tables < version {
+                        connection.execute(adds).await?;
+                        query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
+                        tables = version;
+                    }
                 }
                 let written = i32::try_from(record::VERSION).unwrap_or(i32::MAX);
                 if tables <= TABLES && records < written {

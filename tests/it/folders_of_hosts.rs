@@ -1,0 +1,180 @@
+//! The folders of groups where several daemons share a database: each group's folder is served by one host, and everything else of its
+//! questions by any daemon, also while that host is away. `tests/postgres/run` starts the server.
+
+use crate::harness::{SOON, World, choice, names, within};
+use crate::in_slack::{ALICE, BOB, CHANNEL};
+use crate::on_postgres::Database;
+use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
+use serde_json::{Value, json};
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than a daemon waits before it looks again at folders and at what others have stored.
+const LOOKED: Duration = Duration::from_secs(7);
+
+fn deploy() -> Value {
+    choice("Deploy?", &["yes", "no"])
+}
+
+/// What lies in the folder of responses of a group, briefings included.
+fn lies(world: &World, group: &str) -> Vec<String> {
+    let folder = world.data().join("ipc").join(group);
+    ["responses", "briefings"].iter().flat_map(|name| names(&folder.join(name))).collect()
+}
+
+/// Asked in the folder of a host that does not lead, answered at another one, and answered in that folder.
+async fn the_host_of_the_folder_answers(sabotage: Option<&str>) {
+    let Some(cluster) = Cluster::with(3, "", sabotage.map(|name| (name, true))).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    let card = cluster.card().await;
+    let status =
+        meanwhile(|| within(SOON, "the deadline", || agent.status_now("r1").filter(|it| it["state"] == "open")));
+    assert!(status["answer_by"].is_string(), "{status}");
+    meanwhile(|| cluster.hosts[2].answer("r1", "no"));
+    let response = meanwhile(|| agent.take("r1"));
+    assert_eq!(response["result"]["answers"], json!({"Deploy?": "no"}), "{response}");
+    cluster.says(&card.ts, "*no*").await;
+    let done = || (cluster.database.query("select count(*) from askd.asks where settled") == ["1"]).then_some(());
+    meanwhile(|| within(SOON, "the response to be known as taken", done));
+    for other in [0, 2] {
+        assert_eq!(lies(&cluster.hosts[other].world, "research"), Vec::<String>::new(), "at host-{other}");
+    }
+    assert_eq!(lies(&cluster.hosts[1].world, "research"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_that_has_the_folder_answers_there_whoever_leads() {
+    the_host_of_the_folder_answers(None).await;
+}
+
+/// A request in the folder of one host, and then one in the folder of the same name on another.
+async fn the_second_host_refuses(sabotage: Option<&str>) {
+    let Some(cluster) = Cluster::with(2, "", sabotage.map(|name| (name, true))).await else { return };
+    let (first, second) = (cluster.hosts[1].world.group("research"), cluster.hosts[0].world.group("research"));
+    first.ask("r1", &deploy());
+    meanwhile(|| cluster.hosts[0].world.open_of("r1"));
+    second.ask("r2", &choice("And this?", &["yes", "no"]));
+    let refused = meanwhile(|| second.take("r2"));
+    assert_eq!(refused["error"], "Group research is served by host-1.", "{refused}");
+    // Not even a request that is known, and nobody there takes a question back.
+    second.ask("r1", &deploy());
+    assert_eq!(meanwhile(|| second.take("r1"))["error"], "Group research is served by host-1.");
+    second.cancel("r1");
+    meanwhile(|| second.tasks_gone());
+    meanwhile(|| cluster.hosts[1].answer("r1", "yes"));
+    assert_eq!(meanwhile(|| first.take("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    assert_eq!(cluster.database.query("select count(*) from askd.asks"), ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_in_the_folder_of_a_second_host_is_refused() {
+    the_second_host_refuses(None).await;
+}
+
+/// Answers are taken, cards closed, and deadlines kept; the agent is told when its host is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_host_is_away_only_its_folders_wait() {
+    let Some(mut cluster) = Cluster::with(2, "timeout = \"20s\"", None).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| within(SOON, "two cards", || (cluster.slack.messages(CHANNEL).len() == 2).then_some(())));
+    cluster.hosts[1].world.kill();
+    let card = |text: &str| {
+        let cards = cluster.slack.messages(CHANNEL);
+        cards.into_iter().find(|card| card.visible_text().contains(text)).expect("its card").ts
+    };
+    let (first, second) = (card("Deploy?"), card("And this?"));
+    let clicked = cluster.slack.click(CHANNEL, &first, "pick:0:0", ALICE).await.expect("sent");
+    assert!(clicked.acknowledged && clicked.answer.is_empty(), "{clicked:?}");
+    cluster.says(&first, "*yes* by").await;
+    let timed_out = || cluster.slack.message(CHANNEL, &second).filter(|card| card.visible_text().contains("Timed out"));
+    meanwhile(|| within(Duration::from_secs(40), "the deadline", timed_out));
+    assert_eq!(agent.response("r1"), None);
+    cluster.start(1);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    assert_eq!(meanwhile(|| agent.take("r2"))["result"]["status"], "timeout");
+}
+
+/// The same where the host leads: the lead moves to another daemon, the folder does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lead_moves_and_the_folder_does_not() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[0].world.group("research");
+    agent.ask("r1", &deploy());
+    let card = cluster.card().await;
+    cluster.people_reach(1).await;
+    cluster.hosts[0].world.kill();
+    cluster.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
+    cluster.leads_within(1, DEATH);
+    cluster.says(&card.ts, "*no* by").await;
+    assert_eq!(lies(&cluster.hosts[1].world, "research"), Vec::<String>::new());
+    cluster.start(0);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    // Its requests are taken as before, beside the leader.
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[1].answer("r2", "yes"));
+    assert_eq!(meanwhile(|| agent.take("r2"))["result"]["answers"], json!({"And this?": "yes"}));
+}
+
+/// Nobody collects the answer: the agent is started on the host that has its folder, with the briefing that lies there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_started_on_the_host_of_its_folder() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("woken");
+    let mut request = deploy();
+    // It gives no sign of life.
+    request["process"] = "gone".into();
+    agent.ask("r1", &request);
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    let read = |name: &str| fs::read_to_string(cluster.woken.path().join(name)).ok().filter(|text| !text.is_empty());
+    let briefing = meanwhile(|| within(Duration::from_secs(60), "the agent to be started", || read("briefing")));
+    assert!(briefing.contains("The user answered: \\\"no\\\""), "{briefing}");
+    assert_eq!(read("by").unwrap().trim(), cluster.hosts[1].world.pid().to_string());
+    assert_eq!(lies(&cluster.hosts[0].world, "woken"), Vec::<String>::new());
+}
+
+/// The computer of a host loses its power, and its disk the file of a response, while the database and the leader go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_a_host_may_have_lost_is_written_again() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| agent.wait("r1"));
+    let published = "select 'yes' from askd.asks where record::text like '%published%'";
+    meanwhile(|| within(SOON, "the record", || cluster.database.query(published).pop()));
+    cluster.hosts[1].world.kill();
+    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1'");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    cluster.start(1);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    // After a clean stop nothing is in doubt.
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[0].answer("r2", "yes"));
+    meanwhile(|| agent.wait("r2"));
+    assert_eq!(meanwhile(|| cluster.hosts[1].world.terminate()).code(), Some(0));
+    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1' and boot is not null");
+    fs::remove_file(agent.response_path("r2")).unwrap();
+    cluster.start(1);
+    thread::sleep(LOOKED);
+    assert_eq!(agent.response("r2"), None, "it was taken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_in_the_folder_of_the_wrong_host_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(the_host_of_the_folder_answers(Some("anyhost"))), "anyhost: nobody noticed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_wrong_host_takes_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(the_second_host_refuses(Some("anyfolder"))), "anyfolder: nobody noticed");
+}

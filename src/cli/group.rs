@@ -1,4 +1,4 @@
-//! `askd group add`: an agent's folders, and the lines that connect the agent.
+//! `askd group add`: an agent's folders, and the lines that connect the agent. `askd group move` has a file of its own.
 
 use super::{Exit, FAILED, USAGE, say};
 use crate::host::folders::Folders;
@@ -10,11 +10,13 @@ use clap::{Args, Subcommand};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
-/// Give an agent its folders.
+/// Give an agent its folders, or another host to serve them.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  askd group add research --for-docker")]
 pub(super) enum Groups {
     Add(Add),
+    #[cfg(feature = "postgres")]
+    Move(super::moving::Move),
 }
 
 /// Make an agent's folders with the right owner and mode, and print how to connect the agent.
@@ -39,8 +41,11 @@ pub(super) struct Add {
 
 impl Groups {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let Self::Add(add) = self;
-        add.run()
+        match self {
+            Self::Add(add) => add.run(),
+            #[cfg(feature = "postgres")]
+            Self::Move(moving) => moving.run(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The folders of groups where several daemons share a database: each group's folder is served by one host, and everything else of its
 //! questions by any daemon, also while that host is away. `tests/postgres/run` starts the server.
 
-use crate::harness::{SOON, World, choice, names, within};
+use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
 use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
@@ -23,6 +23,15 @@ fn lies(world: &World, group: &str) -> Vec<String> {
     ["responses", "briefings"].iter().flat_map(|name| names(&folder.join(name))).collect()
 }
 
+/// Waits until the record says that the response was taken.
+fn is_known_as_taken(cluster: &Cluster, request_id: &str) {
+    let taken = format!(
+        "select 'taken' from askd.asks where record -> 'waiters' -> 0 ->> 'request_id' = '{request_id}'
+             and (record -> 'waiters' -> 0 -> 'response')::text like '%\"taken\"%'"
+    );
+    meanwhile(|| within(SOON, "the response to be known as taken", || cluster.database.query(&taken).pop()));
+}
+
 /// Asked in the folder of a host that does not lead, answered at another one, and answered in that folder.
 async fn the_host_of_the_folder_answers(sabotage: Option<&str>) {
     let Some(cluster) = Cluster::with(3, "", sabotage.map(|name| (name, true))).await else { return };
@@ -36,8 +45,7 @@ async fn the_host_of_the_folder_answers(sabotage: Option<&str>) {
     let response = meanwhile(|| agent.take("r1"));
     assert_eq!(response["result"]["answers"], json!({"Deploy?": "no"}), "{response}");
     cluster.says(&card.ts, "*no*").await;
-    let done = || (cluster.database.query("select count(*) from askd.asks where settled") == ["1"]).then_some(());
-    meanwhile(|| within(SOON, "the response to be known as taken", done));
+    is_known_as_taken(&cluster, "r1");
     for other in [0, 2] {
         assert_eq!(lies(&cluster.hosts[other].world, "research"), Vec::<String>::new(), "at host-{other}");
     }
@@ -161,6 +169,53 @@ async fn a_response_that_a_host_may_have_lost_is_written_again() {
     cluster.start(1);
     thread::sleep(LOOKED);
     assert_eq!(agent.response("r2"), None, "it was taken");
+}
+
+/// `askd group move`, as an operator runs it on this host.
+fn moves(world: &World, group: &str, to: &str) -> (Option<i32>, String) {
+    let settings = world.dir.path().join("askd.toml");
+    let mut command = askd();
+    command.args(["group", "move", group, "--to", to, "--config"]).arg(settings);
+    let done = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
+    (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr))
+}
+
+/// The host is gone for good. What lay in its folder, and what is still open, is told in the folder of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    for (request, question) in [("r1", "Deploy?"), ("r2", "And this?"), ("r3", "And that?")] {
+        agent.ask(request, &choice(question, &["yes", "no"]));
+    }
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| agent.take("r1"));
+    meanwhile(|| cluster.hosts[0].answer("r2", "no"));
+    meanwhile(|| agent.wait("r2"));
+    is_known_as_taken(&cluster, "r1");
+    cluster.hosts[1].world.kill();
+    let (code, told) = moves(&cluster.hosts[0].world, "research", "host-9");
+    assert_eq!(
+        (code, told.contains("no daemon is called host-9; there are: host-0, host-1")),
+        (Some(2), true),
+        "{told}"
+    );
+    let (code, told) = moves(&cluster.hosts[0].world, "research", "host-0");
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told.trim(), "host-0 serves the folder of research from now on, and host-1 no longer.");
+    let moved = cluster.hosts[0].world.group("research");
+    assert_eq!(meanwhile(|| moved.take("r2"))["result"]["answers"], json!({"And this?": "no"}));
+    meanwhile(|| cluster.hosts[0].answer("r3", "yes"));
+    assert_eq!(meanwhile(|| moved.take("r3"))["result"]["answers"], json!({"And that?": "yes"}));
+    assert_eq!(moved.response("r1"), None, "it was taken");
+    moved.ask("r4", &choice("Once more?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[0].answer("r4", "yes"));
+    meanwhile(|| moved.take("r4"));
+    // The former host comes back after all.
+    fs::remove_file(agent.response_path("r2")).unwrap();
+    cluster.start(1);
+    agent.ask("r5", &deploy());
+    assert_eq!(meanwhile(|| agent.take("r5"))["error"], "Group research is served by host-0.");
 }
 
 #[tokio::test(flavor = "multi_thread")]

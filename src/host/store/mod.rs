@@ -28,7 +28,7 @@ pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
 pub use loading::Loading;
 pub use marks::check;
 #[cfg(feature = "postgres")]
-pub use postgres::{Turn, Waiting, look};
+pub use postgres::{Moved, Turn, Waiting, look, move_group};
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;

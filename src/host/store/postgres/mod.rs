@@ -16,6 +16,7 @@ mod shared;
 
 pub use look::look;
 pub use opening::{Turn, Waiting};
+pub use pins::{Moved, move_group};
 
 use super::cache::Cache;
 use super::{Allowed, BadRecord, LeftTo, Loading, Pin, Save, Sharing, Store, StoreError, Stored, record};

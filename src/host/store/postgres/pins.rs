@@ -1,7 +1,8 @@
 //! Which host serves the folder of each group. The first host in whose folder a request comes does, until an operator moves the group.
 //! Each save of that host checks it: once a group has moved, what its former host still does in the folder changes no record.
 
-use super::database::{Durable, Failed, Work, query};
+use super::database::{Durable, Failed, Work, query, scalar};
+use super::look::from_outside;
 use super::{InPostgres, failed};
 use crate::host::store::{Pin, Pins, StoreError};
 use askd_core::{Group, Time};
@@ -53,6 +54,39 @@ pub(super) async fn lose(connection: &mut PgConnection) -> Result<(), sqlx::Erro
     let lost = "update askd.pins set changed = pg_current_xact_id(),
                     strange = (extract(epoch from clock_timestamp()) * 1000)::bigint";
     query(lost).execute(connection).await.map(drop)
+}
+
+/// What came of moving a group.
+#[derive(Debug)]
+pub enum Moved {
+    /// The host that served its folder, if one did.
+    From(Option<String>),
+    /// There is no such host; these there are.
+    Unknown(Vec<String>),
+}
+
+/// Has another host serve the group's folder. Waits for what the one that does is saving.
+pub async fn move_group(url: &str, group: &Group, host: &str) -> Result<Moved, String> {
+    let (group, host) = (group.to_string(), host.to_owned());
+    let work: Work<Moved> = Arc::new(move |connection| {
+        let (group, host) = (group.clone(), host.clone());
+        Box::pin(async move {
+            let hosts = scalar("select node from askd.hosts order by node").fetch_all(&mut *connection).await?;
+            if !hosts.contains(&host) {
+                return Ok(Moved::Unknown(hosts));
+            }
+            let from = scalar("select node from askd.pins where group_name = $1 for update").bind(&group);
+            let from = from.fetch_optional(&mut *connection).await?;
+            let to = "insert into askd.pins as pins (group_name, node, strange)
+                      values ($1, $2, (extract(epoch from clock_timestamp()) * 1000)::bigint)
+                      on conflict (group_name) do update
+                      set node = excluded.node, strange = excluded.strange, changed = excluded.changed
+                      where pins.node <> excluded.node";
+            query(to).bind(group).bind(host).execute(connection).await?;
+            Ok(Moved::From(from))
+        })
+    });
+    from_outside(url, |connections| async move { connections.transact(Durable::Yes, "", work).await }).await
 }
 
 impl InPostgres {

@@ -51,8 +51,8 @@ impl Groups {
 
 impl Add {
     fn run(self) -> Result<(), Exit> {
-        let group: Group =
-            self.name.parse().map_err(|rule| Exit::new(USAGE, format!("{:?}: a group's name is {rule}", self.name)))?;
+        let group = Group::of_folder(&self.name)
+            .map_err(|rule| Exit::new(USAGE, format!("{:?}: a group's name is {rule}", self.name)))?;
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         let gid = make(&settings, &group)?;
         let folder = settings.ipc_dir().join(group.as_str());

@@ -182,7 +182,8 @@ impl Status {
         let found = self.folders.names().unwrap_or_default();
         let names: BTreeSet<Group> = found
             .iter()
-            .filter_map(|name| name.parse().ok())
+            .filter_map(|name| Group::of_folder(name).ok())
+            .map(|folder| self.broker.group_of(&folder))
             .chain(settings.configured())
             .chain(overview.groups.keys().map(|group| (**group).clone()))
             .collect();

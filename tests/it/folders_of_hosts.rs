@@ -218,6 +218,29 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
     assert_eq!(meanwhile(|| agent.take("r5"))["error"], "Group research is served by host-0.");
 }
 
+/// Every host has a folder of that name, and its agent knows it by no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_the_settings_do_not_name_is_another_group_on_each_host() {
+    let group = "[defaults]\nroutes = [{ channel = \"web\" }]\nmax_open_per_group = 1";
+    let Some(cluster) = Cluster::with(2, group, None).await else { return };
+    for (host, answer) in [(0, "yes"), (1, "no")] {
+        let agent = cluster.hosts[host].world.group("default");
+        agent.ask("same", &deploy());
+        let open = || {
+            let open = cluster.hosts[1 - host].world.open();
+            open.into_iter().find(|ask| ask["group"] == format!("default@host-{host}"))
+        };
+        let ask = meanwhile(|| within(SOON, "the question at the other host", open));
+        // Each has limits of its own, and says so in the agent's words.
+        agent.ask("more", &choice("And this?", &["yes", "no"]));
+        let refused = meanwhile(|| agent.take("more"));
+        assert!(refused["error"].as_str().unwrap().contains("group \"default\" has 1 questions open"), "{refused}");
+        let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): answer});
+        assert_eq!(meanwhile(|| cluster.hosts[1 - host].world.answer(&ask, &answers)).0, 200);
+        assert_eq!(meanwhile(|| agent.take("same"))["result"]["answers"], json!({"Deploy?": answer}));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_in_the_folder_of_the_wrong_host_is_noticed() {
     if Database::found().is_none() {

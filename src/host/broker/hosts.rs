@@ -28,6 +28,15 @@ impl Broker {
         self.0.store.shared()?.pinned(group)
     }
 
+    /// The group of a folder of this host. What the settings do not name is another group on each host, unless it came with the records.
+    pub(in crate::host) fn group_of(&self, folder: &Group) -> Group {
+        let Some(shared) = self.0.store.shared() else { return folder.clone() };
+        let known =
+            self.settings().has_section(folder) || shared.pinned(folder).is_some_and(|pin| pin.host == shared.host());
+        let own = if known { None } else { folder.at(shared.host()) };
+        own.unwrap_or_else(|| folder.clone())
+    }
+
     /// The other host that serves the group's folder, if one does.
     pub(in crate::host) fn served_elsewhere(&self, group: &Group) -> Option<String> {
         let shared = self.0.store.shared()?;

@@ -60,7 +60,7 @@ impl Broker {
             match self.pin_here(group).await {
                 Ok(None) => {}
                 Ok(Some(host)) => {
-                    return Submitted::Rejected(Rejection::ServedElsewhere { group: group.to_string(), host });
+                    return Submitted::Rejected(Rejection::ServedElsewhere { group: group.folder().to_owned(), host });
                 }
                 Err(error) => {
                     tracing::error!(group = %group, %error, "cannot find out which host serves a group; a request has to come again");
@@ -211,14 +211,15 @@ impl Broker {
     /// Whether the group may ask this now, and by which rules.
     fn admit(&self, group: &Group, request: &Request) -> Result<Admitted, Rejection> {
         let settings = self.settings();
-        let unknown = || Rejection::UnknownGroup { group: group.to_string() };
+        let unknown = || Rejection::UnknownGroup { group: group.folder().to_owned() };
         let settings = settings.group(group).ok_or_else(unknown)?;
         let now = self.clock().now();
         let waiter = waiter(request, settings, now)?;
         self.0.channels.fit(&settings.routes, group, &request.content)?;
         let (open, asked) = self.index().load(group, now);
-        let limited =
-            |what, setting, limit| Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit });
+        let limited = |what, setting, limit| {
+            Err(Rejection::RateLimited { group: group.folder().to_owned(), what, setting, limit })
+        };
         if open >= settings.max_open {
             return limited("open", "max_open_per_group", settings.max_open);
         }

@@ -2,6 +2,8 @@
 
 use super::mistakes::Mistakes;
 use super::values::secret;
+use crate::ipc::HOST_GROUP;
+use askd_core::Group;
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -29,8 +31,8 @@ impl PostgresSettings {
         if self.node.is_empty() {
             self.node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         }
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if !self.node.bytes().all(fits) || !(1..=64).contains(&self.node.len()) {
+        // It is part of the names of groups.
+        if HOST_GROUP.parse::<Group>().is_ok_and(|group| group.at(&self.node).is_none()) {
             mistakes.add("postgres.node", format!("{:?} is not 1-64 of A-Z a-z 0-9 . _ -", self.node));
         }
         self

@@ -16,7 +16,7 @@ const MESSAGES: usize = 20;
 
 /// Erase a closed question, or all that a person said, from what askd keeps.
 ///
-/// Stop the daemon first, and start it again afterwards; open questions stay open. `--person` erases the closed questions that
+/// Stop the daemon first (every one that shares the records), and start it again afterwards; open questions stay open. `--person` erases the closed questions that
 /// the person answered, dismissed, unblocked or was asked in a chat of their own, and takes their id and name out of all other
 /// records, the audit log included. What cannot be erased is named: cards in chats, questions that are still open. It cannot be
 /// undone. Exit codes: 0 everything is erased, 1 something is left or went wrong.
@@ -65,11 +65,13 @@ impl ForgetCommand {
             let who = "run this as askd's own user, whom the records belong to: sudo -u askd askd forget ...";
             return Err(Exit::new(FAILED, who));
         }
+        let stop = if settings.postgres.url.is_some() {
+            "stop every daemon that uses the database, run this again, and start them"
+        } else {
+            "stop it (sudo systemctl stop askd), run this again, and start it"
+        };
         let forgotten = forget(&settings, whom).map_err(|error| match error {
-            StoreError::Held(_) => Exit::new(
-                FAILED,
-                "askd is running: stop it (sudo systemctl stop askd), run this again, and start it. Open questions stay open",
-            ),
+            StoreError::Held(_) => Exit::new(FAILED, format!("askd is running: {stop}. Open questions stay open")),
             error => Exit::new(FAILED, error),
         })?;
         say(&told(&forgotten))?;

@@ -1,18 +1,25 @@
-//! `askd log ID`: what happened to a question, from the audit files. Read only; needs no daemon unless the question is named by its code.
+//! `askd log ID`: what happened to a question, from the audit log. Read only; needs no daemon unless the question is named by its code.
 
 use super::asks::{Where, segment};
 use super::layout::text;
 use super::{Exit, FAILED, say};
+use crate::host::settings::Settings;
+#[cfg(feature = "postgres")]
+use crate::host::store::lines_of;
+#[cfg(feature = "postgres")]
+use anyhow::Context as _;
 use askd_core::printable;
 use clap::Args;
 use reqwest::Method;
+#[cfg(feature = "postgres")]
+use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Show what happened to a question: asked, shown, answered, collected.
 ///
-/// Reads the audit files of this host (`keep_audit`), so it also knows questions that are long gone. They hold no text of
-/// questions or answers.
+/// Reads the audit log (`keep_audit`), so it also knows questions that are long gone: this host's files and, if the records are in
+/// a database, the lines of all daemons there. It holds no text of questions or answers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd log k7\n  askd log 3f2a\n  askd log 3f2a --json | jq .what")]
 pub(super) struct Trail {
@@ -20,12 +27,12 @@ pub(super) struct Trail {
     at: Where,
     /// Its code, or the beginning of its id.
     id: String,
-    /// Print the lines as they are in the files.
+    /// Print the lines as they are in the log.
     #[arg(long)]
     json: bool,
 }
 
-/// One line of the files, and what stands in it.
+/// One line of the log, and what stands in it.
 type Line = (Map<String, Value>, String);
 
 impl Trail {
@@ -38,7 +45,7 @@ impl Trail {
         match asks.len() {
             0 => Err(Exit::new(
                 FAILED,
-                format!("the audit files know no question {id:?}; `askd list --settled --json` shows ids"),
+                format!("the audit log knows no question {id:?}; `askd list --settled --json` shows ids"),
             )),
             1 if self.json => Ok(lines.iter().try_for_each(|(_, line)| say(line))?),
             1 => Ok(lines.iter().try_for_each(|(line, _)| say(&plain(line)))?),
@@ -51,7 +58,8 @@ impl Trail {
 
     /// The lines of the questions whose id begins so, the oldest first.
     fn lines(&self, id: &str) -> Result<Vec<Line>, Exit> {
-        let folder = self.at.settings()?.state_dir().join("audit");
+        let settings = self.at.settings()?;
+        let folder = settings.state_dir().join("audit");
         let unreadable = |error: std::io::Error| {
             let hint = if error.kind() == std::io::ErrorKind::PermissionDenied {
                 "; only askd's own user can read it"
@@ -67,15 +75,33 @@ impl Trail {
         files.sort();
         let mut lines = Vec::new();
         for file in files {
-            let whole = std::fs::read_to_string(file).map_err(unreadable)?;
-            lines.extend(whole.lines().filter_map(|line| -> Option<Line> {
-                // A line that a crash cut off has no end.
-                let fields: Map<String, Value> = serde_json::from_str(line).ok()?;
-                fields["ask"].as_str()?.starts_with(id).then(|| (fields, line.to_owned()))
-            }));
+            lines
+                .extend(std::fs::read_to_string(file).map_err(unreadable)?.lines().filter_map(|line| parsed(line, id)));
         }
+        lines.extend(shared_lines(&settings, id)?.iter().filter_map(|line| parsed(line, id)));
         Ok(lines)
     }
+}
+
+/// A line about a question whose id begins so. One that a crash cut off has no end.
+fn parsed(line: &str, id: &str) -> Option<Line> {
+    let fields: Map<String, Value> = serde_json::from_str(line).ok()?;
+    fields["ask"].as_str()?.starts_with(id).then(|| (fields, line.to_owned()))
+}
+
+/// What all daemons that share a database have noted.
+#[cfg(feature = "postgres")]
+fn shared_lines(settings: &Settings, id: &str) -> Result<Vec<String>, Exit> {
+    let Some(url) = &settings.postgres.url else { return Ok(Vec::new()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let lines = runtime.block_on(lines_of(url.expose_secret(), id));
+    lines.map_err(|error| Exit::new(FAILED, format!("cannot read the audit log in the database: {error}")))
+}
+
+#[cfg(not(feature = "postgres"))]
+#[expect(clippy::unnecessary_wraps, reason = "only a database can be out of reach")]
+fn shared_lines(_settings: &Settings, _id: &str) -> Result<Vec<String>, Exit> {
+    Ok(Vec::new())
 }
 
 /// `2026-11-22 10:04:03  answered       channel slack, by U1`

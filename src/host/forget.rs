@@ -1,19 +1,19 @@
 //! `askd forget`: takes a question, or a person, out of everything that askd keeps. No daemon may run meanwhile. It can be
 //! repeated, and after a crash it has to be.
 
-use super::audit;
+use super::audit::{self, Together};
 use super::settings::Settings;
-use super::store::{Erased, Files, InFiles, STATE_FOLDER, Store as _, StoreError, Whom, check};
+#[cfg(feature = "postgres")]
+use super::store::Waiting;
+use super::store::{Erased, Opened, StoreError, Whom};
 use crate::ipc::files::Dir;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
 use askd_core::Ask;
+#[cfg(feature = "postgres")]
+use secrecy::ExposeSecret as _;
 use std::io;
 use std::path::Path;
-
-/// What an operator is told whose records are in a database.
-const IN_A_DATABASE: &str = "askd forget works on files: stop every daemon, move the records with `askd store copy --to files`, \
-                             leave [postgres] url out, run this again, and move them back";
 
 /// What was forgotten.
 #[derive(Debug)]
@@ -29,26 +29,45 @@ pub struct Forgotten {
 /// Forgets it. The records go last.
 pub fn forget(settings: &Settings, mut whom: Whom) -> Result<Forgotten, StoreError> {
     let state = settings.state_dir();
-    if settings.postgres.url.is_some() {
-        return Err(StoreError::Moved(IN_A_DATABASE.to_owned()));
-    }
-    let store = Files::open(&state, false)?;
+    let records = opened(settings)?;
     // What was moved away is not there to be forgotten.
-    let unusable = |source| StoreError::Io { what: format!("cannot use {}", state.display()), source };
-    check(&InFiles::open(&state).map_err(unusable)?, STATE_FOLDER)?;
-    store.learn(&mut whom)?;
+    records.check()?;
+    records.store.learn(&mut whom)?;
     let mut lying = 0;
     let mut first = |ask: &Ask| {
         lying += collect(&settings.ipc_dir(), ask)?;
         crash_point("forget.collected");
         Ok(())
     };
-    let failed = |source| StoreError::Io { what: format!("cannot change {}", state.join("audit").display()), source };
-    let about = |ask: &str, by: &str| whom.is_person(by) || whom.is_ask(ask);
-    let lines = if on("keepname") { 0 } else { audit::leave_unnamed(&state, &about).map_err(failed)? };
-    let records = store.erase(&whom, &mut first)?;
-    store.close()?;
-    Ok(Forgotten { records, lines, lying })
+    let failed = |source| StoreError::Io { what: "cannot change the audit log".to_owned(), source };
+    let lines = if on("keepname") { 0 } else { leave_unnamed(&state, &records, &whom).map_err(failed)? };
+    let erased = records.store.erase(&whom, &mut first)?;
+    records.store.close()?;
+    Ok(Forgotten { records: erased, lines, lying })
+}
+
+/// The records, while no daemon has them.
+fn opened(settings: &Settings) -> Result<Opened, StoreError> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = &settings.postgres.url {
+        let (url, node) = (url.expose_secret(), &settings.postgres.node);
+        let waiting = Waiting::new(url, node, &settings.state_dir(), false, "askd-postgres")?;
+        let failed = |source| StoreError::Io { what: "cannot start".to_owned(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        return runtime.block_on(waiting.alone());
+    }
+    Opened::files(&settings.state_dir(), false)
+}
+
+/// Takes them out of the audit log: out of this host's files, and out of the lines that daemons keep together.
+fn leave_unnamed(state: &Path, records: &Opened, whom: &Whom) -> io::Result<usize> {
+    let in_files = audit::leave_unnamed(state, &|ask, by| whom.is_person(by) || whom.is_ask(ask))?;
+    let Some(Together { lines, .. }) = &records.audit else { return Ok(in_files) };
+    let shared = match whom {
+        Whom::Ask(id) => lines.leave_unnamed(id.parse().ok(), &[]),
+        Whom::Person(ids) => lines.leave_unnamed(None, &ids.iter().cloned().collect::<Vec<_>>()),
+    };
+    Ok(in_files + shared?)
 }
 
 /// Removes what lies in the group's folders for its agent.

@@ -177,11 +177,11 @@ impl Daemon {
         let at = |path: &Path| format!("cannot use {}", path.display());
         let folders =
             Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
-        let audit = Audit::open(&state, settings.keep_audit).map_err(DaemonError::io(at(&state)))?;
         let listener =
             http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;
-        let (Opened { store, documents }, line) = place.opened(&settings, &listener, &ctx).await?;
+        let (Opened { store, documents, audit }, line) = place.opened(&settings, &listener, &ctx).await?;
+        let audit = Audit::open(&state, settings.keep_audit, audit).map_err(DaemonError::io(at(&state)))?;
         let overtaken = store.overtaken();
         let leads = line.is_none();
         // A reload can take `[web] token` away: from then on the kept one holds.

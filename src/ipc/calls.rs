@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 
 type Done<T = ()> = Result<T, Errno>;
 
@@ -32,6 +33,19 @@ pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
         return Ok(());
     }
     sys::fsync(file)
+}
+
+pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    sabotage::call("write", "journal")?;
+    file.write_all_at(bytes, at)
+}
+
+pub(super) fn fdatasync(what: &str, file: impl AsFd) -> Done {
+    sabotage::call("fsync", what)?;
+    if sabotage::on("nofsync") {
+        return Ok(());
+    }
+    sys::fdatasync(file)
 }
 
 /// Replaces the file that has the new name.

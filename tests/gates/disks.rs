@@ -33,7 +33,7 @@ enum Trouble {
     Slow(&'static str),
 }
 
-const TROUBLES: [(&str, Trouble); 11] = [
+const TROUBLES: [(&str, Trouble); 12] = [
     ("full", Trouble::Full("state")),
     ("no inodes", Trouble::NoInodes("state")),
     ("read-only", Trouble::ReadOnly),
@@ -41,6 +41,7 @@ const TROUBLES: [(&str, Trouble); 11] = [
     ("the group's disk without inodes", Trouble::NoInodes("ipc")),
     ("EIO of fsync", Trouble::Fails("fsync:1-:EIO")),
     ("EIO of fsync of folders", Trouble::Fails("fsync@folder:1-:EIO")),
+    ("EIO of fsync of the journal", Trouble::Fails("fsync@journal:1-:EIO")),
     ("EIO of write", Trouble::Fails("write:1-:EIO")),
     ("EIO of rename", Trouble::Fails("renameat2:1-:EIO")),
     ("EIO of open", Trouble::Fails("openat2:1-:EIO")),

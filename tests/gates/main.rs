@@ -112,7 +112,7 @@ const GATES: [Gate; 13] = [
         waits: false,
         sabotages: &[
             ("nofsync", &["lost"]),
-            ("nofoldersync", &["lost", "two winners", "second cards", "left open"]),
+            ("nojournalsync", &["lost", "two winners", "second cards", "left open"]),
             ("sameboot", &["lost", "second cards", "left open"]),
         ],
     },

@@ -178,15 +178,19 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which?": "b", "Sure?": "No"}));
 }
 
+/// How often two people answer at the same moment, in fifties: `ASKD_RIVALS` asks for more (the gate is 1,000).
+fn rounds() -> usize {
+    std::env::var("ASKD_RIVALS").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
+}
+
 /// P2, P3: of two people who answer at the same moment one wins, and the other is told so.
 #[test]
-fn two_people_answer_at_the_same_moment_a_thousand_times() {
-    const ROUNDS: usize = 1000;
+fn of_two_people_who_answer_at_the_same_moment_one_wins() {
     let world =
         World::empty().config("[asks]\nmax_open_per_group = 100000\nmax_per_hour_per_group = 100000\n").started();
     let agent = world.group("g");
     let mut winners = BTreeSet::new();
-    for batch in 0..ROUNDS / 50 {
+    for batch in 0..rounds() / 50 {
         let ids: Vec<String> = (0..50).map(|n| format!("r{}", batch * 50 + n)).collect();
         for id in &ids {
             agent.ask_framework(id);
@@ -217,7 +221,7 @@ fn two_people_answer_at_the_same_moment_a_thousand_times() {
     }
     world.all_done("g");
     let answered = world.audit().iter().filter(|line| line["what"] == "answered").count();
-    assert_eq!(answered, ROUNDS, "one outcome each");
+    assert_eq!(answered, rounds() / 50 * 50, "one outcome each");
     println!("winners: {winners:?}");
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How often it is killed at random: `ASKD_KILLS` asks for more.
 fn rounds() -> usize {
-    std::env::var("ASKD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+    std::env::var("ASKD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(30)
 }
 
 /// Numbers that look random and are the same in every run.

@@ -69,7 +69,8 @@ mod measures {
     #[test]
     #[ignore = "measures: tests/run plays it last and alone"]
     fn a_look_has_a_bound_and_a_partial_look_proves_no_absence() {
-        const FILES: u32 = 300_000;
+        // Their names alone are more than the memory that the daemon may take.
+        const FILES: u32 = 200_000;
         let world = World::process();
         let (flooded, honest) = (world.group("flooded"), world.group("honest"));
         let fields =

@@ -537,7 +537,15 @@ impl World {
         names(&self.data().join("state").join(folder))
     }
 
+    pub(crate) const fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
     pub(crate) fn audit(&self) -> Vec<Value> {
+        if let Some(database) = &self.database {
+            let lines = database.query("select line from askd.audit order by number");
+            return lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
         let folder = self.state().join("audit");
         let mut lines = Vec::new();
         for name in names(&folder) {
@@ -562,7 +570,14 @@ impl World {
         files
     }
 
-    /// The same of the group `research`.
+    /// All that is stored of asks, in their files and in the journal.
+    pub(crate) fn stored_text(&self) -> String {
+        let folder = self.state().join("journal");
+        let parts = names(&folder).into_iter().filter_map(|part| fs::read_to_string(folder.join(part)).ok());
+        self.store().into_values().chain(parts).collect()
+    }
+
+    /// Every file of the asks of the group `research`.
     pub(crate) fn records(&self) -> BTreeMap<PathBuf, String> {
         let mut records = self.records_of("pending_questions", "research");
         records.extend(self.records_of("settled", "research"));
@@ -800,7 +815,7 @@ impl World {
         let serve = self.command();
         let mut command = Command::new("strace");
         command
-            .args(["-f", "-qq", "-e", "trace=openat2,fsync,renameat,renameat2,unlinkat", "-o"])
+            .args(["-f", "-qq", "-e", "trace=openat2,fsync,fdatasync,renameat,renameat2,unlinkat", "-o"])
             .arg(self.dir.path().join("calls"))
             .arg("--")
             .arg(serve.get_program())

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How many agents: `ASKD_RACES` asks for more (the gate is 1,000).
 fn rounds() -> usize {
-    std::env::var("ASKD_RACES").ok().and_then(|count| count.parse().ok()).unwrap_or(120)
+    std::env::var("ASKD_RACES").ok().and_then(|count| count.parse().ok()).unwrap_or(50)
 }
 
 /// How an agent ends.

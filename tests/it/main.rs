@@ -39,6 +39,7 @@ mod http;
 mod hung;
 mod idle;
 mod in_slack;
+mod in_tables;
 mod listing;
 mod liveness;
 mod mcp;

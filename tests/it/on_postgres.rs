@@ -62,6 +62,24 @@ impl Database {
         psql(&self.url(), text)
     }
 
+    /// Where one of these words stands: each row by its table and key, those of questions by the names that files would have.
+    pub(crate) fn with(&self, words: &[&str]) -> Vec<String> {
+        let rows = "
+            select case when settled then 'settled/' else 'pending_questions/' end || group_name || '/'
+                || replace(id::text, '-', '') || '.json', record::text from askd.asks
+            union all select name, convert_from(bytes, 'UTF8') from askd.documents where name <> 'clean'
+            union all select 'rejected/' || group_name || '/' || name, encode(bytes, 'escape') from askd.rejected
+            union all select 'groups/' || question, by::text from askd.allowed
+            union all select 'audit/' || to_timestamp(at / 1000)::date || '.jsonl', string_agg(line::text, '') from askd.audit
+                group by to_timestamp(at / 1000)::date
+            union all select 'set_aside/' || id, record::text from askd.set_aside
+            union all select 'gone/' || id, record::text from askd.gone
+            union all select 'owed/' || number, effects::text from askd.owed
+            union all select 'webhooks/' || number, encode(body, 'escape') from askd.webhooks";
+        let one_of: Vec<String> = words.iter().map(|word| format!("position('{word}' in text) > 0")).collect();
+        self.query(&format!("select place from ({rows}) kept (place, text) where {}", one_of.join(" or ")))
+    }
+
     /// As if the server were away: it ends all connections to this database, and takes no more.
     fn away(&self, away: bool) {
         let allowed = format!("alter database {} allow_connections {}", self.name, !away);
@@ -80,7 +98,7 @@ fn psql(url: &str, text: &str) -> Vec<String> {
 }
 
 /// A host that agents reach over HTTP.
-fn host(database: &Database, node: &str) -> Remote {
+pub(crate) fn host(database: &Database, node: &str) -> Remote {
     Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node)))
 }
 
@@ -97,7 +115,7 @@ fn readyz(host: &Remote) -> (u16, String) {
 }
 
 /// It takes calls beside the leader.
-fn joins(host: &mut Remote) {
+pub(crate) fn joins(host: &mut Remote) {
     host.world.start_waiting();
     within(SOON, "the host to take calls", || (readyz(host).0 == 200).then_some(()));
 }

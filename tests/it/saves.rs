@@ -1,9 +1,11 @@
-//! Saves that fail half-way: askd finishes a save that was renamed but not synced, reports one that was not renamed,
+//! Saves that fail half-way: askd finishes a save that was written but not synced, reports one that was not written,
 //! and needs no restart for either.
 
 use crate::harness::{SOON, World, within};
 use serde_json::json;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// A world in which calls on files can be made to fail while the daemon runs.
 struct Disk {
@@ -12,7 +14,10 @@ struct Disk {
 
 impl Disk {
     fn new() -> Self {
-        let world = World::empty().with_binary();
+        Self::of(World::empty().with_binary())
+    }
+
+    fn of(world: World) -> Self {
         let fail = world.dir.path().join("fail").display().to_string();
         let slow = world.dir.path().join("slow").display().to_string();
         Self { world: world.env("ASKD_FAIL_CALL", &fail).env("ASKD_SLOW_CALL", &slow).started() }
@@ -46,27 +51,52 @@ impl Disk {
 }
 
 #[test]
-fn an_answer_that_was_renamed_and_not_synced_is_finished_without_a_restart() {
-    let disk = Disk::new().and_one_done();
+fn an_answer_that_was_written_and_not_synced_is_finished_without_a_restart() {
+    is_finished(&Disk::new().and_one_done(), SOON);
+}
+
+/// A save in doubt that is forgotten leaves its agent waiting.
+#[test]
+fn forgetting_a_save_that_failed_is_noticed() {
+    let forgetful = Disk::of(World::empty().env("ASKD_SABOTAGE", "forgetsave")).and_one_done();
+    let noticed = catch_unwind(AssertUnwindSafe(|| is_finished(&forgetful, Duration::from_secs(12))));
+    assert!(noticed.is_err(), "nobody noticed");
+}
+
+fn is_finished(disk: &Disk, at_most: Duration) {
     let world = &disk.world;
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();
-    disk.begins("fail", "fsync@folder:1-:EIO");
+    disk.begins("fail", "fsync@journal:1-:EIO");
     let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
     assert_eq!(status, 503, "{problem}");
     assert!(!problem["detail"].as_str().unwrap().contains("nothing was changed"), "a lie: {problem}");
     assert!(problem["detail"].as_str().unwrap().starts_with("It may have been stored, or not"), "{problem}");
     assert!(agent.response("r1").is_none(), "nothing is done before it is stored");
-    // Later events wait for it, and their callers are told so.
+    disk.ends("fail");
+    let response = within(at_most, "the answer in doubt", || agent.response("r1"));
+    assert_eq!(response["result"]["answers"]["Which framework?"], "Vue");
     let (status, problem) = world.answer(&ask, &json!({"r1_0": "React"}));
+    assert_eq!(status, 409, "{problem}");
+    agent.take("r1");
+    world.all_done("g");
+    assert_eq!(disk.lines("answered"), 2);
+}
+
+/// Until it is finished, later events wait for it, and their callers are told so.
+#[test]
+fn what_comes_after_a_save_in_doubt_waits_for_it() {
+    let disk = Disk::new();
+    let agent = disk.world.group("g");
+    agent.ask_framework("r1");
+    let ask = disk.world.one_open();
+    disk.begins("fail", "fsync@journal:1-:EIO");
+    assert_eq!(disk.world.answer(&ask, &json!({"r1_0": "Vue"})).0, 503);
+    let (status, problem) = disk.world.answer(&ask, &json!({"r1_0": "React"}));
     assert_eq!(status, 503, "{problem}");
     disk.ends("fail");
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue");
-    let (status, problem) = world.answer(&ask, &json!({"r1_0": "React"}));
-    assert_eq!(status, 409, "{problem}");
-    world.all_done("g");
-    assert_eq!(disk.lines("answered"), 2);
 }
 
 /// What the flush could not put on stable storage is flushed again, and nothing else waits for that.
@@ -76,36 +106,51 @@ fn a_folder_that_cannot_be_synced_for_a_while_holds_nothing_up() {
     let world = &disk.world;
     let agent = world.group("g");
     disk.begins("fail", "fsync@folder:1-:EIO");
+    agent.ask_framework("r1");
     within(SOON, "the flush to fail", || {
         world.log().contains("what was saved lately is not on stable storage; trying again").then_some(())
     });
     disk.ends("fail");
-    agent.ask_framework("r1");
     assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
     assert_eq!(agent.take("r1")["result"]["answers"]["Which framework?"], "Vue");
     world.all_done("g");
 }
 
 #[test]
-fn an_answer_that_was_not_renamed_changed_nothing() {
+fn an_answer_that_was_not_written_changed_nothing() {
     let disk = Disk::new();
     let world = &disk.world;
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();
-    for call in ["openat2@.tmp-", "write", "fsync@file", "renameat2@.json"] {
-        let call =
-            if call.contains(".tmp-") { format!("openat2@{}", ask["id"].as_str().unwrap()) } else { call.to_owned() };
-        disk.begins("fail", &format!("{call}:1-:ENOSPC"));
-        let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
-        assert_eq!(status, 503, "{call}: {problem}");
-        assert!(problem["detail"].as_str().unwrap().contains("nothing was changed"), "{call}: {problem}");
-        disk.ends("fail");
-        assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open", "{call}: nothing was changed");
-    }
+    disk.begins("fail", "write@journal:1-:ENOSPC");
+    let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
+    assert_eq!(status, 503, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("nothing was changed"), "{problem}");
+    disk.ends("fail");
+    assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open", "nothing was changed");
     assert_eq!(world.answer(&ask, &json!({"r1_0": "React"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "React");
     world.all_done("g");
+}
+
+/// The journal has the answer, so its file can wait until there is room for it.
+#[test]
+fn an_answer_whose_file_cannot_be_written_is_taken() {
+    let mut disk = Disk::new();
+    let agent = disk.world.group("g");
+    agent.ask_framework("r1");
+    let ask = disk.world.one_open();
+    let file = ask["id"].as_str().unwrap();
+    disk.begins("fail", &format!("openat2@{file}:1-:ENOSPC"));
+    assert_eq!(disk.world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    agent.take("r1");
+    within(SOON, "the flush to fail", || disk.world.log().contains("is not on stable storage").then_some(()));
+    disk.world.kill();
+    disk.ends("fail");
+    disk.world.start();
+    assert_eq!(disk.world.answer(&ask, &json!({"r1_0": "React"})).0, 409);
+    disk.world.all_done("g");
 }
 
 #[test]
@@ -114,7 +159,7 @@ fn a_request_that_was_stored_by_halves_is_asked_once() {
     let agent = disk.world.group("g");
     agent.ask_framework("r0");
     disk.world.open_of("r0");
-    disk.begins("fail", "fsync@folder:1-:EIO");
+    disk.begins("fail", "fsync@journal:1-:EIO");
     agent.ask_framework("r1");
     within(SOON, "the complaint", || {
         (disk.world.log().matches("does not know whether an ask is stored").count() > 0).then_some(())
@@ -140,7 +185,7 @@ fn a_request_that_was_stored_by_halves_is_answered_once() {
     let disk = Disk::new().and_one_done();
     let world = &disk.world;
     let agent = world.group("g");
-    disk.begins("fail", "fsync@folder:1-:EIO");
+    disk.begins("fail", "fsync@journal:1-:EIO");
     agent.ask_framework("r1");
     within(SOON, "the complaint", || world.log().contains("does not know whether an ask is stored").then_some(()));
     disk.ends("fail");
@@ -157,9 +202,9 @@ fn a_request_that_was_stored_by_halves_is_answered_once() {
 fn an_ask_whose_first_save_takes_long_still_times_out() {
     let disk = Disk::new().and_one_done();
     let agent = disk.world.group("g");
-    disk.begins("slow", "fsync@file:11000");
+    disk.begins("slow", "fsync@journal:11000");
     agent.ask("r1", &json!({"timeoutMs": 10000, "renderTimeout": 10000, "questions": [{"question": "Go?"}]}));
-    within(SOON, "the save to begin", || disk.world.state_files("pending_questions/g").pop());
+    within(SOON, "the save to begin", || agent.task_names().into_iter().find(|name| name.starts_with(".claimed-")));
     disk.ends("slow");
     assert_eq!(agent.wait("r1")["result"]["status"], "timeout");
     disk.world.all_done("g");
@@ -224,7 +269,7 @@ fn readiness_says_that_nothing_can_be_stored() {
 
     agent.ask_framework("r1");
     let ask = world.one_open();
-    disk.begins("fail", "fsync@folder:1-:EIO");
+    disk.begins("fail", "fsync@journal:1-:EIO");
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 503);
     assert_eq!(ready().0, 503);
     disk.ends("fail");

@@ -7,7 +7,7 @@ use crate::on_postgres::Database;
 use crate::on_whatsapp::{ADA, sim};
 use crate::remote::{Agent, Remote};
 use crate::timing::faketime;
-use askd_sim::slack::{BOT_TOKEN, Config, Message, SIGNING_SECRET, Slack};
+use askd_sim::slack::{BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
 use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
 use std::sync::Barrier;
@@ -491,4 +491,36 @@ fn a_daemon_that_goes_by_its_own_clock_is_noticed() {
         let noticed = thread::spawn(|| a_host_is_an_hour_ahead(Some("ownclock"))).join().is_err();
         assert!(noticed, "ownclock: nobody noticed");
     }
+}
+
+/// What Slack has told one leader to wait, the next one waits, too.
+async fn a_limit_is_kept_by_the_next_leader(sabotage: Option<(&str, bool)>) {
+    let Some(mut cluster) = Cluster::with(2, "", sabotage).await else {
+        assert!(sabotage.is_none(), "nobody to notice it without a server");
+        return;
+    };
+    let agent = cluster.agent(1, "research");
+    cluster.slack.faults().next("chat.postMessage", FaultKind::RateLimited(8), 1);
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let limited = || cluster.slack.calls().iter().any(|call| call.retry_after.is_some()).then_some(());
+    cluster.slack.wait_for(SOON, limited).await.expect("the limit");
+    meanwhile(|| cluster.hosts[0].world.terminate());
+    cluster.leads_within(1, PLANNED);
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
+    let both = || (cluster.slack.messages(CHANNEL).len() == 2).then_some(());
+    cluster.slack.wait_for(2 * SOON, both).await.expect("both cards");
+    assert_eq!(too_early(&cluster.slack.calls()).len(), 0, "{:?}", cluster.slack.calls());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_slack_holds_for_all_daemons_together() {
+    a_limit_is_kept_by_the_next_leader(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rates_that_each_daemon_keeps_for_itself_are_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(a_limit_is_kept_by_the_next_leader(Some(("ownrates", false)))), "ownrates: nobody noticed");
 }

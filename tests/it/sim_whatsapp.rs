@@ -88,7 +88,7 @@ async fn world(config: Config) -> (Whatsapp, Business) {
 /// One call with the right token.
 async fn call(sim: &Whatsapp, body: Value) -> (u16, Value) {
     let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let answer = http.post(url).bearer_auth(&sim.config().token).json(&body).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
@@ -208,7 +208,7 @@ async fn refusals_carry_metas_codes() {
         let (got, answer) = call(&sim, text(ADA, "x")).await;
         assert_eq!((got, code(&answer)), (status, state));
     }
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
     let answer = http.post(&url).bearer_auth("wrong").json(&text(ADA, "x")).send().await.unwrap();
     assert_eq!(answer.status(), 401);
@@ -362,7 +362,8 @@ async fn faults_before_lose_the_message_and_faults_after_only_the_answer() {
         sim.advance(Duration::from_secs(6));
         sim.fault(fault, 1);
         let body = format!("{fault:?}");
-        let http = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
+        let http =
+            reqwest::Client::builder().no_proxy().tls_certs_only([]).retry(reqwest::retry::never()).build().unwrap();
         let answer = http.post(&url).bearer_auth("sim-token").json(&text(ADA, &body)).send().await;
         let read = match answer {
             Ok(answer) => answer.json::<Value>().await.map_err(|_| ()),
@@ -375,7 +376,7 @@ async fn faults_before_lose_the_message_and_faults_after_only_the_answer() {
         assert_eq!(there, after.contains(&fault), "{fault:?}");
     }
     sim.faults(FaultMix { share: 1.0, kinds: vec![Fault::Http(503)] });
-    let answer = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     assert_eq!(answer.post(&url).bearer_auth("sim-token").json(&text(ADA, "x")).send().await.unwrap().status(), 503);
     assert_eq!(sim.calls().iter().filter(|c| c.status == 0).count(), 2);
 }
@@ -417,7 +418,7 @@ async fn marking_as_read_shows_typing_until_the_next_message() {
 async fn a_doctor_can_look_things_up() {
     let template = Template { name: "t".into(), language: "en".into(), body: "Hi".into(), buttons: vec!["Go".into()] };
     let (sim, _business) = world(Config { templates: vec![template], ..Config::default() }).await;
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let get = async |path: String| -> Value {
         let url = format!("{}/{path}", sim.api_url());
         http.get(url).bearer_auth("sim-token").send().await.unwrap().json().await.unwrap()
@@ -453,7 +454,8 @@ async fn a_sender_who_hangs_up_is_in_the_log_and_the_message_on_the_phone() {
     sim.person_says(ADA, "hi");
     sim.fault(Fault::StallAfter, 1);
     let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
-    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build().unwrap();
+    let http =
+        reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(Duration::from_secs(2)).build().unwrap();
     assert!(http.post(url).bearer_auth("sim-token").json(&text(ADA, "gone")).send().await.is_err());
     shown(&sim, "gone").await;
     assert!(sim.wait_until(|s| s.calls().len() == 1, SOON).await);
@@ -463,7 +465,7 @@ async fn a_sender_who_hangs_up_is_in_the_log_and_the_message_on_the_phone() {
 #[tokio::test]
 async fn page_and_orders_want_this_machines_name_and_the_port_closes_on_drop() {
     let (sim, _business) = world(Config::default()).await;
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let page = http.get(sim.url()).send().await.unwrap();
     assert!(page.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
     for path in ["/", "/control/messages", "/control/calls", "/live"] {
@@ -475,7 +477,7 @@ async fn page_and_orders_want_this_machines_name_and_the_port_closes_on_drop() {
     assert!(live.chunk().await.unwrap().is_some());
     drop(sim);
     while let Ok(Some(_)) = live.chunk().await {}
-    let fresh = reqwest::Client::builder().no_proxy().build().unwrap();
+    let fresh = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     assert!(fresh.get(&url).send().await.is_err());
 }
 
@@ -502,7 +504,12 @@ async fn a_crowd_with_faults() {
         let sim = Arc::clone(&sim);
         tokio::spawn(async move {
             let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
-            let http = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build().unwrap();
+            let http = reqwest::Client::builder()
+                .no_proxy()
+                .tls_certs_only([])
+                .retry(reqwest::retry::never())
+                .build()
+                .unwrap();
             for n in 0..5 {
                 let body = text(&format!("1555100{i:04}"), &format!("{i}/{n}"));
                 let _ = http.post(&url).bearer_auth("sim-token").json(&body).send().await;
@@ -547,7 +554,7 @@ async fn shapes_of_other_versions() {
 async fn people_need_a_second_to_read_and_statuses_keep_their_time() {
     let (sim, business) = world(Config { people: vec![Person::new(ADA, "Ada")], ..Config::default() }).await;
     sim.person_says(ADA, "hello");
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let url = format!("{}/{}/messages", sim.api_url(), sim.config().phone_number_id);
     sim.advance(Duration::from_secs(5_000_000));
     sim.person_says(ADA, "still there");

@@ -69,7 +69,7 @@ async fn a_burst_of_clicks_on_many_connections_is_turned_away_nowhere() {
     world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     settled_down(&world, &card.ts).await;
-    write(&slow, b"fsync@file:500");
+    write(&slow, b"fsync@journal:500");
     let url = format!("{}/slack/interactions", world.url());
     let clicks = (0..256).map(|n| {
         let mut payload = click(&world, &card.ts, ALICE);

@@ -39,8 +39,7 @@ async fn it_is_stored_before_it_is_acknowledged() {
     world.ask("r1", choice("Now?", &["yes", "no"]));
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
-    let stored: String = world.store().into_values().collect();
-    assert!(stored.contains("\"answered\""), "settled on disk when the click returns");
+    assert!(world.stored_text().contains("\"answered\""), "settled on disk when the click returns");
 }
 
 #[tokio::test]

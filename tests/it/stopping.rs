@@ -88,7 +88,7 @@ async fn a_webhook_in_flight(sabotage: &str) {
     world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
     world.stored(&card.ts).await;
-    write(&slow, b"fsync@file:1500");
+    write(&slow, b"fsync@journal:1500");
     let (click, ()) = tokio::join!(world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         world.tell_to_stop();
@@ -429,7 +429,7 @@ fn answering(world: &World) -> std::thread::JoinHandle<String> {
 #[test]
 fn an_answer_whose_save_is_slow_is_taken() {
     let (mut world, agent, slow) = on_a_disk();
-    std::fs::write(&slow, "fsync@file:1500").unwrap();
+    std::fs::write(&slow, "fsync@journal:1500").unwrap();
     let answering = answering(&world);
     stops(&mut world);
     let answer = answering.join().unwrap();

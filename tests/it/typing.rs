@@ -34,7 +34,7 @@ async fn two_minutes_are_given_once_and_everybody_who_waits_follows() {
     world.says(CHANNEL, &card, &format!("<!date^{}^", end + 120)).await;
     let told = || (world.group("research").status_of("r1")["answer_by"] == after["answer_by"]).then_some(());
     world.passes(SOON, "the agent to be told", told).await;
-    assert!(world.store().into_values().any(|record| record.contains(after["answer_by"].as_str().unwrap())));
+    assert!(world.stored_text().contains(after["answer_by"].as_str().unwrap()));
 
     world.later(MINUTE + MINUTE);
     world.step().await;

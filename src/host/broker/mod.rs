@@ -150,6 +150,8 @@ impl Broker {
 
     /// Puts on stable storage, every few seconds, what was saved and promises nothing.
     async fn keep_flushing(&self) {
+        // What the last run has left in its journal is filed, too.
+        self.0.saved.notify_one();
         loop {
             self.0.saved.notified().await;
             tokio::select! {

@@ -4,7 +4,7 @@ use super::lane::{Unfinished, Work};
 use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
 use crate::host::settings::Means;
-use crate::host::store::{Basis, Save, StoreError};
+use crate::host::store::{Along, Basis, Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
 use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Refusal, Step, Taker, Time};
 use std::sync::Arc;
@@ -243,7 +243,10 @@ impl Broker {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
             let saved = match self.0.store.shared() {
                 None => self.0.store.save(ask, save),
-                Some(shared) => shared.save(ask, &step.basis, &self.left_to_others(step), save),
+                Some(shared) => {
+                    let (left, noted) = (self.left_to_others(step), self.0.audit.with_step(ask, &step.effects, now));
+                    shared.save(ask, &step.basis, Along { left: Some(&left), noted: &noted }, save)
+                }
             };
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }

@@ -2,13 +2,14 @@
 //! tokens. A document's name is its path below `state/`; its owner decides what stands in it. The engine that keeps the asks
 //! keeps the documents, too.
 
-use super::MAX_FILE_BYTES;
+use super::{MAX_FILE_BYTES, Rates};
 use crate::ipc::files::{Access, Dir, ReadError};
 #[cfg(feature = "postgres")]
 use crate::ipc::is_json_file;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Where documents are kept. Every call blocks.
 pub trait Documents: Debug + Send + Sync {
@@ -34,6 +35,11 @@ pub trait Documents: Debug + Send + Sync {
     /// The names of all that have to go with the asks when they are moved.
     #[cfg(feature = "postgres")]
     fn names(&self) -> io::Result<Vec<String>>;
+
+    /// The rates of calls, if several daemons make them.
+    fn rates(&self) -> Option<Arc<dyn Rates>> {
+        None
+    }
 
     /// Gives a damaged document another name, ending in `.corrupt`, for a person to look at.
     fn set_aside(&self, name: &str) -> io::Result<()>;

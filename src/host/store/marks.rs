@@ -36,7 +36,7 @@ pub(super) fn mark_of(documents: &dyn Documents) -> io::Result<Option<Mark>> {
 }
 
 /// Lets a daemon, or a command, use only records that were not moved, and not half a copy.
-pub fn check(documents: &dyn Documents, place: &str) -> Result<(), StoreError> {
+pub(super) fn check(documents: &dyn Documents, place: &str) -> Result<(), StoreError> {
     let unreadable = |source| StoreError::Io { what: format!("cannot read {place}"), source };
     match mark_of(documents).map_err(unreadable)? {
         None => Ok(()),

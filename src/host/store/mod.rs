@@ -12,10 +12,12 @@ mod copying;
 mod documents;
 mod earlier;
 mod files;
+mod forgetting;
 mod loading;
 mod marks;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rates;
 mod record;
 mod sharing;
 
@@ -24,16 +26,18 @@ pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;
-pub use files::{CHANNELS_FORMAT, Erased, Files, Whom, hold};
+pub use files::{CHANNELS_FORMAT, Files, hold};
+pub use forgetting::{Erased, Whom};
 pub use loading::Loading;
-pub use marks::check;
 #[cfg(feature = "postgres")]
-pub use postgres::{Moved, Turn, Waiting, look, move_group};
+pub use postgres::{Moved, Turn, Waiting, lines_of, look, move_group};
+pub use rates::Rates;
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
-pub use sharing::{Basis, LeftTo, Owed, Pin, Pins, Sharing, Wait, Webhook};
+pub use sharing::{Along, Basis, LeftTo, Owed, Pin, Pins, Sharing, Wait, Webhook};
 
+use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};
 use std::fmt::Debug;
 use std::io;
@@ -57,7 +61,7 @@ pub enum Save {
 }
 
 /// What files are called.
-pub const STATE_FOLDER: &str = "the state folder";
+const STATE_FOLDER: &str = "the state folder";
 
 /// Where asks and outcomes are kept.
 pub trait Store: Debug + Send + Sync {
@@ -104,6 +108,13 @@ pub trait Store: Debug + Send + Sync {
     /// What may be asked again in every group, for the start.
     fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError>;
 
+    /// Finds out the whole id of the question, or the other ids that a channel knows of the person, before
+    /// [`Self::erase`].
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError>;
+
+    /// Takes them out of everything that is kept but the audit log. `first` comes before a record goes. No daemon may run.
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError>;
+
     /// Keeps a copy of a request that could not be asked, and removes the oldest copies over the bounds.
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError>;
 
@@ -141,19 +152,21 @@ pub struct Opened {
     pub store: Box<dyn Store>,
     /// What is remembered beside them.
     pub documents: Arc<dyn Documents>,
+    /// The audit log, if several daemons keep theirs together.
+    pub audit: Option<Together>,
 }
 
 impl Opened {
     /// Whether a daemon may use them: they were not moved away, and are not half a copy.
     pub fn check(&self) -> Result<(), StoreError> {
-        check(&*self.documents, self.store.place())
+        marks::check(&*self.documents, self.store.place())
     }
 
     /// The files of this folder. `after_loss`: the operator says that the disk may have lost what was written last.
     pub fn files(state: &Path, after_loss: bool) -> Result<Self, StoreError> {
         let store = Box::new(Files::open(state, after_loss)?);
         let unusable = |source| StoreError::Io { what: format!("cannot use {}", state.display()), source };
-        Ok(Self { store, documents: Arc::new(InFiles::open(state).map_err(unusable)?) })
+        Ok(Self { store, documents: Arc::new(InFiles::open(state).map_err(unusable)?), audit: None })
     }
 }
 

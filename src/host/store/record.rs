@@ -4,11 +4,12 @@
 //! the folder find them by these names, and askd never reads them.
 
 use super::earlier;
+use super::files::EntryId;
 use crate::sabotage::on;
 use askd_core::{Ask, ChannelName, RequestId, Stage, Time};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer as _, IntoDeserializer as _, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -58,6 +59,9 @@ struct Record<'a> {
     v: u32,
     /// The boot of the computer in which this was written.
     boot: &'a str,
+    /// What a file has in it of the journal: no entry up to this one is newer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<&'a EntryId>,
     request_id: Option<&'a RequestId>,
     channel_name: Option<ChannelName>,
     chat: Option<&'a str>,
@@ -69,13 +73,40 @@ struct Record<'a> {
     ask: &'a Ask,
 }
 
-/// The bytes of an ask's file.
-pub(super) fn write(ask: &Ask, boot: &str) -> Result<Vec<u8>, serde_json::Error> {
+/// The bytes of an ask's file. `entry`: the last one of the journal that was about it.
+pub(super) fn write(ask: &Ask, boot: &str, entry: Option<&EntryId>) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    to_bytes(&record(ask, boot, entry), &mut serde_json::Serializer::pretty(&mut bytes))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The bytes of an entry of the journal. The boot stands in the head of its part.
+pub(super) fn entry(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    to_bytes(&record(ask, "", None), &mut serde_json::Serializer::new(&mut bytes))?;
+    Ok(bytes)
+}
+
+fn to_bytes<'a, S>(record: &Record<'_>, serializer: &'a mut S) -> Result<(), serde_json::Error>
+where
+    &'a mut S: Serializer<Ok = (), Error = serde_json::Error>,
+{
+    if on("noseen") {
+        let mut record = serde_json::to_value(record)?;
+        record["heard"] = serde_json::json!([]);
+        return record.serialize(serializer);
+    }
+    record.serialize(serializer)
+}
+
+fn record<'a>(ask: &'a Ask, boot: &'a str, entry: Option<&'a EntryId>) -> Record<'a> {
     let widget = ask.widgets.last();
     let route = widget.map(|widget| &widget.route);
-    let record = Record {
+    Record {
         v: VERSION,
         boot,
+        entry,
         request_id: ask.waiters.first().map(|waiter| &waiter.request_id),
         channel_name: route.map(|route| route.channel),
         chat: route.map(|route| route.chat.as_str()).filter(|chat| !chat.is_empty()),
@@ -84,18 +115,7 @@ pub(super) fn write(ask: &Ask, boot: &str) -> Result<Vec<u8>, serde_json::Error>
         shown_at: ask.shown_at(),
         answer_by: if let Stage::Open { answer_by, .. } = ask.stage { Some(answer_by) } else { None },
         ask,
-    };
-    let mut bytes = if on("noseen") {
-        let mut record = serde_json::to_value(record)?;
-        record["heard"] = serde_json::json!([]);
-        serde_json::to_vec_pretty(&record)?
-    } else {
-        let mut bytes = Vec::with_capacity(USUAL_BYTES);
-        serde_json::to_writer_pretty(&mut bytes, &record)?;
-        bytes
-    };
-    bytes.push(b'\n');
-    Ok(bytes)
+    }
 }
 
 /// A record that was read.
@@ -104,6 +124,8 @@ pub(super) struct Read {
     pub(super) ask: Ask,
     /// The boot in which it was written; earlier versions did not say.
     pub(super) boot: Option<String>,
+    /// What it has in it of the journal.
+    pub(super) entry: Option<EntryId>,
 }
 
 /// The ask of such bytes, parsed once if the record is of today's format.
@@ -112,12 +134,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Read, BadRecord> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let ask = json.deserialize_map(Body(&mut head)).and_then(|ask| json.end().map(|()| ask));
     match ask {
-        Ok(ask) if head.v == Some(VERSION) => Ok(Read { ask, boot: head.boot }),
+        Ok(ask) if head.v == Some(VERSION) => Ok(Read { ask, boot: head.boot, entry: head.entry }),
         not_an_ask => match Version::at_most(VERSION, bytes)? {
-            VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot }),
+            VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot, entry: head.entry }),
             format => {
                 let ask = serde_json::from_value(earlier::in_todays_shape(serde_json::from_slice(bytes)?, format))?;
-                Ok(Read { ask, boot: None })
+                Ok(Read { ask, boot: None, entry: None })
             }
         },
     }
@@ -128,6 +150,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Read, BadRecord> {
 struct Head {
     v: Option<u32>,
     boot: Option<String>,
+    entry: Option<EntryId>,
 }
 
 /// Reads an ask, and picks the fields of the head out of the same map.
@@ -158,6 +181,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<'_, A> {
             match &*key {
                 "v" => self.head.v = self.map.next_value()?,
                 "boot" => self.head.boot = self.map.next_value()?,
+                "entry" => self.head.entry = self.map.next_value()?,
                 _ => return seed.deserialize(key.into_deserializer()).map(Some),
             }
         }
@@ -207,9 +231,9 @@ mod tests {
         #[test]
         fn no_bytes_break_it(bytes in near_a_record()) {
             if let Ok(known) = crate::odd::in_time(|| read(&bytes)) {
-                let written = write(&known.ask, "boot").unwrap();
+                let written = write(&known.ask, "boot", None).unwrap();
                 let again = read(&written).unwrap();
-                prop_assert_eq!(write(&again.ask, "boot").unwrap(), written);
+                prop_assert_eq!(write(&again.ask, "boot", None).unwrap(), written);
                 prop_assert_eq!(again.boot.as_deref(), Some("boot"));
             }
         }

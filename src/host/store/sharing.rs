@@ -3,6 +3,7 @@
 //! step asks for is done by the leader; what concerns the folder of a group, by the host that serves it.
 
 use super::{Allowed, Save, StoreError, Stored};
+use crate::host::audit::Noted;
 use askd_core::{Ask, AskId, Effect, Group, RequestId, Time};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -41,6 +42,15 @@ pub trait Pins: Debug + Send + Sync {
     fn settled_in(&self, group: &Group) -> Result<(), StoreError>;
 }
 
+/// What is stored together with a state of an ask.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Along<'a> {
+    /// What others have to do then.
+    pub left: Option<&'a LeftTo>,
+    /// What the audit log says of it.
+    pub noted: &'a [Noted],
+}
+
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.
 pub trait Sharing: Pins {
     /// Whether this daemon does what steps ask for.
@@ -49,8 +59,8 @@ pub trait Sharing: Pins {
     /// How many asks the group had been given at the last look.
     fn given(&self, group: &Group) -> i64;
 
-    /// Saves an ask, with what others have to do then. [`StoreError::Stale`]: another daemon was faster.
-    fn save(&self, ask: &Arc<Ask>, basis: &Basis, left: &LeftTo, save: Save) -> Result<(), StoreError>;
+    /// Saves an ask. [`StoreError::Stale`]: another daemon was faster.
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, along: Along<'_>, save: Save) -> Result<(), StoreError>;
 
     /// What has changed since the last look. One look at a time.
     fn look(&self) -> Result<News, StoreError>;

@@ -4,9 +4,11 @@
 //! to be a plain file of one link and bounded size, and only then opened (`read`). A file that is written is synced before
 //! it gets its name, and the folder after. Both sides and the daemon's own state use it. It knows no shapes.
 
+mod in_place;
 mod read;
 mod stamp;
 
+pub use in_place::InPlace;
 pub use read::ReadError;
 pub use stamp::{Listing, Stamp};
 

@@ -87,11 +87,11 @@ struct AuthTest {
 /// Slack, if the settings have its tokens. Connects to nothing yet; connections may come and go.
 pub(in crate::host) fn open(
     settings: &Settings,
-    _documents: &Arc<dyn Documents>,
+    documents: &Arc<dyn Documents>,
     ctx: &Ctx,
 ) -> io::Result<Option<Arc<dyn Adapter>>> {
     let Some(settings) = settings.slack.clone() else { return Ok(None) };
-    let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone()));
+    let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone(), documents.rates()));
     let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
     let (ctx, bot, started) = (ctx.clone(), OnceCell::new(), ctx.clock().now());
     Ok(Some(Arc::new(Slack(Arc::new(Inner {

@@ -1,12 +1,16 @@
 //! When something may be sent: one post per `pace` and chat, one call at a time for each method and chat, and no call
 //! before a `Retry-After` has passed.
 //!
-//! In memory only: a restart takes longer than a pace, and Slack repeats a limit that was forgotten.
+//! In memory: a restart takes longer than a pace, and Slack repeats a limit that was forgotten. Daemons that share a database
+//! have one Slack app, so each turn and limit is also asked for there. If the database is away, the own memory counts.
 
 use crate::clock::{Clock, Moment};
 use crate::host::keyed_lock::{KeyGuard, KeyedLock};
+use crate::host::store::Rates;
+use crate::sabotage::on;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -31,6 +35,8 @@ pub(super) struct Pace {
     calls: KeyedLock<MethodAndChat>,
     /// Until when Slack wants no such call.
     limits: Mutex<HashMap<MethodAndChat, Moment>>,
+    /// What all daemons keep together, if there are several.
+    rates: Option<Arc<dyn Rates>>,
 }
 
 #[derive(Debug)]
@@ -55,9 +61,15 @@ fn limited(method: &str, chat: &str) -> MethodAndChat {
     (method.to_owned(), if by_chat { chat.to_owned() } else { String::new() })
 }
 
+/// What daemons call it among each other.
+fn name((method, chat): &MethodAndChat) -> String {
+    format!("slack {method} {chat}")
+}
+
 impl Pace {
-    pub(super) fn new(every: Duration, clock: Clock) -> Self {
-        Self { clock, every, chats: Mutex::default(), calls: KeyedLock::default(), limits: Mutex::default() }
+    pub(super) fn new(every: Duration, clock: Clock, rates: Option<Arc<dyn Rates>>) -> Self {
+        let rates = rates.filter(|_| !on("ownrates"));
+        Self { clock, every, chats: Mutex::default(), calls: KeyedLock::default(), limits: Mutex::default(), rates }
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -80,7 +92,7 @@ impl Pace {
         let _first = chat.queue.lock().await;
         loop {
             let now = self.clock.monotonic();
-            let Err((busy, free)) = self.try_turn(&chat, name, now) else { return };
+            let Err((busy, free)) = self.try_turn(&chat, name, now) else { break };
             if busy > now {
                 tokio::select! {
                     () = chat.idle.notified() => {}
@@ -90,13 +102,19 @@ impl Pace {
                 self.clock.sleep_to(free).await;
             }
         }
+        let left = self.shared_turn(limited(POST, name), self.every).await;
+        if !left.is_zero() {
+            let free = self.clock.monotonic() + left;
+            chat.times.lock().busy = free + LEASE;
+            self.clock.sleep_to(free).await;
+        }
     }
 
-    /// Takes the turn if it is free now and nobody waits for it.
+    /// Takes the turn if it is free now and nobody waits for it. Whether another daemon has it takes a look.
     pub(super) fn takes_turn(&self, name: &str) -> bool {
         let chat = self.chat(name);
         let first = chat.queue.try_lock();
-        first.is_ok() && self.try_turn(&chat, name, self.clock.monotonic()).is_ok()
+        self.rates.is_none() && first.is_ok() && self.try_turn(&chat, name, self.clock.monotonic()).is_ok()
     }
 
     /// Takes the turn, or says when the post that is under way has ended at the latest, and when the next may go out.
@@ -122,6 +140,7 @@ impl Pace {
         let now = self.clock.monotonic();
         *chat.times.lock() = Times { next: now + self.every, busy: now };
         chat.idle.notify_one();
+        self.hold(limited(POST, name), self.every);
     }
 
     /// Keeps the turn and waits until its holder may post again; `false` if that is not before `until`.
@@ -137,6 +156,12 @@ impl Pace {
             free
         };
         self.clock.sleep_to(free).await;
+        let free = self.clock.monotonic() + self.shared_turn(limited(POST, name), self.every).await;
+        if free > until {
+            return false;
+        }
+        chat.times.lock().busy = free + LEASE;
+        self.clock.sleep_to(free).await;
         true
     }
 
@@ -146,7 +171,32 @@ impl Pace {
         let lock = self.calls.lock((method.to_owned(), chat.to_owned()));
         let guard = self.clock.timeout(CALL_WAIT, lock).await.ok_or(Duration::from_secs(1))?;
         let limit = self.limited_until(method, chat).map(|until| until.since(self.clock.monotonic()));
+        let limit = match limit {
+            // A post has had its turn.
+            None if method != POST => Some(self.shared_turn(limited(method, chat), Duration::ZERO).await),
+            limit => limit,
+        };
         limit.filter(|left| !left.is_zero()).map_or(Ok(guard), Err)
+    }
+
+    /// How long to wait for a turn among all daemons.
+    async fn shared_turn(&self, what: MethodAndChat, every: Duration) -> Duration {
+        let Some(rates) = self.rates.clone() else { return Duration::ZERO };
+        let turn = tokio::task::spawn_blocking(move || rates.turn(&name(&what), every)).await;
+        turn.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
+            tracing::debug!(%error, "cannot ask for a turn among all daemons");
+            Duration::ZERO
+        })
+    }
+
+    /// Has the other daemons wait, too.
+    fn hold(&self, what: MethodAndChat, time: Duration) {
+        let Some(rates) = self.rates.clone().filter(|_| !time.is_zero()) else { return };
+        let _done = tokio::task::spawn_blocking(move || {
+            if let Err(error) = rates.hold(&name(&what), time) {
+                tracing::debug!(%error, "cannot tell the other daemons to wait");
+            }
+        });
     }
 
     fn limited_until(&self, method: &str, chat: &str) -> Option<Moment> {
@@ -159,6 +209,8 @@ impl Pace {
         let mut limits = self.limits.lock();
         let limit = limits.entry(limited(method, chat)).or_insert(until);
         *limit = until.max(*limit);
+        drop(limits);
+        self.hold(limited(method, chat), wait);
     }
 }
 
@@ -168,7 +220,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn posts_to_one_chat_are_a_pace_apart_and_chats_do_not_wait_for_each_other() {
-        let pace = Pace::new(Duration::from_secs(1), Clock::of_tokio());
+        let pace = Pace::new(Duration::from_secs(1), Clock::of_tokio(), None);
         let start = pace.clock.monotonic();
         pace.turn("C1").await;
         pace.turn("C2").await;
@@ -187,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_nobody_took_is_the_next_one_s() {
-        let pace = Pace::new(Duration::ZERO, Clock::of_tokio());
+        let pace = Pace::new(Duration::ZERO, Clock::of_tokio(), None);
         let start = pace.clock.monotonic();
         pace.turn("C1").await;
         pace.turn("C1").await;
@@ -200,7 +252,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_limit_holds_for_its_method_and_chat() {
-        let pace = Pace::new(Duration::ZERO, Clock::of_tokio());
+        let pace = Pace::new(Duration::ZERO, Clock::of_tokio(), None);
         pace.limit(POST, "C1", Duration::from_secs(7));
         assert!(pace.call(POST, "C1").await.is_err());
         assert!(pace.call(POST, "C2").await.is_ok() && pace.call("chat.update", "C1").await.is_ok());
@@ -210,5 +262,44 @@ mod tests {
         pace.turn("C1").await;
         assert!(pace.clock.monotonic().since(start) >= Duration::from_secs(7));
         assert!(pace.call(POST, "C1").await.is_ok());
+    }
+
+    /// Rates of daemons in one process.
+    #[derive(Debug)]
+    struct InMemory(Clock, Mutex<HashMap<String, Moment>>);
+
+    impl Rates for InMemory {
+        fn turn(&self, what: &str, every: Duration) -> io::Result<Duration> {
+            let (mut next, now) = (self.1.lock(), self.0.monotonic());
+            let next = next.entry(what.to_owned()).or_insert(now);
+            let turn = now.max(*next);
+            *next = turn + every;
+            Ok(turn.since(now))
+        }
+
+        fn hold(&self, what: &str, time: Duration) -> io::Result<()> {
+            let (mut next, until) = (self.1.lock(), self.0.monotonic() + time);
+            let next = next.entry(what.to_owned()).or_insert(until);
+            *next = until.max(*next);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn daemons_with_one_app_keep_its_pace_and_its_limits_together() {
+        let clock = Clock::of_tokio();
+        let rates = Arc::new(InMemory(clock.clone(), Mutex::default()));
+        let daemon = || Pace::new(Duration::from_secs(1), clock.clone(), Some(Arc::clone(&rates) as Arc<dyn Rates>));
+        let (one, other) = (daemon(), daemon());
+        let start = clock.monotonic();
+        one.turn("C1").await;
+        other.turn("C1").await;
+        assert_eq!(clock.monotonic().since(start).as_millis(), 1000);
+        assert!(!one.takes_turn("C1"), "it has to ask");
+        one.limit("chat.update", "C1", Duration::from_secs(7));
+        while other.call("chat.update", "C2").await.is_ok() {
+            clock.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(other.call("chat.delete", "C2").await.is_ok());
     }
 }

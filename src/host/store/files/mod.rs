@@ -1,38 +1,39 @@
 //! The store as a folder of files below `state/`: one JSON file for each ask. `Ok` always means: on stable storage.
 
 mod boot;
-mod folder;
 mod forgetting;
 mod groups;
+mod journal;
 mod opening;
 mod scan;
-mod soon;
+mod unfiled;
 
 #[cfg(feature = "postgres")]
 pub(super) use boot::boot_id;
-pub use forgetting::{Erased, Whom};
+pub use journal::EntryId;
 pub use opening::hold;
 
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;
-use super::{Allowed, BadRecord, Loading, Save, Store, StoreError, Stored, record};
+use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
-use folder::Folder;
+use journal::Journal;
 use parking_lot::{Mutex, RwLock};
-use soon::{Unflushed, Unsynced};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use unfiled::{AllUnfiled, Saved, Unfiled};
 
 const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
 const REJECTED: &str = "rejected";
+const JOURNAL: &str = "journal";
 /// The newest format of the files of channels.
 pub const CHANNELS_FORMAT: u32 = 1;
 /// The most rejected files kept for one group, and their bytes in all.
@@ -79,10 +80,14 @@ pub struct Files {
     began: (i64, u64),
     /// Read-locked by a save; `false` once everything is on stable storage and has to stay so.
     writable: RwLock<bool>,
-    promised: Dir,
     /// Folders of groups that were used lately, of each kind.
-    folders: [Mutex<HashMap<Group, Arc<Folder>>>; 2],
-    unsynced: Unsynced,
+    folders: [Mutex<HashMap<Group, Arc<Dir>>>; 2],
+    journal: Journal,
+    /// The format of the folder says that there is a journal.
+    marked: Mutex<bool>,
+    unfiled: AllUnfiled,
+    /// The asks that were found in the journal at the start.
+    adopted: HashSet<AskId>,
     cache: Mutex<Cache<Kind>>,
     /// Held by the one call that changes the file of a group. The names of damaged ones, until they are moved aside.
     groups: Mutex<Vec<String>>,
@@ -94,7 +99,7 @@ pub struct Files {
 
 impl Files {
     /// The folder of a group's asks, made if need be. Nobody else changes what lies here, so it is held open.
-    fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Folder>> {
+    fn folder(&self, kind: Kind, group: &Group) -> io::Result<Arc<Dir>> {
         let known = &self.folders[kind as usize];
         if let Some(folder) = known.lock().get(group) {
             return Ok(Arc::clone(folder));
@@ -105,7 +110,7 @@ impl Files {
             }
             other => other?,
         };
-        let folder = Arc::new(Folder::from(folder));
+        let folder = Arc::new(folder);
         let mut known = known.lock();
         if known.len() >= OPEN_FOLDERS {
             known.clear();
@@ -117,7 +122,7 @@ impl Files {
     /// Where the record of an ask is, if there is one.
     fn kind(&self, group: &Group, id: AskId) -> io::Result<Option<Kind>> {
         let cached = self.cache.lock().get(id);
-        if let Some((_, kind)) = cached {
+        if let Some((_, kind)) = cached.or_else(|| self.unfiled.get(id)) {
             return Ok(Some(kind));
         }
         for kind in [Kind::Pending, Kind::Settled] {
@@ -134,33 +139,61 @@ impl Files {
         if !*writable {
             return Err(io::Error::other("askd has stopped").into());
         }
+        let id = ask.id;
         if save == Save::Later && self.leave_to_the_flush(ask) {
             return Ok(false);
         }
-        let bytes = record::write(ask, &self.boot.id).map_err(io::Error::from)?;
         // A new ask has no record yet.
         let kind = match ask.outcome() {
-            Some(_) => self.kind(&ask.group, ask.id)?.unwrap_or(Kind::Pending),
+            Some(_) => self.kind(&ask.group, id)?.unwrap_or(Kind::Pending),
             None => Kind::Pending,
         };
-        let (id, group) = (ask.id, &ask.group);
-        if save == Save::Now || !self.replace_soon(kind, group, id, &bytes)? {
-            let folder = self.folder(kind, group)?;
-            let (temporary, name) = (format!(".tmp-{id}"), file_name(id));
-            folder.stage(&temporary, &bytes, Access::PRIVATE)?;
-            self.unsynced.save(id, || folder.put_in_place(&temporary, &name))?;
-            if !on("nofoldersync") {
-                folder.sync_together().map_err(NotStored::InDoubt)?;
-            }
-            self.is_synced(&mut self.unsynced.lock(id), id);
+        let bytes = record::entry(ask).map_err(io::Error::from)?;
+        let place = self.append(Some(kind), &bytes)?;
+        if save == Save::Now {
+            self.journal.sync(&place).map_err(NotStored::InDoubt)?;
         }
+        let is_new = save == Save::Now && self.cache.lock().record_of(id).is_none();
+        let saved = if is_new && self.place(ask, &place.entry).unwrap_or(false) {
+            Saved::Placed(place.entry)
+        } else {
+            Saved::InJournal(place.entry)
+        };
+        self.unfiled.note(ask, kind, bytes.len(), saved);
         if on("noseen") {
             // What is at hand would know what the record forgets.
             self.cache.lock().remove(id);
         } else {
             self.cache.lock().put(Arc::clone(ask), kind, bytes.len());
         }
+        if self.unfiled.are_too_many() {
+            // The record is in the journal, so a file that cannot be written now can wait for the flush.
+            let _later = self.flush_ask(id, &format!(".tmp-{id}"));
+        }
         Ok(true)
+    }
+
+    /// Keeps in memory what the next flush files. `false`: too much is kept already.
+    fn leave_to_the_flush(&self, ask: &Arc<Ask>) -> bool {
+        let known = self.cache.lock().record_of(ask.id);
+        let Some((kind, bytes)) = known.filter(|_| !self.unfiled.are_too_many()) else { return false };
+        let last = self.unfiled.lock(ask.id).get(&ask.id).map(|it| it.entry.clone());
+        self.unfiled.note(ask, kind, bytes, Saved::InMemory(last.unwrap_or_else(|| self.journal.last())));
+        self.cache.lock().put(Arc::clone(ask), kind, bytes);
+        true
+    }
+
+    /// Makes the file of a new ask at once, for people and tools that look for it. The journal has the promise, so nothing is
+    /// synced, and a file that is there already is not replaced.
+    fn place(&self, ask: &Ask, entry: &EntryId) -> io::Result<bool> {
+        let (folder, temporary) = (self.folder(Kind::Pending, &ask.group)?, format!(".tmp-{}", ask.id));
+        let bytes = record::write(ask, &self.boot.id, Some(entry))?;
+        folder.stage_unsynced(&temporary, &bytes, Access::PRIVATE)?;
+        let placed = folder.rename_unless_there(&temporary, &file_name(ask.id));
+        if !matches!(placed, Ok(true)) {
+            folder.remove(&temporary)?;
+        }
+        placed
     }
 
     /// An ask as its record says, where that is, and how many bytes it has.
@@ -181,17 +214,23 @@ impl Files {
 
     /// Removes the record of an ask from the store; it may get another name.
     fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<Kind> {
+        if rename.is_some() {
+            // What is in the file then is the last that is known.
+            self.flush_ask(id, &format!(".tmp-{id}"))?;
+        }
         let kind = self.kind(group, id)?.unwrap_or(Kind::Pending);
-        let (folder, name) = (self.folder(kind, group)?, file_name(id));
-        let mut unsynced = self.unsynced.lock(id);
+        let mut unfiled = self.unfiled.lock(id);
+        let is_in = unfiled.get(&id).map_or(kind, Unfiled::is_in);
+        let (folder, name) = (self.folder(is_in, group)?, file_name(id));
         match rename {
             Some(aside) => folder.rename(&name, aside)?,
             None => folder.remove(&name).map(drop)?,
         }
-        self.unsynced.touch(kind, group);
-        self.is_synced(&mut unsynced, id);
+        self.unfiled.touch(is_in, group);
+        unfiled.remove(&id);
         self.cache.lock().remove(id);
-        Ok(kind)
+        self.note_gone(id)?;
+        Ok(is_in)
     }
 }
 
@@ -225,9 +264,9 @@ impl Store for Files {
             return Ok(Some(ask));
         }
         // No save can come in between, so the cache gets what the record says now.
-        let unchanged = self.unsynced.lock(id);
-        if let Some(ask) = unchanged.get(&id).and_then(Unflushed::unwritten) {
-            return Ok(Some(ask));
+        let unchanged = self.unfiled.lock(id);
+        if let Some(unfiled) = unchanged.get(&id) {
+            return Ok(Some(Arc::clone(&unfiled.ask)));
         }
         let Some((ask, kind, bytes)) = self.read_record(group, id)? else { return Ok(None) };
         let ask = Arc::new(ask);
@@ -239,9 +278,9 @@ impl Store for Files {
         if let Some(ask) = self.cached(id) {
             return Ok(Some(ask));
         }
-        let unchanged = self.unsynced.lock(id);
-        match unchanged.get(&id).and_then(Unflushed::unwritten) {
-            Some(ask) => Ok(Some(ask)),
+        let unchanged = self.unfiled.lock(id);
+        match unchanged.get(&id) {
+            Some(unfiled) => Ok(Some(Arc::clone(&unfiled.ask))),
             None => Ok(self.read_record(group, id)?.map(|(ask, ..)| Arc::new(ask))),
         }
     }
@@ -251,20 +290,15 @@ impl Store for Files {
     }
 
     fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError> {
-        let rename = || {
-            if self.kind(group, id)? != Some(Kind::Pending) {
-                return Ok(());
+        let moves = || {
+            if self.kind(group, id)? == Some(Kind::Pending)
+                && let Some(ask) = self.load(group, id).map_err(io::Error::other)?
+            {
+                self.move_to_settled(&ask)?;
             }
-            // After a kill nobody looks again at what is filed, so the file says first what has waited in memory.
-            self.flush_ask(id, &format!(".tmp-{id}"))?;
-            let (pending, settled) = (self.folder(Kind::Pending, group)?, self.folder(Kind::Settled, group)?);
-            pending.rename_to(&file_name(id), &settled)?;
-            self.cache.lock().moved(id, Kind::Settled);
-            self.unsynced.touch(Kind::Settled, group);
-            self.unsynced.touch(Kind::Pending, group);
             Ok(())
         };
-        rename().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
+        moves().map_err(io_error(format!("cannot keep the outcome of ask {id}")))
     }
 
     fn set_aside(&self, group: &Group, id: AskId) -> Result<String, StoreError> {
@@ -288,10 +322,24 @@ impl Store for Files {
     }
 
     fn close(&self) -> Result<(), StoreError> {
-        let mut writable = self.writable.write();
-        self.flush()?;
-        *writable = false;
+        self.flush_and_close().map_err(io_error("cannot sync what was saved"))?;
+        opening::mark_format(&self.path, &self.root, record::VERSION)?;
         self.boot.end(&self.root).map_err(io_error("cannot note that everything is stored"))
+    }
+
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        // What the last run left in the journal goes into files, too.
+        self.flush()?;
+        self.learn_all(whom).map_err(io_error("cannot forget"))
+    }
+
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
+        // The journal holds no copies of records after this.
+        self.flush()?;
+        self.journal.wipe().map_err(io_error("cannot wipe the journal"))?;
+        let mut erased = Erased::default();
+        self.erase_all(whom, &mut erased, first).map_err(io_error("cannot forget"))?;
+        Ok(erased)
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {

@@ -1,14 +1,16 @@
 //! Opens the store: one process at a time, in a folder that no newer askd wrote to.
 
 use super::boot::Boot;
+use super::journal::Journal;
 use super::record::{self, BadRecord, Version};
-use super::soon::{PROMISED, Unsynced};
-use super::{CHANNELS, CHANNELS_FORMAT, Files, PENDING, REJECTED, SETTLED, StoreError, groups, io_error};
+use super::unfiled::AllUnfiled;
+use super::{CHANNELS, CHANNELS_FORMAT, Files, JOURNAL, PENDING, REJECTED, SETTLED, StoreError, groups, io_error};
 use crate::host::store::MAX_FILE_BYTES;
 use crate::ipc::files::{Access, Dir};
 use crate::ipc::is_json_file;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -17,6 +19,9 @@ use std::sync::atomic::AtomicBool;
 /// The newest format of a record that was ever written here. Records are read only after the start, so this is what stops
 /// an older askd before it changes anything.
 const FORMAT: &str = "format.json";
+/// The format of a folder whose journal may hold records. An askd that knows no journal must not change anything there. A
+/// clean stop empties the journal and leaves the format of the records.
+pub(super) const WITH_JOURNAL: u32 = record::VERSION + 1;
 
 impl Files {
     /// Opens `state/`, and makes it if it is missing. Only one process can hold it. `after_loss`: the operator says that
@@ -35,24 +40,28 @@ impl Files {
         }
         refuse_newer(path, &root, groups::GROUPS, groups::VERSION)?;
         refuse_newer(path, &root, CHANNELS, CHANNELS_FORMAT)?;
-        mark_format(path, &root)?;
+        check_format(path, &root)?;
         let boot = Boot::begin(&root, after_loss)?;
-        let store = Self {
+        let journal = root.ensure(JOURNAL, Access::PRIVATE).and_then(|folder| Journal::open(folder, &boot.id));
+        let (journal, entries) = journal.map_err(at("cannot use the journal of"))?;
+        let mut store = Self {
             path: path.to_owned(),
             boot,
             began: stamp.map_or((0, 0), |stamp| stamp.modified()),
             writable: RwLock::new(true),
-            promised: root.ensure(PROMISED, Access::PRIVATE).map_err(at("cannot use"))?,
             root,
             folders: Default::default(),
-            unsynced: Unsynced::default(),
+            journal,
+            marked: Mutex::default(),
+            unfiled: AllUnfiled::default(),
+            adopted: HashSet::new(),
             cache: Mutex::default(),
             groups: Mutex::default(),
             last_save_failed: AtomicBool::new(false),
             last_flush_failed: AtomicBool::new(false),
             _lock: lock,
         };
-        store.recover()?;
+        store.adopt(entries)?;
         Ok(store)
     }
 }
@@ -102,16 +111,22 @@ fn refuse_newer(path: &Path, root: &Dir, folder: &str, known: u32) -> Result<(),
     Ok(())
 }
 
-/// Notes the format in which records are written from now on, unless they already were; stops a start if it was a newer one.
-fn mark_format(path: &Path, root: &Dir) -> Result<(), StoreError> {
-    let known = record::VERSION;
-    match root.read_own(FORMAT, MAX_FILE_BYTES).map(|(bytes, _)| Version::at_most(known, &bytes)) {
+/// Stops a start if a newer askd wrote here, and returns the format that is noted.
+fn check_format(path: &Path, root: &Dir) -> Result<Option<u32>, StoreError> {
+    match root.read_own(FORMAT, MAX_FILE_BYTES).map(|(bytes, _)| Version::at_most(WITH_JOURNAL, &bytes)) {
         Ok(Err(source @ BadRecord::Newer { .. })) => {
             Err(StoreError::Newer { file: path.join(FORMAT).display().to_string(), source })
         }
-        Ok(Ok(found)) if found == known => Ok(()),
-        Ok(_) | Err(_) => root
-            .replace(".tmp-format", FORMAT, format!("{{\"v\":{known}}}\n").as_bytes(), Access::PRIVATE)
-            .map_err(io_error(format!("cannot write {}", path.join(FORMAT).display()))),
+        Ok(Ok(found)) => Ok(Some(found)),
+        Ok(Err(_)) | Err(_) => Ok(None),
     }
+}
+
+/// Notes the format of what is written from now on, unless it already is that.
+pub(super) fn mark_format(path: &Path, root: &Dir, format: u32) -> Result<(), StoreError> {
+    if check_format(path, root)? == Some(format) {
+        return Ok(());
+    }
+    root.replace(".tmp-format", FORMAT, format!("{{\"v\":{format}}}\n").as_bytes(), Access::PRIVATE)
+        .map_err(io_error(format!("cannot write {}", path.join(FORMAT).display())))
 }

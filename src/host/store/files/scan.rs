@@ -9,7 +9,7 @@ use crate::ipc::is_json_file;
 use crate::sabotage::gate;
 use askd_core::AskId;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ impl Drop for Folder<'_> {
 /// What a scan comes upon beside asks.
 struct Odd<'a> {
     loading: &'a Loading,
+    /// They were handed over before.
+    newer: HashSet<AskId>,
     changes: Mutex<Vec<Change>>,
     corrupt: Mutex<Vec<(String, BadRecord)>>,
     failed: Mutex<Option<StoreError>>,
@@ -140,6 +142,10 @@ impl Files {
         loading: &Loading,
         each: &(dyn Fn(Stored) + Sync),
     ) -> Result<Vec<(String, BadRecord)>, StoreError> {
+        // What was found in the journal is newer than its files.
+        let newer: Vec<Stored> = self.adopted.iter().filter_map(|id| self.unfiled.stored(*id)).collect();
+        let newer_ids = newer.iter().map(|stored| stored.ask.id).collect();
+        newer.into_iter().for_each(each);
         let (mut folders, mut files) = (VecDeque::new(), 0);
         for kind in [PENDING, SETTLED] {
             let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
@@ -150,7 +156,13 @@ impl Files {
             }
         }
         loading.begin(files, folders.iter().map(|folder| folder.group.as_str()));
-        let odd = Odd { loading, changes: Mutex::default(), corrupt: Mutex::default(), failed: Mutex::default() };
+        let odd = Odd {
+            loading,
+            newer: newer_ids,
+            changes: Mutex::default(),
+            corrupt: Mutex::default(),
+            failed: Mutex::default(),
+        };
         let left = Mutex::new(Left { files: self, odd: &odd, folders, begun: Vec::new() });
         let read = || {
             let next = || if odd.failed.lock().is_some() { None } else { left.lock().next() };
@@ -199,8 +211,10 @@ impl Files {
                 return Ok(None);
             }
             None
-        } else if !is_json_file(&name) {
+        } else if !is_json_file(&name) || id_of(&name).is_some_and(|id| folder.odd.newer.contains(&id)) {
             return Ok(None);
+        } else if let Some(newer) = id_of(&name).and_then(|id| self.unfiled.stored(id)) {
+            return Ok(Some(newer));
         } else {
             let bytes = match folder.asks.read_own(&name, MAX_RECORD_BYTES) {
                 Ok((bytes, _)) => bytes,
@@ -237,13 +251,16 @@ impl Files {
         stored.after_loss && !stored.settled && settled().is_ok_and(|found| found.is_some())
     }
 
-    fn stored(&self, Read { ask, boot }: Read, kind: &str) -> Stored {
+    fn stored(&self, Read { ask, boot, .. }: Read, kind: &str) -> Stored {
         let after_loss = !self.boot.vouches_for(boot.as_deref());
         Stored { ask, settled: kind == SETTLED, after_loss }
     }
 
     /// Looks for an ask in the folder of every group.
     pub(super) fn look_for(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
+        if let Some(unfiled) = self.unfiled.stored(id) {
+            return Ok(Some(unfiled));
+        }
         let look = || -> io::Result<Option<Stored>> {
             for kind in [PENDING, SETTLED] {
                 let groups = self.root.sub(kind)?;
@@ -264,6 +281,11 @@ impl Files {
         };
         look().map_err(io_error(format!("cannot look for ask {id}")))
     }
+}
+
+/// The ask whose file is called so.
+fn id_of(name: &str) -> Option<AskId> {
+    name.strip_suffix(".json").and_then(|id| id.parse().ok())
 }
 
 /// How many names are in a folder.

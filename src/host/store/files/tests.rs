@@ -17,46 +17,125 @@ fn files_pass_what_every_engine_has_to_pass() {
     conformance::holds(|| Box::new(Files::open(&temp.path().join("state"), false).unwrap()));
 }
 
-/// A loss of power may tear what was saved soon; then what was promised last holds.
+/// An ask, and the same after a step that promises nothing.
+fn ask_and_viewed() -> (Arc<Ask>, Arc<Ask>) {
+    let first = Arc::new(ask(1, "g"));
+    let viewed = Ask::clone(&first).step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
+    (first, Arc::new(viewed))
+}
+
+fn load(store: &Files, ask: &Ask) -> Arc<Ask> {
+    store.cache.lock().remove(ask.id);
+    store.load(&ask.group, ask.id).unwrap().unwrap()
+}
+
+/// The files of the journal that hold something.
+fn journal(state: &std::path::Path) -> Vec<PathBuf> {
+    let parts = std::fs::read_dir(state.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+    parts.filter(|part| std::fs::read(part).unwrap().first().is_some_and(|byte| *byte != 0)).collect()
+}
+
+/// A loss of power may tear the end of the journal: then what was promised last holds.
 #[test]
-fn what_was_saved_soon_survives_a_kill_and_a_torn_one_is_replaced_by_what_was_promised() {
+fn what_was_saved_soon_survives_a_kill_and_a_torn_end_of_the_journal_hides_no_promise() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("state");
     let open = || Files::open(&path, false).unwrap();
-    let promised = Arc::new(ask(1, "g"));
-    let soon = Ask::clone(&promised).step(askd_core::Event::Viewed, promised.created_at).unwrap().unwrap().ask;
-    let soon = Arc::new(soon);
-    let file = path.join("pending_questions/g").join(file_name(promised.id));
-    let load = |store: &Files| store.load(&promised.group, promised.id).unwrap().unwrap();
+    let (promised, soon) = ask_and_viewed();
     let store = open();
     store.save(&promised, Save::Now).unwrap();
     store.save(&soon, Save::Soon).unwrap();
     drop(store);
-    let store = open();
-    assert_eq!(load(&store), soon, "a kill keeps it");
-    // What the last run left may be a promise, so the older one is no substitute for it.
-    store.save(&soon, Save::Soon).unwrap();
-    assert_eq!(store.promised.names().unwrap(), [""; 0]);
-    store.save(&promised, Save::Now).unwrap();
-    store.save(&soon, Save::Soon).unwrap();
-    drop(store);
-    for torn in [&b"{\"v\":2"[..], b"", b"\0\0\0"] {
-        let promised_file = path.join("promised").join(file_name(promised.id));
-        let kept = std::fs::read(&promised_file).unwrap();
-        std::io::Write::write_all(&mut File::create(&file).unwrap(), torn).unwrap();
-        let store = open();
-        assert_eq!(load(&store), promised, "{torn:?}");
-        drop(store);
-        std::io::Write::write_all(&mut File::create(promised_file).unwrap(), &kept).unwrap();
+    assert_eq!(load(&open(), &soon), soon, "a kill keeps it");
+    let [part] = &journal(&path)[..] else { panic!() };
+    let whole = std::fs::read(part).unwrap();
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let last = whole[..end - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let put = |bytes: &[u8]| std::io::Write::write_all(&mut File::create(part).unwrap(), bytes).unwrap();
+    for torn in [end - 1, end - 9, last + 20, last] {
+        put(&whole[..torn]);
+        assert_eq!(load(&open(), &soon), promised, "cut at {torn} of {end}");
     }
+    let mut changed = whole.clone();
+    changed[end - 9] ^= 1;
+    put(&changed);
+    assert_eq!(load(&open(), &soon), promised, "its checksum is wrong");
+    // Its first page was lost, and an earlier use of the file shows.
+    put(&[&whole[..last], &whole[512..last]].concat());
+    assert_eq!(load(&open(), &soon), promised, "an entry with another number is an old one");
+}
+
+/// A flush may have filed what is newer than the journal.
+#[test]
+fn an_entry_that_is_older_than_the_file_changes_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let open = || Files::open(&path, false).unwrap();
+    let (first, viewed) = ask_and_viewed();
     let store = open();
-    store.save(&soon, Save::Soon).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Later).unwrap();
     store.flush().unwrap();
-    assert_eq!(store.promised.names().unwrap(), [""; 0]);
-    store.save(&soon, Save::Soon).unwrap();
+    assert_eq!(journal(&path).len(), 1, "the next flush empties it");
+    drop(store);
+    let store = open();
+    assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![]));
+    store.flush().unwrap();
+    assert!(journal(&path).is_empty());
+    // The next save of this run is newer than the file, whatever its number.
+    store.save(&first, Save::Now).unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(load(&store, &first), first);
+    store.forget(&first.group, first.id).unwrap();
+    drop(store);
+    assert_eq!(open().load(&first.group, first.id).unwrap(), None, "what is forgotten does not come back");
+}
+
+#[test]
+fn a_clean_stop_files_everything_and_wipes_the_journal() {
+    let (temp, store) = open();
+    let path = temp.path().join("state");
+    let format = || std::fs::read_to_string(path.join("format.json")).unwrap();
+    let (first, viewed) = ask_and_viewed();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Later).unwrap();
+    store.retire(&first.group, first.id).unwrap();
+    assert_eq!(format(), "{\"v\":4}\n", "an askd that knows no journal has to keep away");
     store.close().unwrap();
-    assert!(store.save(&soon, Save::Soon).is_err(), "a clean stop is the end");
-    assert_eq!(store.promised.names().unwrap(), [""; 0]);
+    assert!(store.save(&viewed, Save::Soon).is_err(), "a clean stop is the end");
+    let filed = path.join("settled/g").join(file_name(first.id));
+    assert_eq!(record::read(&std::fs::read(filed).unwrap()).unwrap().ask, *viewed);
+    let left: u64 =
+        std::fs::read_dir(path.join("journal")).unwrap().map(|it| it.unwrap().metadata().unwrap().len()).sum();
+    assert_eq!((left, format().as_str()), (0, "{\"v\":3}\n"));
+}
+
+/// One ask whose file cannot be written must not keep the journal growing.
+#[test]
+fn what_cannot_be_filed_stays_in_the_journal_and_the_rest_leaves_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let (first, viewed) = ask_and_viewed();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    let record = path.join("pending_questions/g").join(file_name(first.id));
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    store.save(&viewed, Save::Now).unwrap();
+    for _ in 0..5 {
+        assert!(store.flush().is_err());
+        assert!(journal(&path).len() <= 2);
+    }
+    drop(store);
+    std::fs::remove_dir(&record).unwrap();
+    let store = Files::open(&path, false).unwrap();
+    assert_eq!(load(&store, &first), viewed);
+    store.flush().unwrap();
+    assert_eq!(
+        (record::read(&std::fs::read(record).unwrap()).unwrap().ask, journal(&path)),
+        (Ask::clone(&viewed), vec![])
+    );
 }
 
 /// Else a loss of power after a clean stop could bring a forgotten ask back, as if nothing were in doubt.
@@ -66,7 +145,7 @@ fn a_flush_makes_it_durable_that_an_ask_is_forgotten() {
     let kept = Arc::new(ask(1, "g"));
     store.save(&kept, Save::Now).unwrap();
     store.flush().unwrap();
-    let unsynced = || store.unsynced.folders();
+    let unsynced = || store.unfiled.folders();
     assert_eq!(unsynced(), []);
     store.forget(&kept.group, kept.id).unwrap();
     assert_eq!(unsynced(), [(Kind::Pending, kept.group.clone())]);
@@ -78,50 +157,46 @@ fn a_flush_makes_it_durable_that_an_ask_is_forgotten() {
 #[test]
 fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() {
     let (temp, store) = open();
-    let first = Arc::new(ask(1, "g"));
-    let viewed = Ask::clone(&first).step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
-    let viewed = Arc::new(viewed);
+    let (first, viewed) = ask_and_viewed();
     let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
     let stored = || record::read(&std::fs::read(&file).unwrap()).unwrap().ask;
-    let load = |store: &Files| store.load(&first.group, first.id).unwrap().unwrap();
     store.save(&first, Save::Now).unwrap();
     store.save(&viewed, Save::Later).unwrap();
-    store.cache.lock().remove(first.id);
-    assert_eq!((stored(), load(&store)), (Ask::clone(&first), Arc::clone(&viewed)), "it waits in memory");
+    assert_eq!((stored(), load(&store, &first)), (Ask::clone(&first), Arc::clone(&viewed)), "it waits in memory");
     store.flush().unwrap();
-    assert_eq!((stored(), load(&store)), (Ask::clone(&viewed), Arc::clone(&viewed)));
-    assert_eq!(store.unsynced.all(), [], "nothing is left to flush");
+    assert_eq!((stored(), load(&store, &first)), (Ask::clone(&viewed), Arc::clone(&viewed)));
+    assert_eq!(store.unfiled.all(), [], "nothing is left to flush");
     // A save that does not wait replaces what waits.
     for save in [Save::Now, Save::Soon] {
         store.save(&viewed, Save::Later).unwrap();
         store.save(&first, save).unwrap();
         store.flush().unwrap();
-        assert_eq!((stored(), load(&store)), (Ask::clone(&first), Arc::clone(&first)), "{save:?}");
+        assert_eq!((stored(), load(&store, &first)), (Ask::clone(&first), Arc::clone(&first)), "{save:?}");
     }
-    // What is filed is filed as it is by now, without another flush.
+    // What is retired is filed as it is by now.
     store.save(&viewed, Save::Later).unwrap();
     store.retire(&first.group, first.id).unwrap();
-    assert_eq!(load(&store), viewed);
+    assert_eq!(load(&store, &first), viewed);
+    store.flush().unwrap();
     let settled = temp.path().join("state/settled/g").join(file_name(first.id));
     assert_eq!(record::read(&std::fs::read(settled).unwrap()).unwrap().ask, *viewed);
-    assert_eq!((store.promised.names().unwrap(), store.unsynced.all()), (vec![], vec![]));
-    assert!(!file.exists());
+    assert!(!file.exists() && store.unfiled.all().is_empty());
+    assert_eq!(load(&store, &first), viewed);
 }
 
 /// Whoever flushes next has another temporary name.
 #[test]
 fn a_flush_that_fails_leaves_no_temporary_file() {
     let (temp, store) = open();
-    let first = Arc::new(ask(1, "g"));
-    let viewed = first.as_ref().clone().step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
+    let (first, viewed) = ask_and_viewed();
     let folder = temp.path().join("state/pending_questions/g");
     let record = folder.join(file_name(first.id));
     let names = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     store.save(&first, Save::Now).unwrap();
-    store.save(&Arc::new(viewed), Save::Later).unwrap();
+    store.save(&viewed, Save::Later).unwrap();
     std::fs::remove_file(&record).unwrap();
     std::fs::create_dir(&record).unwrap();
-    assert!(store.retire(&first.group, first.id).is_err());
+    assert!(store.flush().is_err());
     assert_eq!(names(), [record.as_path()]);
     std::fs::remove_dir(&record).unwrap();
     store.flush().unwrap();
@@ -143,11 +218,11 @@ fn a_flush_that_later_saves_overtook_names_nothing() {
     let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
     store.save(&newer, Save::Now).unwrap();
     store.save(&newer, Save::Later).unwrap();
-    store.finish_flush(first.id, ".tmp-flush", staged).unwrap();
-    assert_eq!(stored(), *newer);
-    assert_eq!(store.unsynced.all(), [first.id], "the next flush is for the last save");
+    store.finish_flush(first.id, ".tmp-flush", &staged).unwrap();
+    assert_eq!(stored(), *first);
+    assert_eq!(store.unfiled.all(), [first.id], "the next flush is for the last save");
     store.flush().unwrap();
-    assert_eq!((stored(), store.unsynced.all()), (Ask::clone(&newer), vec![]));
+    assert_eq!((stored(), store.unfiled.all()), (Ask::clone(&newer), vec![]));
     assert!(!file.with_file_name(".tmp-flush").exists());
 }
 

@@ -3,9 +3,10 @@
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
 use super::{InPostgres, failed, opening, pins};
-use crate::host::store::{BadRecord, LeftTo, StoreError, Stored, record};
+use crate::host::audit::Noted;
+use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
-use askd_core::AskId;
+use askd_core::{AskId, Group};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -56,6 +57,9 @@ impl Write {
                  ), owed as (
                      insert into askd.owed (ask, effects, folder)
                      select $1::uuid, effects::jsonb, folder from counted, unnest($7::text[], $8::text[]) as new (effects, folder)
+                 ), noted as (
+                     insert into askd.audit (ask, at, line)
+                     select $1::uuid, at, line::json from counted, unnest($9::bigint[], $10::text[]) as new (at, line)
                  )
                  insert into askd.asks (id, group_name, operations, record, short_id)
                  select $1::uuid, $2, array[$3::uuid], $4::jsonb, $6 from counted
@@ -72,6 +76,9 @@ impl Write {
                  ), owed as (
                      insert into askd.owed (ask, effects, folder)
                      select $1::uuid, effects::jsonb, folder from saved, unnest($6::text[], $8::text[]) as new (effects, folder)
+                 ), noted as (
+                     insert into askd.audit (ask, at, line)
+                     select $1::uuid, at, line::json from saved, unnest($9::bigint[], $10::text[]) as new (at, line)
                  )
                  select revision from saved union all select null where not exists (select from now)"
             }
@@ -129,8 +136,8 @@ impl Row {
         if same { Ok(read) } else { Err(BadRecord::Misnamed) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.record.len()
+    pub(super) fn text(&self) -> &str {
+        &self.record
     }
 }
 
@@ -144,40 +151,44 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
     text.replace('-', "").parse().ok()
 }
 
+/// The rows that ask for it: the effects of each, and whose folder they concern.
+fn owed(left: Option<&LeftTo>, group: &Group) -> serde_json::Result<(Vec<String>, Vec<Option<String>>)> {
+    let Some(LeftTo { leader, host }) = left else { return Ok(Default::default()) };
+    let rows = [(leader, None), (host, Some(group.to_string()))].into_iter().filter(|(left, _)| !left.is_empty());
+    rows.map(|(left, folder)| Ok((serde_json::to_string(left)?, folder))).collect()
+}
+
 impl InPostgres {
-    /// Stores the record of an ask, and with it what others have to do. Returns the row's revision, and how many bytes the
+    /// Stores the record of an ask, and what goes along with it. Returns the row's revision, and how many bytes the
     /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
         Attempt { ask, write, operation, era, .. }: &Attempt,
-        left: &LeftTo,
+        Along { left, noted }: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failed::Unchanged("askd has stopped".to_owned()));
         }
-        let record = record::write(ask, era).map_err(|error| unfit(&error))?;
+        let record = record::write(ask, era, None).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
-        let (mut effects, mut folders) = (Vec::new(), Vec::new());
-        for (left, folder) in [(&left.leader, None), (&left.host, Some(ask.group.to_string()))] {
-            if !left.is_empty() {
-                effects.push(serde_json::to_string(left).map_err(|error| unfit(&error))?);
-                folders.push(folder);
-            }
-        }
+        let (effects, folders) = owed(left, &ask.group).map_err(|error| unfit(&error))?;
         let bytes = record.len();
         // Without the check a daemon would overwrite what another one has stored since.
         let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
         let (operation, era) = (*operation, era.clone());
         let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());
+        let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
+        let (times, lines): (Vec<_>, Vec<_>) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
                 let (id, group, write) = (id.clone(), group.clone(), write.clone());
-                let (record, code, era) = (record.clone(), code.clone(), era.clone());
-                let (effects, folders, held) = (effects.clone(), folders.clone(), held.clone());
+                let (record, code, era, held) = (record.clone(), code.clone(), era.clone(), held.clone());
+                let (effects, folders) = (effects.clone(), folders.clone());
+                let (times, lines) = (times.clone(), lines.clone());
                 Box::pin(async move {
                     if let Some(run) = held {
                         pins::hold(&mut *connection, &group, &run).await?;
@@ -185,9 +196,13 @@ impl InPostgres {
                     let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
-                        Write::New(given) => save.bind(given).bind(code).bind(effects).bind(folders),
+                        Write::New(given) => {
+                            let save = save.bind(given).bind(code).bind(effects).bind(folders);
+                            save.bind(times).bind(lines)
+                        }
                         Write::Over(version) => {
-                            save.bind(version.operation.to_string()).bind(effects).bind(era).bind(folders)
+                            let save = save.bind(version.operation.to_string()).bind(effects).bind(era);
+                            save.bind(folders).bind(times).bind(lines)
                         }
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
@@ -275,7 +290,6 @@ impl InPostgres {
     }
 
     pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let part: Work<Vec<Row>> = Arc::new(move |connection| {
             let (settled, id) = after.clone();
             Box::pin(async move {
@@ -284,12 +298,10 @@ impl InPostgres {
                 rows.iter().map(Row::of).collect()
             })
         });
-        let part = self.shared.database.wait(async move { connections.read(true, part).await });
-        part.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(part).map_err(failed("cannot read the stored asks"))
     }
 
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let connections = self.shared.database.connections().clone();
         let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
             Box::pin(async move {
                 let count = "select group_name, count(*) from askd.asks group by group_name";
@@ -297,7 +309,6 @@ impl InPostgres {
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
             })
         });
-        let count = self.shared.database.wait(async move { connections.read(true, count).await });
-        count.map_err(failed("cannot read the stored asks"))
+        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
     }
 }

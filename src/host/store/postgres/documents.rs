@@ -1,9 +1,10 @@
 //! Documents as rows.
 
 use super::database::{query, scalar};
+use super::rates::InRates;
 use super::{CLEAN, Durable, Shared};
 use crate::host::store::marks::MARK;
-use crate::host::store::{Documents, aside};
+use crate::host::store::{Documents, Rates, aside};
 use std::io;
 use std::sync::Arc;
 
@@ -92,6 +93,10 @@ impl Documents for InTables {
             })
         }));
         names.map_err(io::Error::other)
+    }
+
+    fn rates(&self) -> Option<Arc<dyn Rates>> {
+        Some(Arc::new(InRates(Arc::clone(&self.0))))
     }
 
     fn set_aside(&self, name: &str) -> io::Result<()> {

@@ -3,23 +3,28 @@
 //! if the server turns out to have lost it, which a new [`era`](opening::era) of the server shows.
 
 mod asks;
+mod audit;
 mod database;
 mod documents;
+mod forgetting;
 mod hints;
 mod lease;
 mod look;
 mod nodes;
 mod opening;
 mod pins;
+mod rates;
 mod saving;
 mod shared;
+mod tables;
 
+pub use audit::lines_of;
 pub use look::look;
 pub use opening::{Turn, Waiting};
 pub use pins::{Moved, move_group};
 
 use super::cache::Cache;
-use super::{Allowed, BadRecord, LeftTo, Loading, Pin, Save, Sharing, Store, StoreError, Stored, record};
+use super::{Allowed, Along, BadRecord, Erased, Loading, Pin, Save, Sharing, Store, StoreError, Stored, Whom, record};
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
@@ -79,6 +84,12 @@ impl Shared {
         let connections = self.database.connections().clone();
         self.database.wait(async move { connections.read(false, work).await })
     }
+
+    /// Reads what may take long.
+    fn read_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
+        let connections = self.database.connections().clone();
+        self.database.wait(async move { connections.read(true, work).await })
+    }
 }
 
 /// Asks in PostgreSQL.
@@ -128,7 +139,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
 
 impl Store for InPostgres {
     fn save(&self, ask: &Arc<Ask>, save: Save) -> Result<(), StoreError> {
-        self.write_tracked(Attempt::new(ask, Write::Any, self.era(), None), &LeftTo::default(), save).map(drop)
+        self.write_tracked(Attempt::new(ask, Write::Any, self.era(), None), Along::default(), save).map(drop)
     }
 
     fn cached(&self, id: AskId) -> Option<Arc<Ask>> {
@@ -262,6 +273,14 @@ impl Store for InPostgres {
             })
         }));
         Ok(shared::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
+    }
+
+    fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
+        self.learn_all(whom)
+    }
+
+    fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
+        self.erase_all(whom, first)
     }
 
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError> {

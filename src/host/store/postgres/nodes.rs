@@ -39,7 +39,7 @@ pub(super) struct Joining {
 
 /// What a run is called that wants to be alone.
 const ALONE: &str = "askd store copy";
-/// After so many signs of life a run drops what all others have heard of.
+/// After so many signs of life a run drops what all others have heard of, and rates that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
@@ -108,6 +108,8 @@ impl Node {
                         if tidies {
                             let told = "delete from askd.gone where at < now() - interval '10 minutes'";
                             query(told).execute(&mut *connection).await?;
+                            let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
+                            query(over).execute(&mut *connection).await?;
                         }
                         let host = "update askd.hosts set heard = now() where node = $1";
                         query(host).bind(node).execute(&mut *connection).await?;

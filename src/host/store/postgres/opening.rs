@@ -1,19 +1,22 @@
 //! Opens the store: connects, makes the tables or refuses those of a newer askd, and finds out whether this daemon leads.
 
-use super::database::{Connections, Database, Durable, Failed, Work, query, scalar};
+use super::audit::AuditRows;
+use super::database::{Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
 use super::nodes::{Joined, Joining, Node, abandon, begin};
 use super::pins::{self, PinRow};
 use super::shared::{Mark, mark};
+use super::tables::prepare;
 use super::{InPostgres, Shared};
 use crate::clock::Clock;
-use crate::host::store::{BadRecord, Documents as _, InFiles, Opened, StoreError, hold, record};
+use crate::host::audit::Together;
+use crate::host::store::{Documents as _, InFiles, Opened, StoreError, hold};
 use crate::ipc::files::{Access, Dir};
 use crate::random;
 use parking_lot::Mutex;
-use sqlx::{Executor as _, PgConnection, Row as _};
+use sqlx::PgConnection;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -22,21 +25,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
+pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     let what = what.into();
     move |source| StoreError::Io { what, source }
 }
 
-/// The tables, what each later version adds, and the newest version.
-const SCHEMA: &str = include_str!("schema.sql");
-const LATER: [(i32, &str); 2] = [(2, include_str!("schema-2.sql")), (3, include_str!("schema-3.sql"))];
-const TABLES: i32 = 3;
-/// The oldest server whose documentation has all that is used here.
-const OLDEST: i32 = 140_000;
 /// How often a daemon that waits looks whether it is its turn.
 const LOOK: Duration = Duration::from_secs(1);
-/// Keeps two daemons from making the tables at once.
-const MAKING_TABLES: i64 = 7_161_073;
 /// The document of the state folder that names it.
 const HOME: &str = "home";
 
@@ -278,6 +273,7 @@ impl Waiting {
             overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
         });
         let documents = Arc::new(InTables(Arc::clone(&shared)));
+        let audit = Some(Together { lines: Arc::new(AuditRows(Arc::clone(&shared))), node: self.node.node.clone() });
         let store = InPostgres {
             shared,
             era: Mutex::new(era),
@@ -298,7 +294,7 @@ impl Waiting {
             last_flush_failed: AtomicBool::new(false),
         };
         store.know_pins(pins);
-        Ok(Opened { store: Box::new(store), documents })
+        Ok(Opened { store: Box::new(store), documents, audit })
     }
 
     /// Says why this daemon waits; `true` if it is another reason than before.
@@ -316,65 +312,4 @@ pub(super) async fn era(connection: &mut PgConnection) -> Result<String, sqlx::E
     let begin = "insert into askd.era (mark) values ($1::uuid) on conflict do nothing";
     query(begin).bind(random::unique()).execute(&mut *connection).await?;
     scalar("select mark::text from askd.era").fetch_one(connection).await
-}
-
-/// Looks at the server, and makes the tables if they are missing.
-async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Failed> {
-    let refused = |what: String| Ok(Err(io_error("[postgres]")(io::Error::other(what))));
-    let prepared = database.transact(
-        Durable::Yes,
-        "",
-        Arc::new(|connection| {
-            Box::pin(async move {
-                let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
-                let server = query(server).fetch_one(&mut *connection).await?;
-                let (version, fsync): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
-                if version < OLDEST || fsync == "off" {
-                    return Ok((version, fsync, TABLES, 0));
-                }
-                let lock = "select pg_advisory_xact_lock($1)";
-                query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
-                let made = "select to_regclass('askd.format') is not null";
-                if !scalar::<bool>(made).fetch_one(&mut *connection).await? {
-                    connection.execute(SCHEMA).await?;
-                }
-                let format = query("select tables, records from askd.format").fetch_one(&mut *connection).await?;
-                let (mut tables, records): (i32, i32) = (format.try_get(0)?, format.try_get(1)?);
-                for (version, adds) in LATER {
-                    if tables < version {
-                        connection.execute(adds).await?;
-                        query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
-                        tables = version;
-                    }
-                }
-                let written = i32::try_from(record::VERSION).unwrap_or(i32::MAX);
-                if tables <= TABLES && records < written {
-                    let mark = "update askd.format set records = $1";
-                    query(mark).bind(written).execute(connection).await?;
-                }
-                Ok((version, fsync, tables, records))
-            })
-        }),
-    );
-    let (version, fsync, tables, records) = prepared.await?;
-    let newer = |what: &str, found: i32, known: u32| {
-        let found = u32::try_from(found).unwrap_or_default();
-        let source = BadRecord::Newer { found, known };
-        Ok(Err(StoreError::Newer { file: what.to_owned(), source }))
-    };
-    if version < OLDEST {
-        return refused(format!("the server is PostgreSQL {}; askd needs 14 or newer", version / 10_000));
-    }
-    if fsync == "off" {
-        return refused(
-            "fsync is off, so the server loses answers that it has acknowledged; set fsync = on".to_owned(),
-        );
-    }
-    if tables > TABLES {
-        return newer("the tables of the database", tables, TABLES.unsigned_abs());
-    }
-    if u32::try_from(records).unwrap_or_default() > record::VERSION {
-        return newer("the records in the database", records, record::VERSION);
-    }
-    Ok(Ok(()))
 }

@@ -4,7 +4,7 @@
 use super::asks::{Version, Write};
 use super::database::{Durable, Failed};
 use super::{Cache, InPostgres, failed};
-use crate::host::store::{LeftTo, Save, StoreError, record};
+use crate::host::store::{Along, Save, StoreError, record};
 use crate::random;
 use askd_core::{Ask, AskId};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl InPostgres {
     }
 
     /// Writes a row, and notes what this daemon then knows of it; `false`: the row is another than the attempt says.
-    pub(super) fn write_tracked(&self, attempt: Attempt, left: &LeftTo, save: Save) -> Result<bool, StoreError> {
+    pub(super) fn write_tracked(&self, attempt: Attempt, along: Along<'_>, save: Save) -> Result<bool, StoreError> {
         let ask = Arc::clone(&attempt.ask);
         let what = || format!("cannot store ask {}", ask.id);
         let doubt = self.doubts.lock().get(&ask.id).filter(|doubt| Arc::ptr_eq(&doubt.ask, &ask)).cloned();
@@ -89,7 +89,7 @@ impl InPostgres {
             let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
             self.unflushed.lock().insert(ask.id, Unflushed { ask: Arc::clone(&ask), version, over });
         }
-        let written = self.write_or_look(&attempt, left, durable);
+        let written = self.write_or_look(&attempt, along, durable);
         if let Err(Failed::Unknown(_)) = &written {
             self.doubts.lock().insert(ask.id, attempt.clone());
         }
@@ -133,12 +133,12 @@ impl InPostgres {
     fn write_or_look(
         &self,
         attempt: &Attempt,
-        left: &LeftTo,
+        along: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let stored = || Ok(Some((attempt.revision(), record::USUAL_BYTES)));
         let is_stored = || self.is_stored(attempt.ask.id, attempt.operation);
-        match (self.write(attempt, left, durable), &attempt.write) {
+        match (self.write(attempt, along, durable), &attempt.write) {
             (Err(Failed::Unknown(why)), _) => match is_stored() {
                 Ok(Some(true)) => stored(),
                 // A row that is not there yet cannot be waited for.
@@ -205,7 +205,7 @@ impl InPostgres {
     fn again(&self, Unflushed { ask, version, over }: &Unflushed) -> Result<(), Failed> {
         let attempt = Attempt::new(ask, Write::Again(version.revision, over.clone()), self.era(), None);
         let attempt = Attempt { operation: version.operation, ..attempt };
-        self.write(&attempt, &LeftTo::default(), Durable::Yes).map(drop)
+        self.write(&attempt, Along::default(), Durable::Yes).map(drop)
     }
 
     fn unflushed(&self) -> Vec<Unflushed> {

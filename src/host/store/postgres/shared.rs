@@ -7,7 +7,7 @@ use super::pins::{PinRow, pin_rows, pins};
 use super::saving::Attempt;
 use super::{InPostgres, failed};
 use crate::host::store::{
-    Allowed, BadRecord, Basis, LeftTo, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
+    Allowed, Along, BadRecord, Basis, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
 };
 use askd_core::{Ask, AskId, Digest, Group, RequestId, Time};
 use sqlx::postgres::PgRow;
@@ -137,7 +137,7 @@ impl InPostgres {
         drop(unflushed);
         let mut cache = self.cache.lock();
         if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
-            cache.put(Arc::new(stored.ask.clone()), version, row.bytes());
+            cache.put(Arc::new(stored.ask.clone()), version, row.text().len());
         }
         Ok(stored)
     }
@@ -194,7 +194,7 @@ impl Sharing for InPostgres {
         self.given.lock().get(group).copied().unwrap_or_default()
     }
 
-    fn save(&self, ask: &Arc<Ask>, basis: &Basis, left: &LeftTo, save: Save) -> Result<(), StoreError> {
+    fn save(&self, ask: &Arc<Ask>, basis: &Basis, along: Along<'_>, save: Save) -> Result<(), StoreError> {
         let known = |before: &Arc<Ask>| self.cache.lock().get(ask.id).filter(|(known, _)| Arc::ptr_eq(known, before));
         let doubted = self.doubts.lock().get(&ask.id).is_some_and(|doubt| Arc::ptr_eq(&doubt.ask, ask));
         let era = self.era();
@@ -215,7 +215,7 @@ impl Sharing for InPostgres {
                 None => return Err(StoreError::Stale),
             },
         };
-        if !self.write_tracked(attempt, left, save)? {
+        if !self.write_tracked(attempt, along, save)? {
             return Err(StoreError::Stale);
         }
         if let Basis::New(given) = basis {

@@ -1,0 +1,152 @@
+//! Audit lines in files: `state/audit/<date>.jsonl`, append-only. What a crash kept from being noted is found at the next start.
+
+use super::date;
+use crate::ipc::files::{Access, Dir};
+use askd_core::{Ask, AskId, Time};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// For how long after an outcome a trail is followed, and how far back from there.
+const TRAIL_AFTER: Duration = Duration::from_secs(8 * 24 * 3600);
+const TRAIL_BEFORE: Duration = Duration::from_secs(20 * 24 * 3600);
+
+/// No file of a day comes near this.
+const MAX_BYTES: usize = 4 << 30;
+
+/// The folder of the files.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) folder: PathBuf,
+    day: Mutex<Option<(String, File)>>,
+}
+
+/// What stands in the files of some days, read once: hashes of asks and what happened to them.
+#[derive(Debug, Default)]
+pub struct Lines {
+    days: HashSet<String>,
+    noted: HashSet<u64>,
+    hash: RandomState,
+}
+
+impl Files {
+    /// Opens `state/audit/`, made if need be.
+    pub(super) fn open(state: &Path) -> io::Result<Self> {
+        let folder = state.join("audit");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self { folder, day: Mutex::new(None) })
+    }
+
+    /// Whether a line of that time says this of the ask. The file of its day is read once.
+    pub(super) fn has(&self, lines: &Mutex<Lines>, ask: AskId, what: &str, at: Time) -> bool {
+        let date = date(at);
+        let mut lines = lines.lock();
+        if !lines.days.contains(&date) {
+            self.read(&date, &mut lines);
+            lines.days.insert(date);
+        }
+        lines.noted.contains(&lines.hash.hash_one((ask, what)))
+    }
+
+    /// Takes in what stands in a day's file.
+    fn read(&self, date: &str, lines: &mut Lines) {
+        #[derive(Deserialize)]
+        struct Noted<'a> {
+            ask: AskId,
+            what: &'a str,
+        }
+        let Ok(file) = File::open(self.folder.join(format!("{date}.jsonl"))) else { return };
+        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+            if let Ok(Noted { ask, what }) = serde_json::from_slice(&line) {
+                lines.noted.insert(lines.hash.hash_one((ask, what)));
+            }
+        }
+    }
+
+    /// The lines about an ask, in order: those of the day it was asked and of the days that follow, as far as it is likely to
+    /// be in them.
+    pub(super) fn trail(&self, ask: &Ask, now: Time) -> Vec<String> {
+        let id = ask.id.to_string();
+        let end = ask.settled_at().map_or(now, |at| now.min(at + TRAIL_AFTER));
+        let (mut lines, mut day) = (Vec::new(), ask.created_at.max(end - TRAIL_BEFORE));
+        loop {
+            if let Ok(file) = File::open(self.folder.join(format!("{}.jsonl", date(day)))) {
+                let about = BufReader::new(file).lines().map_while(Result::ok).filter(|line| line.contains(&id));
+                lines.extend(about);
+            }
+            if date(day) == date(end) || day > end {
+                return lines;
+            }
+            day = day + DAY;
+        }
+    }
+
+    pub(super) fn append(&self, json: &str, now: Time, keep: Duration) -> io::Result<()> {
+        let date = date(now);
+        let mut day = self.day.lock();
+        let file = match &mut *day {
+            Some((open, file)) if *open == date => file,
+            other => {
+                self.drop_old(now, keep)?;
+                let path = self.folder.join(format!("{date}.jsonl"));
+                let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+                &mut other.insert((date, file)).1
+            }
+        };
+        // One write a line: several lines never mix.
+        file.write_all(format!("{json}\n").as_bytes())
+    }
+
+    /// Removes the files of days that were kept long enough.
+    pub(super) fn drop_old(&self, now: Time, keep: Duration) -> io::Result<()> {
+        let oldest = date(now - keep);
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let old = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|date| date < oldest.as_str());
+            if old && path.extension().is_some_and(|extension| extension == "jsonl") {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes who it was out of the lines whose ask and person `about` names; the number of those lines. For a time in which
+/// no daemon runs. A line that a crash cut off goes if it may name one.
+pub fn leave_unnamed(state: &Path, about: &dyn Fn(&str, &str) -> bool) -> io::Result<usize> {
+    let folder = Dir::open(&state.join("audit"))?;
+    let mut changed = 0;
+    for name in folder.names()? {
+        let (bytes, _) = folder.read_own(&name, MAX_BYTES).map_err(io::Error::other)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let before = changed;
+        let mut lines = String::with_capacity(text.len());
+        for line in text.lines() {
+            let fields = serde_json::from_str::<Map<String, Value>>(line);
+            let word = |field: &str| fields.as_ref().ok()?.get(field)?.as_str();
+            match (word("ask"), word("by")) {
+                (Some(ask), Some(by)) if about(ask, by) => {
+                    let mut fields = fields.unwrap_or_default();
+                    fields.remove("by");
+                    lines.push_str(&serde_json::to_string(&fields)?);
+                    changed += 1;
+                }
+                (Some(_), _) => lines.push_str(line),
+                (None, _) => changed += 1,
+            }
+            lines.push('\n');
+        }
+        if changed > before {
+            folder.replace(".tmp-forget", &name, lines.as_bytes(), Access::PRIVATE)?;
+        }
+    }
+    Ok(changed)
+}

@@ -1,0 +1,375 @@
+//! Asks whose own files are older than what was saved. The newest record of each stands in the journal, or, if it was saved
+//! later, only here. A flush writes the files, each once, whatever came meanwhile, and then has the journal emptied.
+//! A file is replaced only by one that is synced, so a loss of power never tears what was filed before.
+
+use super::journal::{Entry, EntryId, Place};
+use super::opening::{WITH_JOURNAL, mark_format};
+use super::record::{self, BadRecord, Read};
+use super::{Files, JOURNAL, Kind, MAX_RECORD_BYTES, StoreError, file_name, io_error};
+use crate::host::store::Stored;
+use crate::ipc::files::{Access, ReadError};
+use askd_core::{Ask, AskId, Group};
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Asks share this many locks.
+const SHARDS: usize = 64;
+/// The most bytes of records that wait for a flush. Beyond that, a save writes the ask's file itself.
+const MOST: usize = 16 * 1024 * 1024;
+
+/// The asks of a store that have to be filed.
+#[derive(Debug)]
+pub(super) struct AllUnfiled {
+    shards: Vec<Mutex<HashMap<AskId, Unfiled>>>,
+    /// Folders in which something was renamed since they were synced.
+    folders: Mutex<HashSet<(Kind, Group)>>,
+    /// The bytes of all of them.
+    bytes: Arc<AtomicUsize>,
+    /// The number of the last save, of all asks.
+    saves: AtomicU64,
+    /// Held by the one flush of all of them.
+    flushing: Mutex<()>,
+}
+
+/// An ask that has to be filed. It counts until it is dropped.
+#[derive(Debug)]
+pub(super) struct Unfiled {
+    pub(super) ask: Arc<Ask>,
+    /// Where it belongs.
+    pub(super) kind: Kind,
+    /// All entries about it up to this one are older, or the same.
+    pub(super) entry: EntryId,
+    /// Its file is still among the open asks.
+    moves: bool,
+    /// Its file has this content already, and is not synced.
+    placed: bool,
+    /// The last run left it, in a boot that nothing vouches for.
+    after_loss: bool,
+    /// The number of its last save.
+    save: u64,
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Unfiled {
+    /// Where its file is, if it has one.
+    pub(super) fn is_in(&self) -> Kind {
+        if self.moves { Kind::Pending } else { self.kind }
+    }
+}
+
+impl Drop for Unfiled {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// How an ask was saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Saved {
+    /// Its record is this entry of the journal.
+    InJournal(EntryId),
+    /// The same, and its file has it, too, unsynced.
+    Placed(EntryId),
+    /// It is nowhere else. No entry about it is later than this one.
+    InMemory(EntryId),
+}
+
+/// What the journal keeps of an ask that is not in the store any more.
+#[derive(Serialize, Deserialize)]
+struct Gone {
+    id: AskId,
+}
+
+impl Default for AllUnfiled {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            folders: Mutex::default(),
+            bytes: Arc::default(),
+            saves: AtomicU64::default(),
+            flushing: Mutex::default(),
+        }
+    }
+}
+
+impl AllUnfiled {
+    /// Names of this ask's files change only while this is held.
+    pub(super) fn lock(&self, id: AskId) -> MutexGuard<'_, HashMap<AskId, Unfiled>> {
+        let shard = id.to_bits() as usize % SHARDS;
+        self.shards[shard].lock()
+    }
+
+    /// The ask and where it belongs, if it has to be filed.
+    pub(super) fn get(&self, id: AskId) -> Option<(Arc<Ask>, Kind)> {
+        self.lock(id).get(&id).map(|it| (Arc::clone(&it.ask), it.kind))
+    }
+
+    /// The same, as the scan hands it over.
+    pub(super) fn stored(&self, id: AskId) -> Option<Stored> {
+        self.lock(id).get(&id).map(|it| Stored {
+            ask: Ask::clone(&it.ask),
+            settled: it.kind == Kind::Settled,
+            after_loss: it.after_loss,
+        })
+    }
+
+    /// Notes that an ask was saved.
+    pub(super) fn note(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved) {
+        let save = self.saves.fetch_add(1, Ordering::Relaxed) + 1;
+        let placed = matches!(saved, Saved::Placed(_));
+        let (Saved::InJournal(entry) | Saved::Placed(entry) | Saved::InMemory(entry)) = saved;
+        let mut unfiled = self.lock(ask.id);
+        let moves = unfiled.get(&ask.id).is_some_and(|before| before.moves);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = Arc::clone(&self.bytes);
+        let ask = Arc::clone(ask);
+        unfiled.insert(ask.id, Unfiled { ask, kind, moves, placed, after_loss: false, save, entry, bytes, all });
+    }
+
+    /// So many bytes wait that no more should.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > MOST
+    }
+
+    /// Something was renamed in this folder.
+    pub(super) fn touch(&self, kind: Kind, group: &Group) {
+        let mut folders = self.folders.lock();
+        if !folders.iter().any(|(known, of)| (known, of) == (&kind, group)) {
+            folders.insert((kind, group.clone()));
+        }
+    }
+
+    /// The folders that a flush has to sync.
+    #[cfg(test)]
+    pub(super) fn folders(&self) -> Vec<(Kind, Group)> {
+        self.folders.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn all(&self) -> Vec<AskId> {
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+    }
+}
+
+/// A record that a flush has written or synced, and not named yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    kind: Kind,
+    group: Group,
+    moves: bool,
+    save: u64,
+    entry: EntryId,
+    /// It has the temporary name.
+    written: bool,
+}
+
+impl Files {
+    /// Files an ask, if it has to be.
+    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
+        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(()) };
+        let (group, written) = (staged.group.clone(), staged.written);
+        let finished = self.finish_flush(id, temporary, &staged);
+        if finished.is_err() && written {
+            // The next flush may be one with another temporary name, or may have nothing to write.
+            let _stays = self.folder(Kind::Pending, &group).and_then(|folder| folder.remove(temporary));
+        }
+        finished
+    }
+
+    /// Writes and syncs it. Saves may come meanwhile.
+    pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
+        let (staged, ask) = match self.unfiled.lock(id).get(&id) {
+            Some(it) => {
+                let (group, entry) = (it.ask.group.clone(), it.entry.clone());
+                let Unfiled { kind, moves, save, placed, .. } = *it;
+                (Staged { kind, group, moves, save, entry, written: !placed }, Arc::clone(&it.ask))
+            }
+            None => return Ok(None),
+        };
+        let folder = self.folder(staged.is_in(), &staged.group)?;
+        if staged.written {
+            let bytes = record::write(&ask, &self.boot.id, Some(&staged.entry))?;
+            folder.stage(temporary, &bytes, Access::PRIVATE)?;
+        } else {
+            folder.sync_file(&file_name(id))?;
+        }
+        Ok(Some(staged))
+    }
+
+    /// Gives what was staged its name, unless the journal has a newer record by now.
+    pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<()> {
+        let folder = self.folder(staged.is_in(), &staged.group)?;
+        let mut unfiled = self.unfiled.lock(id);
+        let Some(now) = unfiled.get_mut(&id).filter(|now| now.entry == staged.entry) else {
+            // The next flush is for that one.
+            return if staged.written { folder.remove(temporary).map(drop) } else { Ok(()) };
+        };
+        if staged.written {
+            folder.rename(temporary, &file_name(id))?;
+        }
+        self.unfiled.touch(staged.is_in(), &staged.group);
+        if staged.moves {
+            folder.rename_to(&file_name(id), &*self.folder(staged.kind, &staged.group)?)?;
+            self.unfiled.touch(staged.kind, &staged.group);
+            now.moves = false;
+        }
+        // What was saved later meanwhile waits for the next flush.
+        if now.save == staged.save {
+            unfiled.remove(&id);
+        } else {
+            now.placed = false;
+        }
+        Ok(())
+    }
+
+    /// Files all asks that have to be.
+    pub(super) fn flush_all(&self) -> io::Result<()> {
+        let _alone = self.unfiled.flushing.lock();
+        let closed = {
+            // Those who save have appended to a part, and may not have noted it yet.
+            let _nobody_saves = self.writable.write();
+            self.journal.close_part(false)
+        };
+        self.file_all(closed)
+    }
+
+    /// The same at the end. From then on nothing can be saved, and the journal holds nothing.
+    pub(super) fn flush_and_close(&self) -> io::Result<()> {
+        let _alone = self.unfiled.flushing.lock();
+        let mut writable = self.writable.write();
+        self.file_all(self.journal.close_part(true))?;
+        *writable = false;
+        self.journal.wipe()
+    }
+
+    /// Goes on after a failure, and returns the first one. What cannot be filed goes into the journal once more, so that the
+    /// parts that were closed can be emptied.
+    fn file_all(&self, closed: usize) -> io::Result<()> {
+        let (mut filed, mut carried) = (Ok(()), Ok(()));
+        for id in self.unfiled.all() {
+            if let Err(error) = self.flush_ask(id, &format!(".tmp-flush-{id}")) {
+                carried = carried.and_then(|()| self.carry_on(id));
+                filed = filed.and(Err(error));
+            }
+        }
+        // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
+        let touched = std::mem::take(&mut *self.unfiled.folders.lock());
+        for (kind, group) in touched {
+            if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
+                self.unfiled.touch(kind, &group);
+                carried = carried.and(Err(error));
+            }
+        }
+        carried?;
+        self.journal.empty(closed)?;
+        filed
+    }
+
+    /// Appends an entry to the journal. The first one keeps an askd away that knows no journal.
+    pub(super) fn append(&self, kind: Option<Kind>, bytes: &[u8]) -> io::Result<Place> {
+        let mut marked = self.marked.lock();
+        if !*marked {
+            mark_format(&self.path, &self.root, WITH_JOURNAL).map_err(io::Error::other)?;
+            *marked = true;
+        }
+        drop(marked);
+        self.journal.append(kind, bytes)
+    }
+
+    /// Appends the record of an ask to the journal again.
+    fn carry_on(&self, id: AskId) -> io::Result<()> {
+        // No save of it can come in between.
+        let mut unfiled = self.unfiled.lock(id);
+        let Some(now) = unfiled.get_mut(&id) else { return Ok(()) };
+        let place = self.append(Some(now.kind), &record::entry(&now.ask)?)?;
+        self.journal.sync(&place)?;
+        now.entry = place.entry;
+        Ok(())
+    }
+
+    /// Notes that an ask is not in the store any more. The journal may have a record of it.
+    pub(super) fn note_gone(&self, id: AskId) -> io::Result<()> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
+        self.append(None, &serde_json::to_vec(&Gone { id })?).map(drop)
+    }
+
+    /// Takes in what the last run left in the journal: a flush files it. Comes before any record is read.
+    pub(super) fn adopt(&mut self, entries: Vec<Entry>) -> Result<(), StoreError> {
+        for entry in entries {
+            let at = format!("entry {} of {}", entry.id, self.path.join(JOURNAL).display());
+            let Some(kind) = entry.kind else {
+                let gone: Gone = serde_json::from_slice(&entry.bytes).map_err(|error| io_error(at)(error.into()))?;
+                self.unfiled.lock(gone.id).remove(&gone.id);
+                continue;
+            };
+            match record::read(&entry.bytes) {
+                Ok(Read { ask, .. }) => {
+                    let (id, ask) = (ask.id, Arc::new(ask));
+                    self.unfiled.note(&ask, kind, entry.bytes.len(), Saved::InJournal(entry.id));
+                    if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
+                        it.after_loss = !self.boot.vouches_for(Some(&entry.boot));
+                    }
+                }
+                Err(source @ BadRecord::Newer { .. }) => return Err(StoreError::Newer { file: at, source }),
+                // Its checksum is right, so askd wrote it like that.
+                Err(error) => {
+                    tracing::error!(at, %error, "askd cannot read what it noted of an ask, and goes by its file");
+                }
+            }
+        }
+        for id in self.unfiled.all() {
+            self.compare_with_file(id).map_err(io_error(format!("cannot look for the file of ask {id}")))?;
+        }
+        self.adopted = self.unfiled.all().into_iter().collect();
+        Ok(())
+    }
+
+    /// Finds out whether the file of an ask is newer than its last entry, and where it is.
+    fn compare_with_file(&self, id: AskId) -> io::Result<()> {
+        let mut unfiled = self.unfiled.lock(id);
+        let Some(it) = unfiled.get_mut(&id) else { return Ok(()) };
+        for kind in [Kind::Settled, Kind::Pending] {
+            match self.folder(kind, &it.ask.group)?.read_own(&file_name(id), MAX_RECORD_BYTES) {
+                Ok((bytes, _)) => {
+                    let has = record::read(&bytes).ok().and_then(|read| read.entry);
+                    if has.is_some_and(|has| it.entry.is_in(&has)) {
+                        unfiled.remove(&id);
+                    } else {
+                        it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
+                        it.kind = if it.moves { Kind::Settled } else { kind };
+                    }
+                    return Ok(());
+                }
+                Err(ReadError::Gone) => {}
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.
+    pub(super) fn move_to_settled(&self, ask: &Arc<Ask>) -> io::Result<()> {
+        let _saving = self.writable.read();
+        let bytes = record::entry(ask)?;
+        let place = self.append(Some(Kind::Settled), &bytes)?;
+        self.unfiled.note(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry));
+        if let Some(it) = self.unfiled.lock(ask.id).get_mut(&ask.id) {
+            it.moves = true;
+        }
+        self.cache.lock().moved(ask.id, Kind::Settled);
+        Ok(())
+    }
+}
+
+impl Staged {
+    /// Where its file is written: where it was.
+    fn is_in(&self) -> Kind {
+        if self.moves { Kind::Pending } else { self.kind }
+    }
+}

@@ -1,0 +1,118 @@
+//! The audit log as rows. Those that tell of a step are stored with it ([`asks`](super::asks)).
+
+use super::Shared;
+use super::asks::uuid;
+use super::database::{Database, Durable, Failed, Work, query, scalar};
+use crate::host::audit::{Noted, SharedLines};
+use askd_core::{AskId, Time};
+use std::io;
+use std::sync::Arc;
+
+/// How many lines are changed or dropped at a time.
+const SOME: i64 = 1_000;
+
+/// Reads, from outside the daemon, the lines about the asks whose id begins so. The oldest come first.
+pub async fn lines_of(url: &str, begins: &str) -> Result<Vec<String>, String> {
+    let [Some(first), Some(last)] = ['0', 'f'].map(|rest| ask_id_from(begins, rest)) else { return Ok(Vec::new()) };
+    let database = Database::new(url, "askd-postgres")?;
+    let connections = database.connections().clone();
+    let read: Work<Vec<String>> = Arc::new(move |connection| {
+        Box::pin(async move {
+            if !scalar::<bool>("select to_regclass('askd.audit') is not null").fetch_one(&mut *connection).await? {
+                return Ok(Vec::new());
+            }
+            let lines = "select line::text from askd.audit where ask between $1::uuid and $2::uuid order by at, number";
+            scalar(lines).bind(uuid(first)).bind(uuid(last)).fetch_all(connection).await
+        })
+    });
+    database.run(async move { connections.read(true, read).await }).await.map_err(|error| error.to_string())
+}
+
+/// The first or last id that begins so, filled up with this digit.
+fn ask_id_from(begins: &str, rest: char) -> Option<AskId> {
+    format!("{begins}{}", String::from(rest).repeat(32_usize.checked_sub(begins.len())?)).parse().ok()
+}
+
+/// Audit lines in PostgreSQL.
+#[derive(Debug)]
+pub(super) struct AuditRows(pub(super) Arc<Shared>);
+
+impl SharedLines for AuditRows {
+    fn add(&self, noted: &Noted) -> io::Result<()> {
+        let noted = noted.clone();
+        let added = self.0.change(
+            Durable::No,
+            Arc::new(move |connection| {
+                let Noted { ask, at, json } = noted.clone();
+                Box::pin(async move {
+                    let add = "insert into askd.audit (ask, at, line) values ($1::uuid, $2, $3::json)";
+                    query(add).bind(uuid(ask)).bind(at.as_millis()).bind(json).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        added.map_err(io::Error::other)
+    }
+
+    fn about(&self, ask: AskId) -> io::Result<Vec<String>> {
+        let lines = self.0.read(Arc::new(move |connection| {
+            Box::pin(async move {
+                let lines = "select line::text from askd.audit where ask = $1::uuid order by at, number";
+                scalar(lines).bind(uuid(ask)).fetch_all(connection).await
+            })
+        }));
+        lines.map_err(io::Error::other)
+    }
+
+    fn leave_unnamed(&self, ask: Option<AskId>, ids: &[String]) -> io::Result<usize> {
+        let (ask, ids) = (ask.map(uuid), ids.to_vec());
+        let named: Work<Vec<String>> = Arc::new(move |connection| {
+            let (ask, ids) = (ask.clone(), ids.clone());
+            Box::pin(async move {
+                let named = "select ctid::text from askd.audit
+                             where line ->> 'by' is not null and (ask = $1::uuid or line ->> 'by' = any($2))";
+                scalar(named).bind(ask).bind(ids).fetch_all(connection).await
+            })
+        });
+        let named = self.0.read_long(named).map_err(io::Error::other)?;
+        for some in named.chunks(usize::try_from(SOME).unwrap_or(1)) {
+            let some = some.to_vec();
+            let changed = self.0.change(
+                Durable::Yes,
+                Arc::new(move |connection| {
+                    let some = some.clone();
+                    Box::pin(async move {
+                        let unnamed = "update askd.audit set line = (line::jsonb - 'by')::json
+                                       where ctid = any($1::text[]::tid[])";
+                        query(unnamed).bind(some).execute(connection).await.map(drop)
+                    })
+                }),
+            );
+            changed.map_err(io::Error::other)?;
+        }
+        Ok(named.len())
+    }
+
+    fn drop_before(&self, oldest: Time) {
+        let connections = self.0.database.connections().clone();
+        self.0.database.spawn(async move {
+            let dropped = loop {
+                let some: Work<u64> = Arc::new(move |connection| {
+                    Box::pin(async move {
+                        let some = "delete from askd.audit where ctid = any(array(
+                                        select ctid from askd.audit where at < $1 limit $2 for update skip locked))";
+                        let some = query(some).bind(oldest.as_millis()).bind(SOME).execute(connection).await?;
+                        Ok(some.rows_affected())
+                    })
+                });
+                match connections.transact(Durable::No, "", some).await {
+                    Ok(0) => break Ok(()),
+                    Ok(_) => {}
+                    Err(error) => break Err::<(), Failed>(error),
+                }
+            };
+            if let Err(error) = dropped {
+                tracing::warn!(%error, "cannot drop old audit lines; trying again tomorrow");
+            }
+        });
+    }
+}

@@ -1,4 +1,4 @@
-//! `askd group add`: an agent's folders, and the lines that connect the agent.
+//! `askd group add`: an agent's folders, and the lines that connect the agent. `askd group move` has a file of its own.
 
 use super::{Exit, FAILED, USAGE, say};
 use crate::host::folders::Folders;
@@ -10,11 +10,13 @@ use clap::{Args, Subcommand};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
-/// Give an agent its folders.
+/// Give an agent its folders, or another host to serve them.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  askd group add research --for-docker")]
 pub(super) enum Groups {
     Add(Add),
+    #[cfg(feature = "postgres")]
+    Move(super::moving::Move),
 }
 
 /// Make an agent's folders with the right owner and mode, and print how to connect the agent.
@@ -39,15 +41,18 @@ pub(super) struct Add {
 
 impl Groups {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let Self::Add(add) = self;
-        add.run()
+        match self {
+            Self::Add(add) => add.run(),
+            #[cfg(feature = "postgres")]
+            Self::Move(moving) => moving.run(),
+        }
     }
 }
 
 impl Add {
     fn run(self) -> Result<(), Exit> {
-        let group: Group =
-            self.name.parse().map_err(|rule| Exit::new(USAGE, format!("{:?}: a group's name is {rule}", self.name)))?;
+        let group = Group::of_folder(&self.name)
+            .map_err(|rule| Exit::new(USAGE, format!("{:?}: a group's name is {rule}", self.name)))?;
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
         let gid = make(&settings, &group)?;
         let folder = settings.ipc_dir().join(group.as_str());

@@ -25,6 +25,8 @@ mod layout;
 #[cfg(feature = "host")]
 mod link;
 mod mcp;
+#[cfg(feature = "postgres")]
+mod moving;
 #[cfg(feature = "host")]
 mod serve;
 #[cfg(feature = "host")]

@@ -57,7 +57,7 @@ impl StoreCommand {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
         let tables = runtime.block_on(waiting.alone()).map_err(exit)?;
         let (from, to) = if to == Place::Postgres { (&files, &tables) } else { (&tables, &files) };
-        let done = if back { abort(from, to).map(|()| None) } else { copy(from, to).map(Some) };
+        let done = if back { abort(from, to).map(|()| None) } else { copy(from, to, node).map(Some) };
         let closed = to.store.close().and_then(|()| from.store.close());
         let (done, ()) = (done.map_err(|error| Exit::new(FAILED, error))?, closed.map_err(exit)?);
         let place = to.store.place();

@@ -97,7 +97,7 @@ impl Folders {
 
     /// Where a group's requests are put.
     pub fn tasks_path(&self, group: &Group) -> PathBuf {
-        self.root.join(group.as_str()).join(TASKS)
+        self.root.join(group.folder()).join(TASKS)
     }
 
     /// The names below the root: groups, and what is none.
@@ -120,22 +120,22 @@ impl Folders {
     /// Whether another file system is mounted at a group's folder. Does not look into it: it may hang.
     #[must_use]
     pub fn is_mounted(&self, group: &Group) -> bool {
-        Dir::pinned(&self.root).is_ok_and(|root| root.leads_elsewhere(&format!("{group}/{TASKS}")))
+        Dir::pinned(&self.root).is_ok_and(|root| root.leads_elsewhere(&format!("{}/{TASKS}", group.folder())))
     }
 
     /// Whether a group has a folder.
     pub fn exists(&self, group: &Group) -> bool {
-        Dir::pinned(&self.root).and_then(|root| root.pin(group.as_str())).is_ok()
+        Dir::pinned(&self.root).and_then(|root| root.pin(group.folder())).is_ok()
     }
 
     /// One of a group's folders, only to look at files in it by name: no watch reports that.
     pub fn pin(&self, group: &Group, name: &str) -> io::Result<Dir> {
-        Dir::pinned(&self.root)?.pin(&format!("{group}/{name}"))
+        Dir::pinned(&self.root)?.pin(&format!("{}/{name}", group.folder()))
     }
 
     /// One of a group's folders.
     pub fn get(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
-        let path = self.root.join(group.as_str()).join(name);
+        let path = self.root.join(group.folder()).join(name);
         let held = self.held.lock().get(&path).cloned();
         if let Some((stamp, dir)) = held
             && Stamp::of_place(&path).is_ok_and(|now| now.same_file(&stamp))
@@ -143,7 +143,7 @@ impl Folders {
             return Ok(dir);
         }
         let root = Dir::pinned(&self.root)?;
-        let dir = Arc::new(root.sub(&format!("{group}/{name}"))?);
+        let dir = Arc::new(root.sub(&format!("{}/{name}", group.folder()))?);
         let stamp = dir.stamp()?;
         let is_home = stamp.device() == root.stamp()?.device();
         self.note_home(group, is_home);
@@ -172,7 +172,7 @@ impl Folders {
     pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
         match self.get(group, name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Dir::open(&self.root)?.ensure(group.as_str(), self.access)?.ensure(name, self.access)?;
+                Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
                 self.get(group, name)
             }
             found => found,
@@ -187,7 +187,7 @@ impl Folders {
     /// What is wrong with a group's folders, if anything is.
     pub fn check(&self, group: &Group) -> Result<(), FolderTrouble> {
         for name in [TASKS, RESPONSES] {
-            let path = self.root.join(group.as_str()).join(name);
+            let path = self.root.join(group.folder()).join(name);
             let trouble = |what: String, fix: String| FolderTrouble { folder: path.display().to_string(), what, fix };
             let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
             let (uid, gid, mode) =
@@ -221,7 +221,7 @@ impl Folders {
 
     /// What is wrong if they cannot be made.
     pub fn cannot_make(&self, group: &Group, error: &io::Error) -> FolderTrouble {
-        Self::cannot_open(error, &self.root.join(group.as_str()))
+        Self::cannot_open(error, &self.root.join(group.folder()))
     }
 
     fn cannot_open(error: &io::Error, path: &Path) -> FolderTrouble {

@@ -320,9 +320,9 @@ impl Daemon {
         for channel in &self.channels {
             channel.start(&broker);
         }
+        let intake = self.intake;
+        ctx.finish_blocking(move || intake.run());
         if broker.leads() {
-            let intake = self.intake;
-            ctx.finish_blocking(move || intake.run());
             ctx.spawn(channel::take_kept_webhooks(self.channels.clone(), broker.clone()));
         }
         broker.begin();

@@ -119,8 +119,7 @@ impl Status {
         }
         let (at, hung) = folders.last_look();
         let looked = ctx.clock().monotonic().since(at);
-        // Beside a leader a daemon looks at no folder.
-        if broker.leads() && looked > LOOKED {
+        if looked > LOOKED {
             return Err(format!("the groups' folders were not looked at for {} s", looked.as_secs()));
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());
@@ -183,7 +182,8 @@ impl Status {
         let found = self.folders.names().unwrap_or_default();
         let names: BTreeSet<Group> = found
             .iter()
-            .filter_map(|name| name.parse().ok())
+            .filter_map(|name| Group::of_folder(name).ok())
+            .map(|folder| self.broker.group_of(&folder))
             .chain(settings.configured())
             .chain(overview.groups.keys().map(|group| (**group).clone()))
             .collect();

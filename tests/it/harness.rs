@@ -188,7 +188,7 @@ impl World {
 
     fn settings_file(&self) -> PathBuf {
         let file = self.dir.path().join("askd.toml");
-        let database = self.database.as_ref().map(|database| database.settings("here", true));
+        let database = self.database.as_ref().map(|database| database.settings("here"));
         fs::write(&file, format!("{}\n{}", self.config, database.unwrap_or_default())).unwrap();
         file
     }

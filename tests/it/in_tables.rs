@@ -46,7 +46,7 @@ fn each_knows_what_all_did(database: &Database, first: World, second: World) {
 }
 
 fn world(database: &Database, node: &str) -> World {
-    World::empty().in_files().with_binary().more_config(&database.settings(node, false))
+    World::empty().in_files().with_binary().more_config(&database.settings(node))
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod documents;
 mod drop_in;
 mod finding;
 mod floods;
+mod folders_of_hosts;
 mod forgetting;
 mod goldens;
 mod harness;

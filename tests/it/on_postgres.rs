@@ -53,8 +53,8 @@ impl Database {
     }
 
     /// `[postgres]` for a daemon of that name.
-    pub(crate) fn settings(&self, node: &str, folders: bool) -> String {
-        format!("\n[postgres]\nurl = \"{}\"\nnode = \"{node}\"\nfolders = {folders}\n", self.url())
+    pub(crate) fn settings(&self, node: &str) -> String {
+        format!("\n[postgres]\nurl = \"{}\"\nnode = \"{node}\"\n", self.url())
     }
 
     /// The lines that a query gives.
@@ -99,7 +99,7 @@ fn psql(url: &str, text: &str) -> Vec<String> {
 
 /// A host that agents reach over HTTP.
 pub(crate) fn host(database: &Database, node: &str) -> Remote {
-    Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node, false)))
+    Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node)))
 }
 
 /// Its status and text. Both are empty at the moment when it begins to serve: it then closes connections without a request.
@@ -226,17 +226,6 @@ fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
     assert_eq!(database.query("select count(*) from askd.asks"), ["2"]);
 }
 
-#[test]
-fn a_folder_is_served_only_where_every_host_has_it() {
-    let Some(database) = Database::found() else { return };
-    let mut host = host(&database, "host-a");
-    host.world.start();
-    host.world.ask("r1", choice("Which?", &["a", "b"]));
-    let told = within(SOON, "the rejection", || host.world.response_now("r1"));
-    let why = told["error"].as_str().unwrap();
-    assert!(why.contains("serves no folders. Ask over HTTP"), "{told}");
-}
-
 /// `askd store copy`, as an operator runs it.
 fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
     let settings = world.dir.path().join("askd.toml");
@@ -253,7 +242,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
     let mut world = World::empty().in_files().with_binary().started();
     world.ask("r1", choice("Which?", &["a", "b"]));
     world.one_open();
-    std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a", true)).unwrap();
+    std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a")).unwrap();
     let (code, told) = copy(&world, &["postgres"]);
     assert_eq!(code, Some(75), "a daemon serves: {told}");
     assert_eq!(world.terminate().code(), Some(0));
@@ -266,7 +255,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
         "{}",
         world.log()
     );
-    let mut moved = world.config(&database.settings("host-a", true)).started();
+    let mut moved = world.config(&database.settings("host-a")).started();
     let ask = moved.one_open();
     assert_eq!(moved.answer(&ask, &json!({ask["questions"][0]["id"].as_str().unwrap(): "b"})).0, 200);
     assert_eq!(within(SOON, "the response", || moved.response_now("r1"))["result"]["answers"]["Which?"], "b");
@@ -284,7 +273,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
 #[test]
 fn a_daemon_that_was_paused_and_overtaken_acknowledges_nothing() {
     let Some(database) = Database::found() else { return };
-    let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
+    let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node));
     a_paused_daemon_acknowledges_nothing(&database, world("host-a"), world("host-b"));
 }
 
@@ -293,7 +282,7 @@ fn a_daemon_that_was_paused_and_overtaken_acknowledges_nothing() {
 fn a_daemon_without_a_fence_is_noticed() {
     let Some(database) = Database::found() else { return };
     let check = move || {
-        let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node, false));
+        let world = |node| World::empty().in_files().with_binary().more_config(&database.settings(node));
         let first = world("host-a").env("ASKD_SABOTAGE", "nofence");
         a_paused_daemon_acknowledges_nothing(&database, first, world("host-b"));
     };

@@ -16,47 +16,47 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How soon another daemon leads after the leader has died, and after a planned stop.
-const DEATH: Duration = Duration::from_secs(20);
+pub(crate) const DEATH: Duration = Duration::from_secs(20);
 const PLANNED: Duration = Duration::from_millis(2_500);
 
 /// Daemons that share a database, and where people are.
-struct Cluster {
-    database: Database,
-    slack: Slack,
+pub(crate) struct Cluster {
+    pub(crate) database: Database,
+    pub(crate) slack: Slack,
     phone: Whatsapp,
-    hosts: Vec<Remote>,
-    /// Where an agent of the group `woken` that is started writes what it was started with.
-    woken: TempDir,
+    pub(crate) hosts: Vec<Remote>,
+    /// Where an agent of the group `woken` that is started writes what it was started with, and by which process.
+    pub(crate) woken: TempDir,
 }
 
 impl Cluster {
     /// So many daemons, of which the first one leads; `None` without a server.
-    async fn of(count: usize) -> Option<Self> {
+    pub(crate) async fn of(count: usize) -> Option<Self> {
         Self::with(count, "", None).await
     }
 
     /// With these settings of the group, and with a promise broken in the first daemon or the others.
-    async fn with(count: usize, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
+    pub(crate) async fn with(count: usize, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
         let phone = Whatsapp::start(sim()).await.unwrap();
         let woken = tempfile::tempdir().unwrap();
         let text = format!(
-            "[slack]\napi_url = \"{}\"\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\n\
+            "[slack]\napi_url = \"{1}\"\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\n\
              [whatsapp]\naccess_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
-             phone_number_id = \"{}\"\napi_url = \"{}\"\n\
+             phone_number_id = \"{2}\"\napi_url = \"{3}\"\n\
              [groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\", \"{BOB}\"] }}]\n\
              {group}\n\
              [groups.phone]\nroutes = [{{ channel = \"whatsapp\", chat = \"{ADA}\" }}]\n\
              [groups.woken]\nroutes = [{{ channel = \"web\" }}]\n\
-             session = {{ start = {{ command = [\"/bin/sh\", \"-c\", \"cat > {}/briefing\"] }} }}\n",
+             session = {{ start = {{ command = [\"/bin/sh\", \"-c\", \"echo $PPID > {0}/by; cat > {0}/briefing\"] }} }}\n",
+            woken.path().display(),
             slack.api_url(),
             phone.config().phone_number_id,
             phone.api_url(),
-            woken.path().display(),
         );
         let host = |number: usize| {
-            let settings = database.settings(&format!("host-{number}"), false);
+            let settings = database.settings(&format!("host-{number}"));
             let world = World::empty().in_files().with_binary().config(&text).more_config(&settings);
             match sabotage {
                 Some((name, first)) if first == (number == 0) => world.env("ASKD_SABOTAGE", name),
@@ -80,7 +80,7 @@ impl Cluster {
     }
 
     /// Starts a daemon, and waits until it takes calls.
-    fn start(&mut self, number: usize) {
+    pub(crate) fn start(&mut self, number: usize) {
         let world = &mut self.hosts[number].world;
         world.start_waiting();
         let ready = || (world.raw("GET", "/readyz", "", "").0 == 200).then_some(());
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// What people do in Slack and on WhatsApp comes to this daemon from now on.
-    async fn people_reach(&self, number: usize) {
+    pub(crate) async fn people_reach(&self, number: usize) {
         let url = self.hosts[number].world.url();
         self.slack.set_interactivity_url(Some(format!("{url}/slack/interactions")));
         self.slack.set_events_url(&format!("{url}/slack/events")).await.expect("the challenge is echoed");
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// An agent of the group that asks at this daemon.
-    fn agent(&self, number: usize, group: &str) -> Agent {
+    pub(crate) fn agent(&self, number: usize, group: &str) -> Agent {
         self.hosts[number].agent(group)
     }
 
@@ -105,12 +105,12 @@ impl Cluster {
         Agent { at: self.hosts[number].agents, ..agent.clone() }
     }
 
-    async fn card(&self) -> Message {
+    pub(crate) async fn card(&self) -> Message {
         let live = || self.slack.messages(CHANNEL).into_iter().rfind(|message| !message.elements().is_empty());
         self.slack.wait_for(SOON, live).await.expect("a card")
     }
 
-    async fn says(&self, ts: &str, text: &str) {
+    pub(crate) async fn says(&self, ts: &str, text: &str) {
         let says = || self.slack.message(CHANNEL, ts).filter(|message| message.visible_text().contains(text));
         self.slack.wait_for(SOON, || says().map(drop)).await.unwrap_or_else(|| {
             panic!("no {text:?}: {:?}", self.slack.message(CHANNEL, ts).map(|message| message.visible_text()))
@@ -121,7 +121,7 @@ impl Cluster {
         self.database.query("select node from askd.groups where until > now()")
     }
 
-    fn leads_within(&self, number: usize, limit: Duration) {
+    pub(crate) fn leads_within(&self, number: usize, limit: Duration) {
         let (since, name) = (Instant::now(), format!("host-{number}"));
         let leads = || (self.leader() == [name.as_str()]).then_some(());
         tokio::task::block_in_place(|| within(limit, "another daemon to lead", leads));
@@ -130,7 +130,7 @@ impl Cluster {
 }
 
 /// Blocks while the stand-ins go on.
-fn meanwhile<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn meanwhile<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }
 
@@ -432,7 +432,7 @@ fn a_host_is_an_hour_ahead(sabotage: Option<&'static str>) {
     let (Some(database), Some(faketime)) = (Database::found(), faketime()) else { return };
     let text = "[asks]\ntimeout = \"30m\"\n[groups.research]\nroutes = [{ channel = \"web\" }]\n";
     let host = |number: usize| {
-        let settings = database.settings(&format!("host-{number}"), false);
+        let settings = database.settings(&format!("host-{number}"));
         let world = World::empty().in_files().with_binary().config(text).more_config(&settings);
         let world = sabotage.into_iter().fold(world, |world, name| world.env("ASKD_SABOTAGE", name));
         let ahead = faketime.into_iter().chain([("FAKETIME", "+3600")]).filter(|_| number == 1);
@@ -457,12 +457,12 @@ fn a_host_is_an_hour_ahead(sabotage: Option<&'static str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_daemons_of_one_name_are_refused_and_so_is_a_copy_beside_a_daemon() {
     let Some(cluster) = Cluster::of(1).await else { return };
-    let mut namesake = World::empty().in_files().with_binary().config(&cluster.database.settings("host-0", false));
+    let mut namesake = World::empty().in_files().with_binary().config(&cluster.database.settings("host-0"));
     assert!(!meanwhile(|| namesake.try_start()));
     assert!(namesake.log().contains("another askd is called host-0"), "{}", namesake.log());
 }
 
-fn is_noticed(story: impl Future<Output = ()> + Send + 'static) -> bool {
+pub(crate) fn is_noticed(story: impl Future<Output = ()> + Send + 'static) -> bool {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let noticed = meanwhile(|| runtime.block_on(runtime.spawn(story)).is_err());
     runtime.shutdown_background();

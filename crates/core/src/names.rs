@@ -48,6 +48,8 @@ macro_rules! checked_name {
         pub struct $name(String);
 
         impl $name {
+            const RULE: &str = $rule;
+
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -58,7 +60,7 @@ macro_rules! checked_name {
             type Err = BadName;
             fn from_str(text: &str) -> Result<Self, BadName> {
                 let check: fn(&str) -> bool = $check;
-                if check(text) { Ok(Self(text.to_owned())) } else { Err(BadName($rule)) }
+                if check(text) { Ok(Self(text.to_owned())) } else { Err(BadName(Self::RULE)) }
             }
         }
 
@@ -88,12 +90,41 @@ impl RequestId {
     }
 }
 
+fn folder(text: &str) -> bool {
+    word(text) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// The name of a host that shares its records with others.
+fn host(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    (1..=64).contains(&text.len()) && text.bytes().all(fits)
+}
+
 checked_name!(
-    /// One agent's folder and its settings.
+    /// One agent's folder and its settings. Where several hosts share the records, a folder that the settings do not name is another
+    /// group on each: `<folder>@<host>`.
     Group,
     "1-64 of A-Z a-z 0-9 _ -, the first a letter or digit",
-    |text| word(text) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+    |text| text.split_once('@').map_or_else(|| folder(text), |(name, at)| folder(name) && host(at))
 );
+
+impl Group {
+    /// The group of a folder, which names no host.
+    pub fn of_folder(name: &str) -> Result<Self, BadName> {
+        if name.contains('@') { Err(BadName(Self::RULE)) } else { name.parse() }
+    }
+
+    /// The group of the folder with this name on that host.
+    #[must_use]
+    pub fn at(&self, host: &str) -> Option<Self> {
+        format!("{}@{host}", self.folder()).parse().ok()
+    }
+
+    /// The name of its folder, by which its agent knows it.
+    pub fn folder(&self) -> &str {
+        self.0.split_once('@').map_or(&self.0, |(folder, _)| folder)
+    }
+}
 
 checked_name!(
     /// The code people type to say which ask they mean, such as `k7`.
@@ -154,6 +185,19 @@ mod tests {
         assert!("_x".parse::<RequestId>().is_ok());
         assert!("_x".parse::<Group>().is_err(), "a group starts with a letter or digit");
         assert!("7".parse::<Group>().is_ok());
+    }
+
+    #[test]
+    fn a_group_of_one_host_is_no_folder_and_leads_to_one() {
+        let group: Group = "default".parse().unwrap();
+        let here = group.at("host-1.example").unwrap();
+        assert_eq!((here.as_str(), here.folder(), group.folder()), ("default@host-1.example", "default", "default"));
+        assert_eq!(here.to_string().parse(), Ok(here.clone()));
+        assert_eq!(here.at("b").unwrap().as_str(), "default@b");
+        assert!(Group::of_folder("default@b").is_err() && Group::of_folder("default").is_ok());
+        for bad in ["", "a/b", "a@b", "a b", "'"] {
+            assert_eq!(group.at(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -60,6 +60,13 @@ pub enum Rejection {
         /// The group's folder name.
         group: String,
     },
+    /// Another host serves the group's folder.
+    ServedElsewhere {
+        /// The group.
+        group: String,
+        /// That host.
+        host: String,
+    },
     /// Too many are open, or were asked within the hour.
     RateLimited {
         /// The group's folder name.

@@ -73,7 +73,7 @@ impl Init {
             ..Field::default()
         };
         let group: Group = form.ask(name, self.group.as_deref(), |text| {
-            text.parse().map_err(|rule| format!("a group's name is {rule}"))
+            Group::of_folder(text).map_err(|rule| format!("a group's name is {rule}"))
         })?;
         if plan.is_new() {
             plan.add(&self.data_dir(&form)?);

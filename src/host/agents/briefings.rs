@@ -1,5 +1,5 @@
 //! Briefings over HTTP: the files in a group's `briefings/`, which `askd briefing` reads on a host that has the folder. Where daemons
-//! share the records and no folder, they are the records themselves.
+//! share the records and no host serves a folder of the group, they are the records themselves.
 
 use super::Agents;
 use super::asks::unavailable;
@@ -35,6 +35,10 @@ impl Agents {
         group: &Group,
         work: impl FnOnce(&Dir) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
+        let unreadable = |detail: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", detail);
+        if let Some(host) = self.broker.served_elsewhere(group) {
+            return Err(unreadable(&format!("The group's briefings are in its folder, which {host} serves.")));
+        }
         let (folders, group) = (self.folders.clone(), group.clone());
         let disk = Arc::clone(self.disks.lock().entry(group.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))));
         let done = self.ctx.clock().timeout(PATIENCE, async move {
@@ -49,7 +53,6 @@ impl Agents {
             };
             tokio::task::spawn_blocking(task).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
         });
-        let unreadable = |detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", detail);
         match done.await {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => {
@@ -87,7 +90,7 @@ pub(super) async fn list(
         Ok(briefings)
     };
     let group = &caller.holder.group;
-    let briefings = if agents.broker.keeps_briefings() {
+    let briefings = if agents.broker.keeps_briefings(group) {
         agents.broker.briefings_kept(group, MOST).await
     } else {
         agents.in_briefings(group, read).await?
@@ -107,7 +110,7 @@ pub(super) async fn taken(
     let gone = || Problem::new(StatusCode::GONE, "Not there any more", "It was taken, or there was never one.");
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
     let group = &caller.holder.group;
-    let taken = if agents.broker.keeps_briefings() {
+    let taken = if agents.broker.keeps_briefings(group) {
         let read = agents.broker.briefing_read(group, id).await;
         read.or_else(|_| unavailable("It could not be stored. Try again."))?
     } else {

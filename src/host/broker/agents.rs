@@ -3,27 +3,14 @@
 use super::collect::{MAX_BRIEFING, left_over};
 use super::{Broker, Failure, RETRY};
 use crate::ipc::files::ReadError;
-use crate::ipc::wire::{Request, file_bytes};
+use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, Event, FollowUpEvent, Rejection, RequestId, Tried, WaiterEvent};
+use askd_core::{Ask, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
 use std::io;
 use std::sync::Arc;
 
 impl Broker {
-    /// Whether the outcome reaches whoever asks, also after another host has taken over.
-    pub(super) fn can_deliver_to(&self, request: &Request) -> Result<(), Rejection> {
-        if self.settings().postgres.serves_folders() || !request.carrier.is_file() {
-            return Ok(());
-        }
-        Err(Rejection::Wrong {
-            field: "ipc".to_owned(),
-            why: "this askd keeps its records in PostgreSQL and serves no folders. Ask over HTTP (ASKD_URL and \
-                  ASKD_TOKEN_FILE), or an operator sets [postgres] folders = true"
-                .to_owned(),
-        })
-    }
-
     /// Which run of its container the agent is now, for later.
     pub(super) fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
@@ -41,7 +28,7 @@ impl Broker {
         let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            if !broker.until_ours().await {
+            if !broker.until_its(&ask.group).await {
                 return;
             }
             // An agent that is not known to have started is started again: at least once.
@@ -62,7 +49,7 @@ impl Broker {
     async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
         let settings = self.settings();
         let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
-        if self.keeps_briefings() {
+        if self.keeps_briefings(&ask.group) {
             return match self.briefing_kept(&ask.group, ask.id).await {
                 Some((_, briefing)) => match file_bytes(&briefing) {
                     Ok(bytes) => self.0.sessions.start(ask, &bytes, group).await,
@@ -98,7 +85,9 @@ impl Broker {
         self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
             loop {
-                broker.until_ours().await;
+                if !broker.until_its(&ask.group).await {
+                    return;
+                }
                 let settings = broker.settings();
                 let Some(group) = settings.group(&ask.group) else { break };
                 match broker.0.sessions.stop(&ask, group).await {

@@ -29,7 +29,8 @@ impl Broker {
                 );
                 self.drop_ask(&ask);
                 let _nobody = self.0.changes.send(id);
-                errands.extend(ask.waiters.iter().filter_map(|waiter| told(&ask, waiter)));
+                let told = ask.waiters.iter().filter_map(|waiter| told(&ask, waiter)).collect();
+                errands.extend(self.own_errands(&ask, told));
             }
             Ok(Ok(None)) => tracing::error!(ask = %id, "askd panicked on a question that is not stored"),
             Ok(Err(error)) => {

@@ -1,5 +1,5 @@
-//! Briefings that no file holds: where several daemons share the records and no folders, the record of an ask is its briefing, so that
-//! every daemon can hand it out and a host's death takes none away.
+//! Briefings that no file holds: where several daemons share the records and no host serves a folder of the group, the record of an ask
+//! is its briefing, so that every daemon can hand it out and a host's death takes none away.
 
 use super::collect::briefing_of;
 use super::{Broker, Failure};
@@ -7,11 +7,6 @@ use crate::ipc::wire::BriefingFile;
 use askd_core::{AskId, DeliveryEvent, DeliveryState, Group, Taker, Time};
 
 impl Broker {
-    /// Whether a briefing is its ask's record.
-    pub(in crate::host) fn keeps_briefings(&self) -> bool {
-        !self.settings().postgres.serves_folders()
-    }
-
     /// The briefings of a group that nobody has read, the oldest first; at most so many.
     pub(in crate::host) async fn briefings_kept(&self, group: &Group, most: usize) -> Vec<(AskId, BriefingFile)> {
         let ids = self.index().briefed(group);

@@ -100,12 +100,14 @@ impl Broker {
         }
         let look = |name| self.0.folders.get(group, name).map(Look::at);
         let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
+        let here = self.does_folder_work(group) && !self.is_strange(group);
         // A file that askd could not look at proves nothing.
         let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
             // The call itself says when it has it.
-            Taker::Waiter(_) if !outcome.file => Some(Lies::There),
+            Taker::Waiter(_) if !outcome.file => self.leads().then_some(Lies::There),
+            _ if !here => None,
             Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
-            Taker::Briefing if self.keeps_briefings() => Some(Lies::There),
+            Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
         let mut judged = Vec::new();
@@ -260,7 +262,7 @@ impl Broker {
             Taker::Waiter(request_id) if ask.waiter(request_id).is_some_and(|waiter| !waiter.carrier.is_file()) => {
                 return Ok(false);
             }
-            Taker::Briefing if self.keeps_briefings() => return Ok(false),
+            Taker::Briefing if self.keeps_briefings(&ask.group) => return Ok(false),
             Taker::Waiter(request_id) => (RESPONSES, request_id.to_string()),
             Taker::Briefing => (BRIEFINGS, ask.id.to_string()),
         };
@@ -295,12 +297,12 @@ impl Broker {
         let moved = moved || (!on("forgetrename") && folder.stat(&withdrawn)?.is_some());
         folder.sync()?;
         crash_point("wake.withdrawn");
-        Ok(!moved)
+        Ok(!moved && !self.is_strange(&ask.group))
     }
 
     fn write_briefing(&self, ask: &Ask) -> io::Result<()> {
         let Some(briefing) = briefing_of(ask)? else { return Ok(()) };
-        if self.keeps_briefings() {
+        if self.keeps_briefings(&ask.group) {
             return Ok(());
         }
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;

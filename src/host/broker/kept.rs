@@ -43,8 +43,8 @@ impl Broker {
         let mut reclaim = Vec::new();
         for old in &ask.waiters {
             let Some(at) = old.response.published_at() else { continue };
-            let lies =
-                if old.carrier.is_file() { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };
+            let looks = old.carrier.is_file() && self.served_elsewhere(&ask.group).is_none();
+            let lies = if looks { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {

@@ -11,6 +11,7 @@ mod attempts;
 mod briefings;
 mod collect;
 mod errands;
+mod hosts;
 mod index;
 mod kept;
 mod lane;

@@ -1,13 +1,12 @@
-//! Beside other daemons that share the records: learns what they have stored, leaves to the leader what steps ask for, and, as
-//! the leader, does what theirs ask for. With a store of its own none of this happens.
+//! Beside other daemons that share the records: learns what they have stored, and does what their steps ask this one for. With a
+//! store of its own none of this happens.
 
 use super::errands::Errand;
-use super::step::Stepped;
 use super::{Broker, KeyedLock};
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, DeliveryEffect, Effect, Fact, Group, RequestId, Taker};
+use askd_core::{AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
@@ -28,6 +27,8 @@ const DOCUMENTS: usize = 64;
 pub(super) struct Beside {
     /// One request of each group is judged at a time.
     pub(super) asking: KeyedLock<Group>,
+    /// What lies in the folders of these groups is being found out.
+    pub(super) settling: KeyedLock<Group>,
     /// One look at a time, with when the last one succeeded.
     looked: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Moment>>,
@@ -42,6 +43,7 @@ impl Default for Beside {
     fn default() -> Self {
         Self {
             asking: KeyedLock::default(),
+            settling: KeyedLock::default(),
             looked: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             paying: Mutex::default(),
@@ -62,29 +64,6 @@ impl Broker {
         self.0.store.shared().is_some()
     }
 
-    /// What of a step's effects the leader has to do.
-    pub(super) fn owed_to_the_leader(&self, step: &Stepped) -> Vec<Effect> {
-        if self.leads() {
-            return Vec::new();
-        }
-        let owed = |effect: &&Effect| match effect {
-            // They decide what else is done.
-            Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => true,
-            Effect::Note(_) | Effect::Forget => false,
-            // Also what this daemon does itself: it may die before it has.
-            _ => true,
-        };
-        step.effects.iter().filter(owed).cloned().collect()
-    }
-
-    /// What of a step's effects this daemon does itself.
-    pub(super) fn own_of(&self, ask: &Ask, mut effects: Vec<Effect>) -> Vec<Effect> {
-        if !self.leads() {
-            effects.retain(|effect| touches_only_the_record(ask, effect));
-        }
-        effects
-    }
-
     /// Learns what others have stored, and does what they ask for, as long as the daemon runs.
     pub(super) async fn keep_up(&self) {
         let Some(shared) = self.0.store.shared() else { return };
@@ -96,13 +75,11 @@ impl Broker {
                 () = self.leases().begun() => told = None,
             }
             let now = self.0.beside.clock.monotonic();
-            let mut kept_up = self.catch_up().await;
-            if self.leads() {
-                kept_up = match kept_up {
-                    Ok(()) => self.pay().await,
-                    failed => failed,
-                };
-            }
+            let mut kept_up = match self.catch_up().await {
+                Ok(()) => self.pay().await,
+                failed => failed,
+            };
+            self.settle_in();
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
                 kept_up = kept_up.and(self.tell_waits().await);
                 told = Some(now);
@@ -140,6 +117,9 @@ impl Broker {
             self.learn(stored);
         }
         for ask in &news.gone {
+            if self.does_folder_work(&ask.group) {
+                self.0.tidy(ask, true);
+            }
             self.drop_ask(ask);
             let _nobody = self.0.changes.send(ask.id);
         }
@@ -205,7 +185,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Does what other daemons' steps ask the leader for.
+    /// Does what other daemons' steps ask this one for.
     async fn pay(&self) -> Result<(), StoreError> {
         let owed = self.in_store(Sharing::owed).await?;
         if owed.is_empty() || on("nohandover") {
@@ -285,7 +265,7 @@ impl Broker {
     }
 
     /// A call to the store, which blocks on the database.
-    async fn in_store<T: Default + Send + 'static>(
+    pub(super) async fn in_store<T: Default + Send + 'static>(
         &self,
         call: impl FnOnce(&(dyn Sharing + 'static)) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -297,13 +277,4 @@ impl Broker {
 
 fn panicked(panic: tokio::task::JoinError) -> StoreError {
     StoreError::Io { what: "it panicked".to_owned(), source: io::Error::other(panic) }
-}
-
-/// An outcome over HTTP: to write and to publish it changes the record, and nothing else.
-fn touches_only_the_record(ask: &Ask, effect: &Effect) -> bool {
-    let Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write | DeliveryEffect::Publish } = effect
-    else {
-        return false;
-    };
-    ask.waiter(id).is_some_and(|waiter| !waiter.carrier.is_file())
 }

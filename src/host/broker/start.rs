@@ -124,9 +124,7 @@ impl Broker {
         *self.0.noted.lock() = Lines::default();
         self.0.loading.end();
         tracing::info!(open, settled, "Stored asks loaded");
-        if self.leads() {
-            self.go_on(&late.into_inner());
-        }
+        self.go_on(&late.into_inner());
         Ok(())
     }
 
@@ -134,25 +132,31 @@ impl Broker {
     pub(super) fn take_in(&self, Stored { ask, settled, after_loss }: &Stored) {
         let effects = ask.resume();
         let lost = *after_loss && ask.is_changed_by_loss();
-        let undone = |effect: &Effect| *effect != if *settled { Effect::Retire } else { Effect::Status };
-        let owes = effects.iter().any(undone) || (!settled && ask.was_interrupted());
+        let over = if *settled { Effect::Retire } else { Effect::Status };
+        let undone = effects.iter().any(|effect| *effect != over && self.does(ask, effect));
+        let owes = undone || (!settled && self.leads() && ask.was_interrupted());
         {
             let mut index = self.index();
             if index.group(ask.id).is_some() {
                 return;
             }
             index.insert(ask, self.0.set_by);
-            if self.leads() && (lost || (owes && (*settled || !on("noresume")))) {
-                self.lanes().owe(ask.id, lost);
+            if (lost && self.leads()) || (owes && (*settled || !on("noresume"))) {
+                self.lanes().owe(ask.id, lost && self.leads());
             }
         }
-        if *settled || !self.leads() {
+        if *settled {
             return;
         }
         let now = self.clock().now();
-        for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
-            // From now on each look looks for its sign of life.
-            self.0.sessions.heartbeats.of(&ask.group, process, now);
+        if self.does_folder_work(&ask.group) {
+            for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
+                // From now on each look looks for its sign of life.
+                self.0.sessions.heartbeats.of(&ask.group, process, now);
+            }
+        }
+        if !self.leads() {
+            return;
         }
         // A crash may have kept from being noted what follows.
         self.0.audit.fact_once(&self.0.noted, ask, &Fact::Asked, now);
@@ -172,13 +176,15 @@ impl Broker {
 
     /// Does what the stored asks still owe, in the background.
     fn go_on(&self, late: &Late) {
-        for id in late.superseded() {
+        let leads = self.leads();
+        for id in late.superseded().filter(|_| leads) {
             self.apply_later(id, Event::Requested(Relation::Supersedes));
         }
-        let (owing, open, crowded) = {
+        let (owing, mut open, crowded) = {
             let index = self.index();
-            (self.lanes().owing(), index.open(), index.all_crowded())
+            (self.lanes().owing(), index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
+        open.retain(|group, _| self.does_folder_work(group));
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             // Whatever happens to an ask, what is undone for it comes first.
@@ -186,6 +192,9 @@ impl Broker {
             broker.tell_deadlines(open).await;
             broker.in_turn(crowded, Event::Crowded).await;
         });
+        if !leads {
+            return;
+        }
         self.end_all_blocks();
         self.0.moved.notify_one();
         // The last run may have left something unsynced.

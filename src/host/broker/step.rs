@@ -73,6 +73,9 @@ impl Broker {
             Err(error) => return Applied::NotStored(error.to_string()),
         };
         panic_point("step", ask.content.title.as_deref());
+        if self.is_of_another_folder(&ask, &event) {
+            return Applied::Same(ask);
+        }
         let Reading { now, set_by } = self.clock().reading();
         let first = match self.follow_clock(&ask, set_by, now) {
             Ok(None) => self.resume(&ask, now),
@@ -113,7 +116,8 @@ impl Broker {
     /// Takes up what the last run left undone for this ask, before anything else happens to it.
     fn resume(&self, ask: &Arc<Ask>, now: Time) -> Result<Option<Stepped>, StoreError> {
         let Some(lost) = self.lanes().owes(ask.id) else { return Ok(None) };
-        let event = if lost { Some(Event::PowerLost) } else { ask.was_interrupted().then_some(Event::Interrupted) };
+        let interrupted = self.leads() && ask.was_interrupted();
+        let event = if lost { Some(Event::PowerLost) } else { interrupted.then_some(Event::Interrupted) };
         let step = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten());
         // After a loss of power the step itself says what is owed, unless another daemon has taken it meanwhile. The audit log
         // was mended when the ask was read.
@@ -133,7 +137,7 @@ impl Broker {
                 }
                 return Err(error);
             }
-        } else if resumed.effects.contains(&Effect::Retire) {
+        } else if resumed.effects.contains(&Effect::Retire) && self.leads() {
             self.retire(ask);
         }
         self.lanes().paid(ask.id);
@@ -228,7 +232,9 @@ impl Broker {
         let allowed = self.0.allow(ask, &step.effects, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.0.store.forget(&ask.group, ask.id)?;
-            self.0.tidy(ask, true);
+            if self.does_folder_work(&ask.group) {
+                self.0.tidy(ask, true);
+            }
             self.drop_ask(ask);
             self.0.saved.notify_one();
             return Ok(());
@@ -238,9 +244,8 @@ impl Broker {
             let saved = match self.0.store.shared() {
                 None => self.0.store.save(ask, save),
                 Some(shared) => {
-                    let (owed, noted) =
-                        (self.owed_to_the_leader(step), self.0.audit.with_step(ask, &step.effects, now));
-                    shared.save(ask, &step.basis, Along { owed: &owed, noted: &noted }, save)
+                    let (left, noted) = (self.left_to_others(step), self.0.audit.with_step(ask, &step.effects, now));
+                    shared.save(ask, &step.basis, Along { left: Some(&left), noted: &noted }, save)
                 }
             };
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;

@@ -56,6 +56,18 @@ impl Broker {
             let _alone = self.0.asking.lock(same(group, &request)).await;
             return self.decide(group, request, 0).await.unwrap_or(Submitted::NotStored);
         };
+        if request.carrier.is_file() {
+            match self.pin_here(group).await {
+                Ok(None) => {}
+                Ok(Some(host)) => {
+                    return Submitted::Rejected(Rejection::ServedElsewhere { group: group.folder().to_owned(), host });
+                }
+                Err(error) => {
+                    tracing::error!(group = %group, %error, "cannot find out which host serves a group; a request has to come again");
+                    return Submitted::NotStored;
+                }
+            }
+        }
         // Other daemons may give the group a question between the judgement and the save: then it is judged anew.
         let _alone = self.0.beside.asking.lock(group.clone()).await;
         for _ in 0..RIVALS {
@@ -78,9 +90,6 @@ impl Broker {
             && let Some(submitted) = self.known(id, &request).await
         {
             return Ok(submitted);
-        }
-        if let Err(rejection) = self.can_deliver_to(&request) {
-            return Ok(Submitted::Rejected(rejection));
         }
         let joined = request.key.and_then(|key| self.index().by_key(group, key));
         if let Some(id) = joined
@@ -144,7 +153,11 @@ impl Broker {
         }
         match waiter.response.state() {
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
-            DeliveryState::Published { .. } if !waiter.carrier.is_file() => return Some(Submitted::Known(id)),
+            DeliveryState::Published { .. }
+                if !waiter.carrier.is_file() || self.served_elsewhere(&ask.group).is_some() =>
+            {
+                return Some(Submitted::Known(id));
+            }
             DeliveryState::Published { .. } => match self.lies(&ask.group, &request.request_id).await {
                 Ok(Lies::There) => return Some(Submitted::Known(id)),
                 Ok(Lies::BeingTaken | Lies::Gone) => {}
@@ -198,15 +211,15 @@ impl Broker {
     /// Whether the group may ask this now, and by which rules.
     fn admit(&self, group: &Group, request: &Request) -> Result<Admitted, Rejection> {
         let settings = self.settings();
-        let unknown = || Rejection::UnknownGroup { group: group.to_string() };
+        let unknown = || Rejection::UnknownGroup { group: group.folder().to_owned() };
         let settings = settings.group(group).ok_or_else(unknown)?;
-        self.can_deliver_to(request)?;
         let now = self.clock().now();
         let waiter = waiter(request, settings, now)?;
         self.0.channels.fit(&settings.routes, group, &request.content)?;
         let (open, asked) = self.index().load(group, now);
-        let limited =
-            |what, setting, limit| Err(Rejection::RateLimited { group: group.to_string(), what, setting, limit });
+        let limited = |what, setting, limit| {
+            Err(Rejection::RateLimited { group: group.folder().to_owned(), what, setting, limit })
+        };
         if open >= settings.max_open {
             return limited("open", "max_open_per_group", settings.max_open);
         }

@@ -80,7 +80,7 @@ impl GroupScanner {
     pub(super) fn new(group: Group, shared: Shared) -> Self {
         Self {
             is_mounted: AtomicBool::new(shared.folders.is_mounted(&group)),
-            tasks: format!("{group}/{TASKS}"),
+            tasks: format!("{}/{TASKS}", group.folder()),
             group,
             shared,
             alone: tokio::sync::Mutex::default(),

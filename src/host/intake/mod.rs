@@ -92,6 +92,11 @@ impl Intake {
         loop {
             let settings = self.shared.broker.settings();
             if !prepared.as_ref().is_some_and(|known| Arc::ptr_eq(known, &settings)) {
+                if prepared.is_some() && self.shared.broker.is_shared() {
+                    // A folder is another group if the settings name it now.
+                    self.groups.lock().clear();
+                    self.root = Glance::default();
+                }
                 self.prepare(&settings);
                 prepared = Some(settings);
             }
@@ -171,7 +176,7 @@ impl Intake {
 
     fn find_groups(&mut self, names: Vec<String>) {
         for name in names {
-            match name.parse::<Group>() {
+            match Group::of_folder(&name) {
                 Ok(group) => drop(self.scanner(&group)),
                 Err(rule) => {
                     if self.ignored.insert(name.clone()) {
@@ -182,9 +187,10 @@ impl Intake {
         }
     }
 
-    fn scanner(&self, group: &Group) -> Arc<GroupScanner> {
-        let new = || Arc::new(GroupScanner::new(group.clone(), self.shared.clone()));
-        Arc::clone(self.groups.lock().entry(group.clone()).or_insert_with(new))
+    /// What looks at the folder of that name.
+    fn scanner(&self, folder: &Group) -> Arc<GroupScanner> {
+        let new = || Arc::new(GroupScanner::new(self.shared.broker.group_of(folder), self.shared.clone()));
+        Arc::clone(self.groups.lock().entry(folder.clone()).or_insert_with(new))
     }
 
     fn make_root(&mut self, error: &io::Error) {
@@ -214,10 +220,13 @@ impl Intake {
             let problem = Problem {
                 since: self.shared.ctx.clock().now(),
                 why: "the group's folder does not answer".to_owned(),
-                fix: format!("look at what is mounted there (mount | grep {group}), or unmount it with umount -l"),
+                fix: format!(
+                    "look at what is mounted there (mount | grep {}), or unmount it with umount -l",
+                    group.folder()
+                ),
             };
             self.shared.folders.note_problem(group, Some(problem));
-            let folder = self.shared.folders.root().join(group.as_str());
+            let folder = self.shared.folders.root().join(group.folder());
             tracing::error!(
                 group = %group, folder = %folder.display(),
                 "the group's folder does not answer: its requests wait, other groups go on. Look at what is mounted there \

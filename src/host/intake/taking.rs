@@ -170,6 +170,8 @@ impl GroupScanner {
                 self.wake_cancels(&request_id);
                 taken
             }
+            // What another host's agents ask is not withdrawn here.
+            Ok(Message::Cancel(_)) if self.broker.served_elsewhere(&self.group).is_some() => Taken::Done,
             Ok(Message::Cancel(request_id)) => match self.broker.withdraw(&self.group, &request_id).await {
                 Ok(()) => Taken::Done,
                 Err(_) => Taken::Later,

@@ -114,7 +114,7 @@ impl Sessions {
             },
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
-                let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str())];
+                let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.folder())];
                 match run(&self.ctx, argv, &variables, briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
                     Ran::Runs => Tried::Started { accepted: true },
                     Ran::Ended(status) if status.success() => Tried::Started { accepted: true },
@@ -164,8 +164,8 @@ impl Sessions {
             Some(Means::Command(argv)) => {
                 let id = ask.id.to_string();
                 let variables =
-                    [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.as_str()), ("ASKD_REASON", STOPPED_FOR)];
-                let input = serde_json::json!({"ask_id": id, "group": ask.group.as_str(), "reason": STOPPED_FOR});
+                    [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.folder()), ("ASKD_REASON", STOPPED_FOR)];
+                let input = serde_json::json!({"ask_id": id, "group": ask.group.folder(), "reason": STOPPED_FOR});
                 match run(&self.ctx, argv, &variables, input.to_string().as_bytes(), (PATIENCE, Overlong::Ends)).await {
                     Ran::Ended(status) if status.success() => Ok(()),
                     Ran::Ended(status) => Err(format!("the stop command ended with {status}")),

@@ -35,7 +35,7 @@ pub(super) async fn stop(ctx: &Ctx, webhook: &Webhook, ask: &Ask, reason: &str) 
 
 async fn call(ctx: &Ctx, webhook: &Webhook, ask: &Ask, id: &str, mut body: Value) -> Result<(), String> {
     body["ask_id"] = json!(ask.id.to_string());
-    body["group"] = json!(ask.group.as_str());
+    body["group"] = json!(ask.group.folder());
     let called = ctx.clock().timeout(PATIENCE, post(ctx, webhook, id, body.to_string())).await;
     let called = called.unwrap_or_else(|| Err(format!("no answer within {} s", PATIENCE.as_secs())));
     called.map_err(|why| format!("the webhook {}: {why}", webhook.host()))

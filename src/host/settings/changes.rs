@@ -72,8 +72,8 @@ fn slack(slack: &SlackSettings) -> (String, &str, Option<&str>) {
     (format!("{slack:?}"), expose(&slack.bot_token), app_token)
 }
 
-fn postgres(postgres: &PostgresSettings) -> (&str, bool, Option<&str>) {
-    (&postgres.node, postgres.folders, postgres.url.as_ref().map(expose))
+fn postgres(postgres: &PostgresSettings) -> (&str, Option<&str>) {
+    (&postgres.node, postgres.url.as_ref().map(expose))
 }
 
 fn web(web: &WebSettings) -> (String, Vec<&str>) {

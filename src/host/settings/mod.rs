@@ -174,13 +174,18 @@ impl Settings {
 
     /// What holds for this group; `None` if it is not served.
     pub fn group(&self, group: &Group) -> Option<&GroupSettings> {
-        let settings = self.groups.get(group.as_str()).unwrap_or(&self.defaults);
+        let settings = self.groups.get(group.folder()).unwrap_or(&self.defaults);
         (!settings.routes.is_empty()).then_some(settings)
     }
 
     /// What holds for a folder without a section; `None` if it is not served.
     pub fn unconfigured(&self) -> Option<&GroupSettings> {
         Some(&self.defaults).filter(|group| !group.routes.is_empty())
+    }
+
+    /// Whether the settings name this group.
+    pub fn has_section(&self, group: &Group) -> bool {
+        self.groups.contains_key(group.folder())
     }
 
     /// The groups that are named in the settings.
@@ -290,7 +295,7 @@ impl Shape {
         };
         for (name, group) in &mut groups {
             let at = format!("groups.{name}");
-            if let Err(rule) = name.parse::<Group>() {
+            if let Err(rule) = Group::of_folder(name) {
                 mistakes.add(&*at, format!("a group's name is {rule}"));
             }
             group.check(&at, &settings, mistakes);

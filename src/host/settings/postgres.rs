@@ -2,6 +2,8 @@
 
 use super::mistakes::Mistakes;
 use super::values::secret;
+use crate::ipc::HOST_GROUP;
+use askd_core::Group;
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -15,18 +17,11 @@ pub struct PostgresSettings {
     /// The same past a pooler, for `LISTEN`. `None`: askd looks every second.
     #[serde(default, deserialize_with = "secret")]
     pub listen_url: Option<SecretString>,
-    /// What this daemon is called where several share the database.
+    /// What this daemon's host is called where several share the database.
     pub node: String,
-    /// Whether agents ask in folders, too: then all daemons that share the database have the same `ipc/`.
-    pub folders: bool,
 }
 
 impl PostgresSettings {
-    /// Whether agents can ask in folders.
-    pub fn serves_folders(&self) -> bool {
-        self.url.is_none() || self.folders
-    }
-
     pub(super) fn check(mut self, mistakes: &mut Mistakes) -> Self {
         if self.url.is_some() && !cfg!(feature = "postgres") {
             let why =
@@ -35,6 +30,10 @@ impl PostgresSettings {
         }
         if self.node.is_empty() {
             self.node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        }
+        // It is part of the names of groups.
+        if HOST_GROUP.parse::<Group>().is_ok_and(|group| group.at(&self.node).is_none()) {
+            mistakes.add("postgres.node", format!("{:?} is not 1-64 of A-Z a-z 0-9 . _ -", self.node));
         }
         self
     }

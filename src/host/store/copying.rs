@@ -2,7 +2,7 @@
 //! the copy has got, so that it can be run again after any interruption, and no daemon starts on half a copy or on moved records.
 
 use super::marks::{MARK, Mark, mark_of};
-use super::{Loading, Opened, Save, StoreError, Stored};
+use super::{Loading, Opened, Pins, Save, StoreError, Stored};
 use crate::sabotage::crash_point;
 use askd_core::{Ask, AskId, Time};
 use parking_lot::Mutex;
@@ -91,6 +91,7 @@ fn empty(of: &Opened) -> Result<(), CopyError> {
     for name in names(of)? {
         of.documents.remove(&name).map_err(|source| cannot("change", of, source))?;
     }
+    of.store.shared().map_or(Ok(()), Pins::unpin)?;
     of.store.flush()?;
     Ok(())
 }
@@ -113,7 +114,8 @@ pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
 }
 
 /// Copies everything, compares, and marks the source as moved. When run again after an interruption, it starts over, or sets only the last mark.
-pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
+/// `host`: what this one is called, which has the folders of the groups.
+pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError> {
     let all_is_there = match (mark(from)?, mark(to)?) {
         // All of it was there and the same: only the last mark is left (the source's, in an earlier version).
         (Some(Mark::Moved), Some(Mark::Coming)) | (Some(Mark::Moving), None) => true,
@@ -137,7 +139,7 @@ pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
         set_mark(from, Mark::Moving)?;
         crash_point("copy.marked");
         empty(to)?;
-        copy_all(from, to)?;
+        copy_all(from, to, host)?;
         crash_point("copy.copied");
     }
     let copied = compare(from, to)?;
@@ -148,10 +150,15 @@ pub fn copy(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
     Ok(copied)
 }
 
-fn copy_all(from: &Opened, to: &Opened) -> Result<(), CopyError> {
+fn copy_all(from: &Opened, to: &Opened, host: &str) -> Result<(), CopyError> {
     let failed = Mutex::new(None);
     let copy = |ask: Ask, settled| -> Result<(), StoreError> {
         let (group, id) = (ask.group.clone(), ask.id);
+        let in_folder = ask.has_briefing() || ask.waiters.iter().any(|waiter| waiter.carrier.is_file());
+        // Before the group has an ask: what lies in the folder is known.
+        if let Some(shared) = to.store.shared().filter(|_| in_folder) {
+            shared.pin(&group, host)?;
+        }
         to.store.save(&Arc::new(ask), Save::Now)?;
         if settled { to.store.retire(&group, id) } else { Ok(()) }
     };
@@ -232,12 +239,12 @@ mod tests {
         from.documents.store("channels/whatsapp.json", b"{}").unwrap();
         from.documents.store("web_token", b"secret").unwrap();
         let all = Copied { open: 1, settled: 1, documents: 2 };
-        assert_eq!(copy(&from, &to).unwrap(), all);
+        assert_eq!(copy(&from, &to, "here").unwrap(), all);
         assert!(to.check().is_ok() && matches!(from.check(), Err(StoreError::Moved(_))));
-        assert!(copy(&from, &to).is_err(), "it is elsewhere");
+        assert!(copy(&from, &to, "here").is_err(), "it is elsewhere");
         // And back, over what it had before.
         to.store.forget(&open.group, open.id).unwrap();
-        assert_eq!(copy(&to, &from).unwrap(), Copied { open: 0, ..all });
+        assert_eq!(copy(&to, &from, "here").unwrap(), Copied { open: 0, ..all });
         assert!(from.check().is_ok() && to.check().is_err());
         assert_eq!(read_ids(&from).unwrap(), [(done, true)]);
     }
@@ -256,16 +263,16 @@ mod tests {
         assert!(from.check().is_ok() && to.check().is_ok() && read_ids(&to).unwrap().is_empty());
         set_mark(&from, Mark::Moving).unwrap();
         set_mark(&to, Mark::Coming).unwrap();
-        assert_eq!(copy(&from, &to).unwrap().open, 1);
+        assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
         assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)));
         // Cut off before the last mark.
         set_mark(&to, Mark::Coming).unwrap();
         assert!(from.check().is_err() && to.check().is_err());
         assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)), "all of it is there, and nowhere else");
-        assert_eq!(copy(&from, &to).unwrap().open, 1);
+        assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
         assert!(from.check().is_err() && to.check().is_ok());
         to.store.save(&Arc::new(ask(9, "g")), Save::Now).unwrap();
         clear_mark(&from).unwrap();
-        assert!(matches!(copy(&from, &to), Err(CopyError::NotEmpty(_, 2))));
+        assert!(matches!(copy(&from, &to, "here"), Err(CopyError::NotEmpty(_, 2))));
     }
 }

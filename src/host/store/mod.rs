@@ -24,16 +24,18 @@ mod sharing;
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
+#[cfg(feature = "postgres")]
+use files::boot_id;
 pub use files::{CHANNELS_FORMAT, Files, hold};
 pub use forgetting::{Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
-pub use postgres::{Turn, Waiting, lines_of, look};
+pub use postgres::{Moved, Turn, Waiting, lines_of, look, move_group};
 pub use rates::Rates;
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
-pub use sharing::{Along, Basis, Owed, Sharing, Wait, Webhook};
+pub use sharing::{Along, Basis, LeftTo, Owed, Pin, Pins, Sharing, Wait, Webhook};
 
 use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};

@@ -1,10 +1,10 @@
 //! What daemons that share their records have to know of each other. Every one of them takes calls, and a row is the lane of its
 //! ask: a save says which state it was stepped from, and is refused if another daemon has changed the ask since. What a
-//! step asks for is done by the leader alone.
+//! step asks for is done by the leader; what concerns the folder of a group, by the host that serves it.
 
 use super::{Allowed, Save, StoreError, Stored};
 use crate::host::audit::Noted;
-use askd_core::{Ask, AskId, Effect, Group, RequestId};
+use askd_core::{Ask, AskId, Effect, Group, RequestId, Time};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,38 @@ pub enum Basis {
     Lost(Arc<Ask>),
 }
 
+/// Which host serves the folder of each group. What changes that blocks on the database.
+pub trait Pins: Debug + Send + Sync {
+    /// What the host of this daemon is called.
+    fn host(&self) -> &str;
+
+    /// Which host serves the group's folder, as far as this daemon knows; `None`: no request ever came in a folder.
+    fn pinned(&self, group: &Group) -> Option<Pin>;
+
+    /// Has a host serve the group's folder, unless another one does. Returns the one that does.
+    fn pin(&self, group: &Group, host: &str) -> Result<Pin, StoreError>;
+
+    /// No host serves a folder any more: nothing is stored.
+    fn unpin(&self) -> Result<(), StoreError>;
+
+    /// The groups whose folders this host serves without knowing what lies there, and since when.
+    fn strange(&self) -> Vec<(Group, Time)>;
+
+    /// It has found out what lies there.
+    fn settled_in(&self, group: &Group) -> Result<(), StoreError>;
+}
+
 /// What is stored together with a state of an ask.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Along<'a> {
-    /// What the leader has to do then.
-    pub owed: &'a [Effect],
+    /// What others have to do then.
+    pub left: Option<&'a LeftTo>,
     /// What the audit log says of it.
     pub noted: &'a [Noted],
 }
 
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.
-pub trait Sharing: Debug + Send + Sync {
+pub trait Sharing: Pins {
     /// Whether this daemon does what steps ask for.
     fn leads(&self) -> bool;
 
@@ -47,7 +68,7 @@ pub trait Sharing: Debug + Send + Sync {
     /// Changes when another daemon says that there is news.
     fn hint(&self) -> watch::Receiver<()>;
 
-    /// What other daemons' steps ask the leader to do, the oldest first.
+    /// What other daemons' steps ask this one to do, the oldest first.
     fn owed(&self) -> Result<Vec<Owed>, StoreError>;
 
     /// It is under way.
@@ -82,7 +103,25 @@ pub struct News {
     pub documents: Vec<String>,
 }
 
-/// What the leader has to do.
+/// What of a step this daemon does not do itself.
+#[derive(Debug, Default)]
+pub struct LeftTo {
+    /// What the leader does.
+    pub leader: Vec<Effect>,
+    /// What the host does that serves the folder of the ask's group.
+    pub host: Vec<Effect>,
+}
+
+/// Which host serves the folder of a group. It does so until an operator moves the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// What it is called.
+    pub host: String,
+    /// What was told in the folder before then may not lie there; `None`: all of it does, unless it was taken.
+    pub strange: Option<Time>,
+}
+
+/// What this daemon has to do.
 #[derive(Debug)]
 pub struct Owed {
     /// Which entry it is.

@@ -217,6 +217,7 @@ pub fn rejection(rejection: &Rejection) -> String {
             "group {group:?} is not served here: it is not in the settings, and [defaults] has no routes. An operator \
              can add [groups.{group}]."
         ),
+        Rejection::ServedElsewhere { group, host } => format!("Group {group} is served by {host}."),
         Rejection::RateLimited { group, what, setting, limit } => format!(
             "rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. Wait for \
              answers before you ask more."

@@ -302,6 +302,12 @@ impl Index {
         open
     }
 
+    /// The asks of a group of which something is not over.
+    pub(super) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
+        let Some(number) = self.groups.known(group) else { return Vec::new() };
+        self.entries.iter().filter(|entry| entry.group == number && !entry.done).map(Entry::id).collect()
+    }
+
     /// When something is due next.
     pub(super) fn next_deadline(&self) -> Time {
         self.deadlines.first().map_or(Time::MAX, |slot| self.entries[slot].deadline)

@@ -12,6 +12,12 @@ const CLEAN: &str = "clean";
 const ERA: &str = "after-loss";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// Names what this computer has run since it was switched on. Without an id this run is like no other.
+pub(in crate::host::store) fn boot_id() -> String {
+    let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_else(|_| random::unique());
+    boot.trim().to_owned()
+}
+
 #[derive(Debug)]
 pub(super) struct Boot {
     /// Names this boot in the records that are written from now on.
@@ -34,10 +40,8 @@ impl Boot {
             if root.remove(CLEAN)? {
                 root.sync()?;
             }
-            // Without an id this run is like no other.
-            let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_else(|_| random::unique());
             let device = root.stamp()?.device();
-            let id = format!("{} {device} {}", boot.trim(), era.as_deref().unwrap_or_default());
+            let id = format!("{} {device} {}", boot_id(), era.as_deref().unwrap_or_default());
             Ok(Self { id: id.trim_end().to_owned(), clean, era })
         };
         begin().map_err(io_error("cannot find out how the last run ended"))

@@ -8,6 +8,8 @@ mod opening;
 mod scan;
 mod unfiled;
 
+#[cfg(feature = "postgres")]
+pub(super) use boot::boot_id;
 pub use journal::EntryId;
 pub use opening::hold;
 

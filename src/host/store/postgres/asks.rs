@@ -2,11 +2,11 @@
 
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
-use super::{InPostgres, failed, opening};
+use super::{InPostgres, failed, opening, pins};
 use crate::host::audit::Noted;
-use crate::host::store::{Along, BadRecord, StoreError, Stored, record};
+use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
-use askd_core::AskId;
+use askd_core::{AskId, Group};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -55,10 +55,11 @@ impl Write {
                      on conflict (group_name) do update set accepted = c.accepted + 1 where c.accepted = $5
                      returning 1
                  ), owed as (
-                     insert into askd.owed (ask, effects) select $1::uuid, $7::jsonb from counted where $7 is not null
+                     insert into askd.owed (ask, effects, folder)
+                     select $1::uuid, effects::jsonb, folder from counted, unnest($7::text[], $8::text[]) as new (effects, folder)
                  ), noted as (
                      insert into askd.audit (ask, at, line)
-                     select $1::uuid, at, line::json from counted, unnest($8::bigint[], $9::text[]) as new (at, line)
+                     select $1::uuid, at, line::json from counted, unnest($9::bigint[], $10::text[]) as new (at, line)
                  )
                  insert into askd.asks (id, group_name, operations, record, short_id)
                  select $1::uuid, $2, array[$3::uuid], $4::jsonb, $6 from counted
@@ -73,10 +74,11 @@ impl Write {
                      where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid and exists (select from now)
                      returning revision
                  ), owed as (
-                     insert into askd.owed (ask, effects) select $1::uuid, $6::jsonb from saved where $6 is not null
+                     insert into askd.owed (ask, effects, folder)
+                     select $1::uuid, effects::jsonb, folder from saved, unnest($6::text[], $8::text[]) as new (effects, folder)
                  ), noted as (
                      insert into askd.audit (ask, at, line)
-                     select $1::uuid, at, line::json from saved, unnest($8::bigint[], $9::text[]) as new (at, line)
+                     select $1::uuid, at, line::json from saved, unnest($9::bigint[], $10::text[]) as new (at, line)
                  )
                  select revision from saved union all select null where not exists (select from now)"
             }
@@ -149,13 +151,20 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
     text.replace('-', "").parse().ok()
 }
 
+/// The rows that ask for it: the effects of each, and whose folder they concern.
+fn owed(left: Option<&LeftTo>, group: &Group) -> serde_json::Result<(Vec<String>, Vec<Option<String>>)> {
+    let Some(LeftTo { leader, host }) = left else { return Ok(Default::default()) };
+    let rows = [(leader, None), (host, Some(group.to_string()))].into_iter().filter(|(left, _)| !left.is_empty());
+    rows.map(|(left, folder)| Ok((serde_json::to_string(left)?, folder))).collect()
+}
+
 impl InPostgres {
     /// Stores the record of an ask, and what goes along with it. Returns the row's revision, and how many bytes the
     /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
         Attempt { ask, write, operation, era, .. }: &Attempt,
-        Along { owed, noted }: Along<'_>,
+        Along { left, noted }: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
@@ -164,28 +173,36 @@ impl InPostgres {
         }
         let record = record::write(ask, era, None).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
-        let effects = if owed.is_empty() { None } else { Some(serde_json::to_string(owed).map_err(|e| unfit(&e))?) };
+        let (effects, folders) = owed(left, &ask.group).map_err(|error| unfit(&error))?;
         let bytes = record.len();
         // Without the check a daemon would overwrite what another one has stored since.
         let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
         let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
         let (operation, era) = (*operation, era.clone());
+        let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());
         let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
         let (times, lines): (Vec<_>, Vec<_>) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
         let saved = self.shared.change(
             durable,
             Arc::new(move |connection| {
                 let (id, group, write) = (id.clone(), group.clone(), write.clone());
-                let (record, code, effects, era) = (record.clone(), code.clone(), effects.clone(), era.clone());
+                let (record, code, era, held) = (record.clone(), code.clone(), era.clone(), held.clone());
+                let (effects, folders) = (effects.clone(), folders.clone());
                 let (times, lines) = (times.clone(), lines.clone());
                 Box::pin(async move {
+                    if let Some(run) = held {
+                        pins::hold(&mut *connection, &group, &run).await?;
+                    }
                     let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
-                        Write::New(given) => save.bind(given).bind(code).bind(effects).bind(times).bind(lines),
+                        Write::New(given) => {
+                            let save = save.bind(given).bind(code).bind(effects).bind(folders);
+                            save.bind(times).bind(lines)
+                        }
                         Write::Over(version) => {
                             let save = save.bind(version.operation.to_string()).bind(effects).bind(era);
-                            save.bind(times).bind(lines)
+                            save.bind(folders).bind(times).bind(lines)
                         }
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
@@ -200,6 +217,7 @@ impl InPostgres {
             Ok(Some(None)) => Err(Failed::Crashed),
             Ok(revision) => Ok(revision.flatten().map(|revision| (revision, bytes))),
             Err(Failed::Conflict) => Ok(None),
+            Err(Failed::Moved) => self.look_for_pin(&ask.group).map(|()| None),
             Err(why) => Err(why),
         }
     }

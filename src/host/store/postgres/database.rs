@@ -26,6 +26,8 @@ const LONG: Duration = Duration::from_secs(60);
 const TRIES: u32 = 3;
 /// What `askd.hold` raises.
 const OVERTAKEN: &str = "AK001";
+/// What `askd.hold_folder` raises.
+const MOVED: &str = "AK002";
 /// A row with that key is there.
 const CONFLICT: &str = "23505";
 
@@ -44,6 +46,9 @@ pub(super) enum Failed {
     /// Another daemon has stored what this one would have. Nothing was changed.
     #[error("another daemon was faster")]
     Conflict,
+    /// Another host serves the folder of the group. Nothing was changed.
+    #[error("another host serves the folder")]
+    Moved,
     /// The server has crashed since this daemon looked, and may have lost something. Nothing was changed.
     #[error("the database has crashed")]
     Crashed,
@@ -53,6 +58,7 @@ impl From<sqlx::Error> for Failed {
     fn from(error: sqlx::Error) -> Self {
         match code(&error).as_deref() {
             Some(OVERTAKEN) => Self::Overtaken,
+            Some(MOVED) => Self::Moved,
             Some(CONFLICT) => Self::Conflict,
             _ => Self::Unchanged(error.to_string()),
         }
@@ -71,7 +77,8 @@ fn is_passing(error: &sqlx::Error) -> bool {
 /// Whether the server has rolled a transaction back instead of committing it. Any other error may come after the commit: a pooler
 /// reports a server that it has lost in the same way, and a server a synchronous standby that does not answer.
 fn is_refused(error: &sqlx::Error) -> bool {
-    code(error).is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == OVERTAKEN)
+    code(error)
+        .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == OVERTAKEN || code == MOVED)
 }
 
 /// Work within a transaction. It may be done again after it was rolled back.

@@ -1,4 +1,4 @@
-//! A look at the database from outside the daemon, for `askd doctor`.
+//! A look at the database from outside the daemon, for `askd doctor` and what else an operator does there.
 
 use super::database::{Connections, Database, Failed, query, scalar};
 use super::lease::LEASE;
@@ -25,11 +25,21 @@ pub struct Seen {
 
 /// Looks at the database of this URL; else why that cannot be done.
 pub async fn look(url: &str) -> Result<Seen, String> {
+    from_outside(url, |connections| async move { see(&connections).await }).await
+}
+
+/// Does something in the database of this URL; else why that cannot be done.
+pub(super) async fn from_outside<T: Send + 'static, F>(
+    url: &str,
+    work: impl FnOnce(Connections) -> F,
+) -> Result<T, String>
+where
+    F: Future<Output = Result<T, Failed>> + Send + 'static,
+{
     let database = Database::new(url, "askd-postgres")?;
-    let connections = database.connections().clone();
-    let seen = database.run(async move { see(&connections).await }).await;
-    match seen {
-        Ok(seen) => Ok(seen),
+    let done = database.run(work(database.connections().clone())).await;
+    match done {
+        Ok(done) => Ok(done),
         Err(error) => {
             let connections = database.connections().clone();
             let cause = database.run(async move { Ok(connections.cause().await) }).await.ok().flatten();

@@ -1,5 +1,5 @@
 //! The store as tables in PostgreSQL (`schema.sql`, docs/cluster.md). Every daemon takes calls ([`shared`]); what steps ask
-//! for is done by the one that has the [`lease`]. What is saved soon is committed without waiting for the disk, and saved again
+//! for is done by the one that has the [`lease`]; what concerns a folder, by the host that is named in [`pins`]. What is saved soon is committed without waiting for the disk, and saved again
 //! if the server turns out to have lost it, which a new [`era`](opening::era) of the server shows.
 
 mod asks;
@@ -12,6 +12,7 @@ mod lease;
 mod look;
 mod nodes;
 mod opening;
+mod pins;
 mod rates;
 mod saving;
 mod shared;
@@ -20,9 +21,10 @@ mod tables;
 pub use audit::lines_of;
 pub use look::look;
 pub use opening::{Turn, Waiting};
+pub use pins::{Moved, move_group};
 
 use super::cache::Cache;
-use super::{Allowed, Along, BadRecord, Erased, Loading, Save, Sharing, Store, StoreError, Stored, Whom, record};
+use super::{Allowed, Along, BadRecord, Erased, Loading, Pin, Save, Sharing, Store, StoreError, Stored, Whom, record};
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use database::{Database, Durable, Failed, Work, query};
@@ -52,10 +54,13 @@ struct Shared {
     database: Arc<Database>,
     /// The leader has it.
     lease: Option<Lease>,
-    /// This run's id among the nodes.
+    /// This run's id among the nodes, and what its host is called.
     run: String,
+    node: String,
     /// Cancelled when this run has left them.
     left: CancellationToken,
+    /// Cancelled when another run has taken over what this one did.
+    overtaken: CancellationToken,
 }
 
 impl Shared {
@@ -64,10 +69,15 @@ impl Shared {
         let connections = self.database.connections().clone();
         let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
         let changed = self.database.wait(async move { connections.transact(durable, &check, work).await });
-        if let (Err(Failed::Overtaken), Some(lease)) = (&changed, &self.lease) {
-            lease.lose();
+        if let Err(Failed::Overtaken) = &changed {
+            self.lose();
         }
         changed
+    }
+
+    /// Another run has taken over.
+    fn lose(&self) {
+        self.overtaken.cancel();
     }
 
     fn read<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
@@ -99,6 +109,8 @@ pub struct InPostgres {
     doubts: Mutex<HashMap<AskId, Attempt>>,
     /// How many asks each group was given, as far as this daemon knows.
     given: Mutex<HashMap<Group, i64>>,
+    /// Which host serves the folder of each group, as far as this daemon knows.
+    pins: Mutex<HashMap<Group, Pin>>,
     mark: Mutex<Mark>,
     /// The transaction of the last flush.
     flushed: Mutex<u64>,
@@ -117,7 +129,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
     move |why| {
         let source = io::Error::other(why.to_string());
         match why {
-            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict | Failed::Crashed => {
+            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict | Failed::Moved | Failed::Crashed => {
                 StoreError::Io { what, source }
             }
             Failed::Unknown(_) => StoreError::InDoubt { what, source },
@@ -317,7 +329,7 @@ impl Store for InPostgres {
     }
 
     fn overtaken(&self) -> CancellationToken {
-        self.shared.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone())
+        self.shared.overtaken.clone()
     }
 }
 

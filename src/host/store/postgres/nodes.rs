@@ -3,8 +3,9 @@
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
-use super::{CLEAN, InPostgres, Shared};
+use super::{CLEAN, InPostgres, Shared, pins};
 use crate::clock::Clock;
+use crate::host::store::boot_id;
 use crate::sabotage::on;
 use askd_core::Time;
 use std::sync::Arc;
@@ -29,6 +30,13 @@ pub(super) enum Joined {
     Namesake,
 }
 
+/// What was found out on joining.
+#[derive(Debug, Clone)]
+pub(super) struct Joining {
+    /// The server's era in which the last run stopped cleanly, if it did.
+    pub(super) clean: Option<String>,
+}
+
 /// What a run is called that wants to be alone.
 const ALONE: &str = "askd store copy";
 /// After so many signs of life a run drops what all others have heard of, and rates that hold nothing up.
@@ -45,13 +53,13 @@ impl Node {
     /// Enters it, unless another live daemon has its name. `home` names the state folder, whose lock the caller has: an
     /// earlier run on it is over. What it saves from now on, no earlier clean end vouches for.
     pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
-        let own = self.clone();
+        let (own, boot) = (self.clone(), boot_id());
         let joined = database
             .transact(
                 Durable::Yes,
                 "",
                 Arc::new(move |connection| {
-                    let Node { run, node, home, .. } = own.clone();
+                    let (Node { run, node, home, .. }, boot) = (own.clone(), boot.clone());
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         let over = "delete from askd.nodes where home = $1::uuid or heard < now() - interval '1 hour'";
@@ -63,6 +71,9 @@ impl Node {
                         }
                         if live.contains(&node) {
                             return Ok(Joined::Namesake);
+                        }
+                        if node != ALONE {
+                            pins::begin(&mut *connection, &node, &boot).await?;
                         }
                         let join = "insert into askd.nodes (run, node, home, version, heard)
                                     values ($1::uuid, $2, $3::uuid, $4, now())";
@@ -87,12 +98,12 @@ impl Node {
                 () = clock.sleep(RENEWED_AFTER) => {}
                 () = left.cancelled() => return,
             }
-            let (run, tidies) = (self.run.clone(), times % TIDIED_AFTER == 0);
+            let (run, node, tidies) = (self.run.clone(), self.node.clone(), times % TIDIED_AFTER == 0);
             let heard = database.transact(
                 Durable::No,
                 "",
                 Arc::new(move |connection| {
-                    let run = run.clone();
+                    let (run, node) = (run.clone(), node.clone());
                     Box::pin(async move {
                         if tidies {
                             let told = "delete from askd.gone where at < now() - interval '10 minutes'";
@@ -100,6 +111,8 @@ impl Node {
                             let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
                             query(over).execute(&mut *connection).await?;
                         }
+                        let host = "update askd.hosts set heard = now() where node = $1";
+                        query(host).bind(node).execute(&mut *connection).await?;
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
                         query(heard).bind(run).execute(connection).await
                     })
@@ -130,6 +143,29 @@ impl Node {
     }
 }
 
+/// Reads and deletes the mark of the last clean stop, so that no later start relies on it.
+pub(super) async fn begin(connections: &Connections, after_loss: bool) -> Result<Joining, Failed> {
+    connections
+        .transact(
+            Durable::Yes,
+            "",
+            Arc::new(move |connection| {
+                Box::pin(async move {
+                    if after_loss {
+                        query("delete from askd.era").execute(&mut *connection).await?;
+                        pins::lose(&mut *connection).await?;
+                    }
+                    let clean = "delete from askd.documents where name = $1 returning bytes";
+                    let clean = scalar::<Vec<u8>>(clean).bind(CLEAN);
+                    let clean = clean.fetch_optional(connection).await?;
+                    let clean = clean.filter(|_| !after_loss).and_then(|bytes| String::from_utf8(bytes).ok());
+                    Ok(Joining { clean })
+                })
+            }),
+        )
+        .await
+}
+
 /// A run that ends before it has used the lead that it has won.
 pub(super) async fn abandon(database: &Connections, run: String, lease: &Lease) -> Result<(), Failed> {
     let gone: Work<()> = Arc::new(move |connection| {
@@ -145,14 +181,16 @@ pub(super) async fn abandon(database: &Connections, run: String, lease: &Lease) 
 impl InPostgres {
     /// Notes the end of this run. The last daemon notes that nothing is missing, and the leader gives its lease up.
     pub(super) fn leave(&self) -> Result<(), Failed> {
-        let Shared { run, lease, database, left } = &*self.shared;
+        let Shared { run, node, lease, database, left, .. } = &*self.shared;
         left.cancel();
-        let (era, run) = (self.era.lock().clone(), run.clone());
+        let (era, run, node) = (self.era.lock().clone(), run.clone(), node.clone());
         self.shared.change(
             Durable::Yes,
             Arc::new(move |connection| {
-                let (era, run) = (era.clone(), run.clone());
+                let (era, run, node) = (era.clone(), run.clone(), node.clone());
                 Box::pin(async move {
+                    let whole = "update askd.hosts set boot = null where node = $1";
+                    query(whole).bind(node).execute(&mut *connection).await?;
                     query("delete from askd.nodes where run = $1::uuid").bind(run).execute(&mut *connection).await?;
                     // Also one that has died: it may have saved something without waiting for the disk.
                     let others: i64 = scalar("select count(*) from askd.nodes").fetch_one(&mut *connection).await?;

@@ -1,14 +1,15 @@
 //! Opens the store: connects, makes the tables or refuses those of a newer askd, and finds out whether this daemon leads.
 
 use super::audit::AuditRows;
-use super::database::{Connections, Database, Durable, Failed, Work, query, scalar};
+use super::database::{Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
-use super::nodes::{Joined, Node, abandon};
+use super::nodes::{Joined, Joining, Node, abandon, begin};
+use super::pins::{self, PinRow};
 use super::shared::{Mark, mark};
 use super::tables::prepare;
-use super::{CLEAN, InPostgres, Shared};
+use super::{InPostgres, Shared};
 use crate::clock::Clock;
 use crate::host::audit::Together;
 use crate::host::store::{Documents as _, InFiles, Opened, StoreError, hold};
@@ -68,13 +69,6 @@ pub struct Waiting {
     hints: Hints,
     /// Where notices come from, past a pooler.
     listen: Option<String>,
-}
-
-/// What was found out on joining.
-#[derive(Debug, Clone)]
-struct Joining {
-    /// The server's era in which the last run stopped cleanly, if it did.
-    clean: Option<String>,
 }
 
 impl Waiting {
@@ -255,28 +249,32 @@ impl Waiting {
     async fn open(&self) -> Result<Opened, StoreError> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
-        let work: Work<(Mark, String)> = Arc::new(move |connection| {
+        let node = self.node.node.clone();
+        let work: Work<(Mark, String, Vec<PinRow>)> = Arc::new(move |connection| {
+            let node = node.clone();
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
                 let since = mark(&mut *connection).await?;
-                if leads {
-                    // A new leader finds out from the asks what they ask for.
-                    query("delete from askd.owed").execute(&mut *connection).await?;
-                }
-                Ok((since, era(connection).await?))
+                // A new leader finds out from the asks what they ask for, and so does a host that has just started.
+                let known = "delete from askd.owed where folder is null and $1
+                                 or folder in (select group_name from askd.pins where node = $2)";
+                query(known).bind(leads).bind(node).execute(&mut *connection).await?;
+                Ok((since, era(&mut *connection).await?, pins::all(connection).await?))
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, era) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        let (since, era, pins) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             lease: self.lease.clone(),
             run: self.node.run.clone(),
+            node: self.node.node.clone(),
             left: self.left.clone(),
+            overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
         });
         let documents = Arc::new(InTables(Arc::clone(&shared)));
         let audit = Some(Together { lines: Arc::new(AuditRows(Arc::clone(&shared))), node: self.node.node.clone() });
-        let store = Box::new(InPostgres {
+        let store = InPostgres {
             shared,
             era: Mutex::new(era),
             clean: self.joined.as_ref().and_then(|joining| joining.clean.clone()),
@@ -285,6 +283,7 @@ impl Waiting {
             flushing: Mutex::default(),
             doubts: Mutex::default(),
             given: Mutex::default(),
+            pins: Mutex::default(),
             mark: Mutex::new(since),
             flushed: Mutex::default(),
             gone: Mutex::default(),
@@ -293,8 +292,9 @@ impl Waiting {
             closed: AtomicBool::new(false),
             last_save_failed: AtomicBool::new(false),
             last_flush_failed: AtomicBool::new(false),
-        });
-        Ok(Opened { store, documents, audit })
+        };
+        store.know_pins(pins);
+        Ok(Opened { store: Box::new(store), documents, audit })
     }
 
     /// Says why this daemon waits; `true` if it is another reason than before.
@@ -305,28 +305,6 @@ impl Waiting {
             changed
         })
     }
-}
-
-/// Reads and deletes the mark of the last clean stop, so that no later start relies on it.
-async fn begin(connections: &Connections, after_loss: bool) -> Result<Joining, Failed> {
-    connections
-        .transact(
-            Durable::Yes,
-            "",
-            Arc::new(move |connection| {
-                Box::pin(async move {
-                    if after_loss {
-                        query("delete from askd.era").execute(&mut *connection).await?;
-                    }
-                    let clean = "delete from askd.documents where name = $1 returning bytes";
-                    let clean = scalar::<Vec<u8>>(clean).bind(CLEAN);
-                    let clean = clean.fetch_optional(connection).await?;
-                    let clean = clean.filter(|_| !after_loss).and_then(|bytes| String::from_utf8(bytes).ok());
-                    Ok(Joining { clean })
-                })
-            }),
-        )
-        .await
 }
 
 /// Names the time since which the server lost nothing that it had committed.

@@ -3,6 +3,7 @@
 
 use super::asks::{Row, Version, Write, ask_id, row};
 use super::database::{Durable, Failed, Work, query, scalar};
+use super::pins::{PinRow, pin_rows, pins};
 use super::saving::Attempt;
 use super::{InPostgres, failed};
 use crate::host::store::{
@@ -46,6 +47,7 @@ struct Seen {
     allowed: Vec<AllowedRow>,
     documents: Vec<String>,
     given: Vec<(String, i64)>,
+    pins: Vec<PinRow>,
 }
 
 /// A row of `askd.allowed`: group, question, time, person.
@@ -99,9 +101,11 @@ async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<See
     let allowed = allowed_rows(&query(allowed).bind(since).fetch_all(&mut *connection).await?)?;
     let documents = "select name from askd.documents where changed >= $1::text::xid8";
     let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
+    let pins = query(pins!("where changed >= $1::text::xid8")).bind(since).fetch_all(&mut *connection).await?;
+    let pins = pin_rows(&pins)?;
     let given = query("select group_name, accepted from askd.counts").fetch_all(connection).await?;
     let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    Ok(Seen { mark, era, rows, gone, allowed, documents, given })
+    Ok(Seen { mark, era, rows, gone, allowed, documents, given, pins })
 }
 
 impl InPostgres {
@@ -237,7 +241,8 @@ impl Sharing for InPostgres {
             Store::flush(self)?;
             seen = see()?;
         }
-        let Seen { mark, era, rows, gone, allowed, documents, given } = seen;
+        let Seen { mark, era, rows, gone, allowed, documents, given, pins } = seen;
+        self.know_pins(pins);
         let foreign: Vec<String> = {
             let cache = self.cache.lock();
             let is_known = |(id, operation): &(String, Option<String>)| {
@@ -286,10 +291,14 @@ impl Sharing for InPostgres {
     }
 
     fn owed(&self) -> Result<Vec<Owed>, StoreError> {
-        let rows: Work<Vec<(i64, String, String)>> = Arc::new(|connection| {
+        let (leads, node) = (self.leads(), self.shared.node.clone());
+        let rows: Work<Vec<(i64, String, String)>> = Arc::new(move |connection| {
+            let node = node.clone();
             Box::pin(async move {
-                let owed = "select number, ask::text, effects::text from askd.owed order by number limit $1";
-                let rows = query(owed).bind(SOME).fetch_all(connection).await?;
+                let owed = "select number, ask::text, effects::text from askd.owed
+                            where folder is null and $2 or folder in (select group_name from askd.pins where node = $3)
+                            order by number limit $1";
+                let rows = query(owed).bind(SOME).bind(leads).bind(node).fetch_all(connection).await?;
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
             })
         });

@@ -1,0 +1,225 @@
+//! Who does what concerns the folder of a group, where several daemons share the records: the host that serves the folder, and nobody
+//! in its place. It reads and answers requests, writes statuses and briefings, looks for signs of life, and starts and stops the agent.
+//! While it is away, all this waits. Everything else of the group's asks goes on.
+
+use super::errands::Errand;
+use super::step::Stepped;
+use super::{Broker, Failure, RETRY};
+use crate::host::delivery;
+use crate::host::store::{LeftTo, Pin, Pins, StoreError};
+use crate::sabotage::on;
+use askd_core::{
+    AfterTimeout, Ask, DeliveryEffect, DeliveryState, Effect, Event, Fact, FollowUpEvent, Group, RequestId, Taker,
+    Time, WaiterEvent,
+};
+
+/// Whose an effect is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Whoever takes the step does it: it changes the record, and nothing else.
+    Anybody,
+    Leader,
+    /// The host's that serves the folder of the ask's group.
+    Host,
+}
+
+impl Broker {
+    fn pin(&self, group: &Group) -> Option<Pin> {
+        self.0.store.shared()?.pinned(group)
+    }
+
+    /// The group of a folder of this host. What the settings do not name is another group on each host, unless it came with the records.
+    pub(in crate::host) fn group_of(&self, folder: &Group) -> Group {
+        let Some(shared) = self.0.store.shared() else { return folder.clone() };
+        let known =
+            self.settings().has_section(folder) || shared.pinned(folder).is_some_and(|pin| pin.host == shared.host());
+        let own = if known { None } else { folder.at(shared.host()) };
+        own.unwrap_or_else(|| folder.clone())
+    }
+
+    /// The other host that serves the group's folder, if one does.
+    pub(in crate::host) fn served_elsewhere(&self, group: &Group) -> Option<String> {
+        let shared = self.0.store.shared()?;
+        shared.pinned(group).filter(|pin| pin.host != shared.host()).map(|pin| pin.host)
+    }
+
+    /// Whether a briefing is its ask's record, because no host serves a folder of the group.
+    pub(in crate::host) fn keeps_briefings(&self, group: &Group) -> bool {
+        self.is_shared() && self.pin(group).is_none()
+    }
+
+    /// Whether this daemon does what concerns the group's folder.
+    pub(super) fn does_folder_work(&self, group: &Group) -> bool {
+        match (self.pin(group), self.served_elsewhere(group)) {
+            (Some(_), elsewhere) => elsewhere.is_none(),
+            (None, _) => self.leads(),
+        }
+    }
+
+    /// Whether nobody knows what lies in the group's folder: a file that is not there proves nothing.
+    pub(super) fn is_strange(&self, group: &Group) -> bool {
+        self.pin(group).is_some_and(|pin| pin.strange.is_some())
+    }
+
+    /// Has this host serve the group's folder, in which a request came, unless another one does. Returns the other one.
+    pub(super) async fn pin_here(&self, group: &Group) -> Result<Option<String>, StoreError> {
+        if self.settings().group(group).is_some() && !on("anyfolder") {
+            let group = group.clone();
+            self.in_store(move |shared| shared.pin(&group, shared.host()).map(Some)).await?;
+        }
+        Ok(self.served_elsewhere(group).filter(|_| !on("anyfolder")))
+    }
+
+    fn whose(&self, ask: &Ask, effect: &Effect) -> Whose {
+        let is_file = |id: &RequestId| ask.waiter(id).is_some_and(|waiter| waiter.carrier.is_file());
+        let folder = match effect {
+            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write | DeliveryEffect::Publish }
+                if !is_file(id) =>
+            {
+                return Whose::Anybody;
+            }
+            Effect::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
+            Effect::Delivery { to: Taker::Briefing, .. }
+            | Effect::FollowUp(_)
+            | Effect::Status
+            | Effect::Identify(_) => true,
+            Effect::Widget { .. } | Effect::Note(_) | Effect::Retire | Effect::Forget => false,
+        };
+        if folder && self.pin(&ask.group).is_some() && !on("anyhost") { Whose::Host } else { Whose::Leader }
+    }
+
+    /// Whether this daemon does what a step asks for.
+    pub(super) fn does(&self, ask: &Ask, effect: &Effect) -> bool {
+        match self.whose(ask, effect) {
+            Whose::Anybody => true,
+            Whose::Leader => self.leads(),
+            Whose::Host => self.served_elsewhere(&ask.group).is_none(),
+        }
+    }
+
+    /// What of a step's effects others have to do.
+    pub(super) fn left_to_others(&self, step: &Stepped) -> LeftTo {
+        let mut left = LeftTo::default();
+        if !self.is_shared() {
+            return left;
+        }
+        for effect in &step.effects {
+            match effect {
+                // They decide what else is done.
+                Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => {}
+                Effect::Note(_) | Effect::Forget => continue,
+                Effect::Status if delivery::readers_of_status(&step.ask).next().is_none() => continue,
+                _ => {}
+            }
+            match self.whose(&step.ask, effect) {
+                Whose::Host if self.served_elsewhere(&step.ask.group).is_some() => left.host.push(effect.clone()),
+                // Also what this daemon does itself: it may die before it has.
+                Whose::Anybody | Whose::Leader if !self.leads() => left.leader.push(effect.clone()),
+                Whose::Anybody | Whose::Leader | Whose::Host => {}
+            }
+        }
+        left
+    }
+
+    /// What of a step's effects this daemon does itself.
+    pub(super) fn own_of(&self, ask: &Ask, mut effects: Vec<Effect>) -> Vec<Effect> {
+        effects.retain(|effect| self.does(ask, effect));
+        effects
+    }
+
+    /// Whether an event is what a host found in a folder that another one serves by now: the two folders are not the same.
+    pub(super) fn is_of_another_folder(&self, ask: &Ask, event: &Event) -> bool {
+        let is_file = |id: &RequestId| ask.waiter(id).is_some_and(|waiter| waiter.carrier.is_file());
+        let folder = match event {
+            Event::Delivery { to: Taker::Briefing, .. }
+            | Event::FollowUp(FollowUpEvent::Tried(_) | FollowUpEvent::Stopped) => true,
+            Event::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
+            Event::Waiter { request_id, event } => match event {
+                WaiterEvent::Died | WaiterEvent::Identified { .. } => is_file(request_id),
+                WaiterEvent::Withdrawn | WaiterEvent::Collected { .. } => false,
+            },
+            Event::FollowUp(FollowUpEvent::Lifted { .. })
+            | Event::Tick
+            | Event::Interrupted
+            | Event::PowerLost
+            | Event::Crowded
+            | Event::Requested(_)
+            | Event::Viewed
+            | Event::Typing
+            | Event::Replied { .. }
+            | Event::Allow { .. }
+            | Event::Cancel
+            | Event::Widget { .. } => false,
+        };
+        folder && self.served_elsewhere(&ask.group).is_some() && !on("anyhost")
+    }
+
+    /// Waits until this daemon surely is the one that starts and stops the group's agent; `false` if it stops before, or if
+    /// another host serves the folder by then.
+    pub(super) async fn until_its(&self, group: &Group) -> bool {
+        if self.pin(group).is_none() {
+            return self.until_ours().await;
+        }
+        // Since the last look the group may have moved.
+        while self.is_blind() {
+            if !self.0.ctx.pause(RETRY.0).await {
+                return false;
+            }
+        }
+        self.does_folder_work(group)
+    }
+
+    /// Finds out what has to be told anew in folders of which this host does not know what lies there.
+    pub(super) fn settle_in(&self) {
+        let strange = self.0.store.shared().map(Pins::strange).unwrap_or_default();
+        for (group, since) in strange {
+            if !self.is_loaded() {
+                return;
+            }
+            let Some(alone) = self.0.beside.settling.try_lock(group.clone()) else { continue };
+            let broker = self.clone();
+            self.0.ctx.spawn(async move {
+                match broker.tell_anew(&group, since).await {
+                    Ok(()) => tracing::info!(group = %group, "this host knows what lies in the group's folder"),
+                    Err(error) => tracing::warn!(group = %group, %error, "cannot find out what lies in a group's folder; trying again"),
+                }
+                drop(alone);
+            });
+        }
+    }
+
+    async fn tell_anew(&self, group: &Group, since: Time) -> Result<(), StoreError> {
+        let asks = self.index().unfinished_of(group);
+        for id in asks {
+            if !self.get(id).await?.is_some_and(|ask| may_be_missing(&ask, since)) {
+                continue;
+            }
+            self.lanes().owe(id, true);
+            let mut pause = RETRY.0;
+            while let Err(Failure::NotStored | Failure::InDoubt) = self.apply(id, Event::Tick).await {
+                if !self.pause(&mut pause).await {
+                    return Ok(());
+                }
+            }
+        }
+        let group = group.clone();
+        self.in_store(move |shared| shared.settled_in(&group)).await
+    }
+
+    /// Drops errands in a folder that another host serves.
+    pub(super) fn own_errands(&self, ask: &Ask, errands: Vec<Errand>) -> Vec<Errand> {
+        if self.does_folder_work(&ask.group) { errands } else { Vec::new() }
+    }
+}
+
+/// Whether something that was told in a folder before then is not known to be taken, or something is under way there.
+fn may_be_missing(ask: &Ask, since: Time) -> bool {
+    let missing = |state: DeliveryState| match state {
+        DeliveryState::Owed | DeliveryState::Ready | DeliveryState::TakingBack => true,
+        DeliveryState::Published { at } => at < since,
+        DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken => false,
+    };
+    missing(ask.follow_up().briefing.state())
+        || ask.follow_up().after_timeout == AfterTimeout::Stopping
+        || ask.waiters.iter().any(|waiter| waiter.carrier.is_file() && missing(waiter.response.state()))
+}

@@ -1,0 +1,258 @@
+//! The folders of groups where several daemons share a database: each group's folder is served by one host, and everything else of its
+//! questions by any daemon, also while that host is away. `tests/postgres/run` starts the server.
+
+use crate::harness::{SOON, World, askd, choice, names, within};
+use crate::in_slack::{ALICE, BOB, CHANNEL};
+use crate::on_postgres::Database;
+use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
+use serde_json::{Value, json};
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than a daemon waits before it looks again at folders and at what others have stored.
+const LOOKED: Duration = Duration::from_secs(7);
+
+fn deploy() -> Value {
+    choice("Deploy?", &["yes", "no"])
+}
+
+/// What lies in the folder of responses of a group, briefings included.
+fn lies(world: &World, group: &str) -> Vec<String> {
+    let folder = world.data().join("ipc").join(group);
+    ["responses", "briefings"].iter().flat_map(|name| names(&folder.join(name))).collect()
+}
+
+/// Waits until the record says that the response was taken.
+fn is_known_as_taken(cluster: &Cluster, request_id: &str) {
+    let taken = format!(
+        "select 'taken' from askd.asks where record -> 'waiters' -> 0 ->> 'request_id' = '{request_id}'
+             and (record -> 'waiters' -> 0 -> 'response')::text like '%\"taken\"%'"
+    );
+    meanwhile(|| within(SOON, "the response to be known as taken", || cluster.database.query(&taken).pop()));
+}
+
+/// Asked in the folder of a host that does not lead, answered at another one, and answered in that folder.
+async fn the_host_of_the_folder_answers(sabotage: Option<&str>) {
+    let Some(cluster) = Cluster::with(3, "", sabotage.map(|name| (name, true))).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    let card = cluster.card().await;
+    let status =
+        meanwhile(|| within(SOON, "the deadline", || agent.status_now("r1").filter(|it| it["state"] == "open")));
+    assert!(status["answer_by"].is_string(), "{status}");
+    meanwhile(|| cluster.hosts[2].answer("r1", "no"));
+    let response = meanwhile(|| agent.take("r1"));
+    assert_eq!(response["result"]["answers"], json!({"Deploy?": "no"}), "{response}");
+    cluster.says(&card.ts, "*no*").await;
+    is_known_as_taken(&cluster, "r1");
+    for other in [0, 2] {
+        assert_eq!(lies(&cluster.hosts[other].world, "research"), Vec::<String>::new(), "at host-{other}");
+    }
+    assert_eq!(lies(&cluster.hosts[1].world, "research"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_that_has_the_folder_answers_there_whoever_leads() {
+    the_host_of_the_folder_answers(None).await;
+}
+
+/// A request in the folder of one host, and then one in the folder of the same name on another.
+async fn the_second_host_refuses(sabotage: Option<&str>) {
+    let Some(cluster) = Cluster::with(2, "", sabotage.map(|name| (name, true))).await else { return };
+    let (first, second) = (cluster.hosts[1].world.group("research"), cluster.hosts[0].world.group("research"));
+    first.ask("r1", &deploy());
+    meanwhile(|| cluster.hosts[0].world.open_of("r1"));
+    second.ask("r2", &choice("And this?", &["yes", "no"]));
+    let refused = meanwhile(|| second.take("r2"));
+    assert_eq!(refused["error"], "Group research is served by host-1.", "{refused}");
+    // Not even a request that is known, and nobody there takes a question back.
+    second.ask("r1", &deploy());
+    assert_eq!(meanwhile(|| second.take("r1"))["error"], "Group research is served by host-1.");
+    second.cancel("r1");
+    meanwhile(|| second.tasks_gone());
+    meanwhile(|| cluster.hosts[1].answer("r1", "yes"));
+    assert_eq!(meanwhile(|| first.take("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    assert_eq!(cluster.database.query("select count(*) from askd.asks"), ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_in_the_folder_of_a_second_host_is_refused() {
+    the_second_host_refuses(None).await;
+}
+
+/// Answers are taken, cards closed, and deadlines kept; the agent is told when its host is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_host_is_away_only_its_folders_wait() {
+    let Some(mut cluster) = Cluster::with(2, "timeout = \"20s\"", None).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| within(SOON, "two cards", || (cluster.slack.messages(CHANNEL).len() == 2).then_some(())));
+    cluster.hosts[1].world.kill();
+    let card = |text: &str| {
+        let cards = cluster.slack.messages(CHANNEL);
+        cards.into_iter().find(|card| card.visible_text().contains(text)).expect("its card").ts
+    };
+    let (first, second) = (card("Deploy?"), card("And this?"));
+    let clicked = cluster.slack.click(CHANNEL, &first, "pick:0:0", ALICE).await.expect("sent");
+    assert!(clicked.acknowledged && clicked.answer.is_empty(), "{clicked:?}");
+    cluster.says(&first, "*yes* by").await;
+    let timed_out = || cluster.slack.message(CHANNEL, &second).filter(|card| card.visible_text().contains("Timed out"));
+    meanwhile(|| within(Duration::from_secs(40), "the deadline", timed_out));
+    assert_eq!(agent.response("r1"), None);
+    cluster.start(1);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    assert_eq!(meanwhile(|| agent.take("r2"))["result"]["status"], "timeout");
+}
+
+/// The same where the host leads: the lead moves to another daemon, the folder does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lead_moves_and_the_folder_does_not() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[0].world.group("research");
+    agent.ask("r1", &deploy());
+    let card = cluster.card().await;
+    cluster.people_reach(1).await;
+    cluster.hosts[0].world.kill();
+    cluster.slack.click(CHANNEL, &card.ts, "pick:0:1", BOB).await.expect("sent");
+    cluster.leads_within(1, DEATH);
+    cluster.says(&card.ts, "*no* by").await;
+    assert_eq!(lies(&cluster.hosts[1].world, "research"), Vec::<String>::new());
+    cluster.start(0);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    // Its requests are taken as before, beside the leader.
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[1].answer("r2", "yes"));
+    assert_eq!(meanwhile(|| agent.take("r2"))["result"]["answers"], json!({"And this?": "yes"}));
+}
+
+/// Nobody collects the answer: the agent is started on the host that has its folder, with the briefing that lies there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_started_on_the_host_of_its_folder() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("woken");
+    let mut request = deploy();
+    // It gives no sign of life.
+    request["process"] = "gone".into();
+    agent.ask("r1", &request);
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    let read = |name: &str| fs::read_to_string(cluster.woken.path().join(name)).ok().filter(|text| !text.is_empty());
+    let briefing = meanwhile(|| within(Duration::from_secs(60), "the agent to be started", || read("briefing")));
+    assert!(briefing.contains("The user answered: \\\"no\\\""), "{briefing}");
+    assert_eq!(read("by").unwrap().trim(), cluster.hosts[1].world.pid().to_string());
+    assert_eq!(lies(&cluster.hosts[0].world, "woken"), Vec::<String>::new());
+}
+
+/// The computer of a host loses its power, and its disk the file of a response, while the database and the leader go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_a_host_may_have_lost_is_written_again() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| agent.wait("r1"));
+    let published = "select 'yes' from askd.asks where record::text like '%published%'";
+    meanwhile(|| within(SOON, "the record", || cluster.database.query(published).pop()));
+    cluster.hosts[1].world.kill();
+    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1'");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    cluster.start(1);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    // After a clean stop nothing is in doubt.
+    agent.ask("r2", &choice("And this?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[0].answer("r2", "yes"));
+    meanwhile(|| agent.wait("r2"));
+    assert_eq!(meanwhile(|| cluster.hosts[1].world.terminate()).code(), Some(0));
+    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1' and boot is not null");
+    fs::remove_file(agent.response_path("r2")).unwrap();
+    cluster.start(1);
+    thread::sleep(LOOKED);
+    assert_eq!(agent.response("r2"), None, "it was taken");
+}
+
+/// `askd group move`, as an operator runs it on this host.
+fn moves(world: &World, group: &str, to: &str) -> (Option<i32>, String) {
+    let settings = world.dir.path().join("askd.toml");
+    let mut command = askd();
+    command.args(["group", "move", group, "--to", to, "--config"]).arg(settings);
+    let done = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
+    (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr))
+}
+
+/// The host is gone for good. What lay in its folder, and what is still open, is told in the folder of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    for (request, question) in [("r1", "Deploy?"), ("r2", "And this?"), ("r3", "And that?")] {
+        agent.ask(request, &choice(question, &["yes", "no"]));
+    }
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| agent.take("r1"));
+    meanwhile(|| cluster.hosts[0].answer("r2", "no"));
+    meanwhile(|| agent.wait("r2"));
+    is_known_as_taken(&cluster, "r1");
+    cluster.hosts[1].world.kill();
+    let (code, told) = moves(&cluster.hosts[0].world, "research", "host-9");
+    assert_eq!(
+        (code, told.contains("no daemon is called host-9; there are: host-0, host-1")),
+        (Some(2), true),
+        "{told}"
+    );
+    let (code, told) = moves(&cluster.hosts[0].world, "research", "host-0");
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told.trim(), "host-0 serves the folder of research from now on, and host-1 no longer.");
+    let moved = cluster.hosts[0].world.group("research");
+    assert_eq!(meanwhile(|| moved.take("r2"))["result"]["answers"], json!({"And this?": "no"}));
+    meanwhile(|| cluster.hosts[0].answer("r3", "yes"));
+    assert_eq!(meanwhile(|| moved.take("r3"))["result"]["answers"], json!({"And that?": "yes"}));
+    assert_eq!(moved.response("r1"), None, "it was taken");
+    moved.ask("r4", &choice("Once more?", &["yes", "no"]));
+    meanwhile(|| cluster.hosts[0].answer("r4", "yes"));
+    meanwhile(|| moved.take("r4"));
+    // The former host comes back after all.
+    fs::remove_file(agent.response_path("r2")).unwrap();
+    cluster.start(1);
+    agent.ask("r5", &deploy());
+    assert_eq!(meanwhile(|| agent.take("r5"))["error"], "Group research is served by host-0.");
+}
+
+/// Every host has a folder of that name, and its agent knows it by no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_the_settings_do_not_name_is_another_group_on_each_host() {
+    let group = "[defaults]\nroutes = [{ channel = \"web\" }]\nmax_open_per_group = 1";
+    let Some(cluster) = Cluster::with(2, group, None).await else { return };
+    for (host, answer) in [(0, "yes"), (1, "no")] {
+        let agent = cluster.hosts[host].world.group("default");
+        agent.ask("same", &deploy());
+        let open = || {
+            let open = cluster.hosts[1 - host].world.open();
+            open.into_iter().find(|ask| ask["group"] == format!("default@host-{host}"))
+        };
+        let ask = meanwhile(|| within(SOON, "the question at the other host", open));
+        // Each has limits of its own, and says so in the agent's words.
+        agent.ask("more", &choice("And this?", &["yes", "no"]));
+        let refused = meanwhile(|| agent.take("more"));
+        assert!(refused["error"].as_str().unwrap().contains("group \"default\" has 1 questions open"), "{refused}");
+        let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): answer});
+        assert_eq!(meanwhile(|| cluster.hosts[1 - host].world.answer(&ask, &answers)).0, 200);
+        assert_eq!(meanwhile(|| agent.take("same"))["result"]["answers"], json!({"Deploy?": answer}));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_in_the_folder_of_the_wrong_host_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(the_host_of_the_folder_answers(Some("anyhost"))), "anyhost: nobody noticed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_wrong_host_takes_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(the_second_host_refuses(Some("anyfolder"))), "anyfolder: nobody noticed");
+}

@@ -286,6 +286,8 @@ impl Broker {
             tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
             self.enqueue_later(ask.id, Work::Retire, RETRY.0);
         }
+        // The next flush moves its file.
+        self.0.saved.notify_one();
         crash_point("close.retired");
         self.make_room(&ask.group);
     }
@@ -304,7 +306,10 @@ impl Broker {
         match self.load(id) {
             // Another job may have taken it up again meanwhile.
             Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
-                Ok(()) => Applied::Finished,
+                Ok(()) => {
+                    self.0.saved.notify_one();
+                    Applied::Finished
+                }
                 Err(error) => Applied::NotStored(error.to_string()),
             },
             Ok(_) => Applied::Finished,

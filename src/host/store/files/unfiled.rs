@@ -337,12 +337,16 @@ impl Files {
         for kind in [Kind::Settled, Kind::Pending] {
             match self.folder(kind, &it.ask.group)?.read_own(&file_name(id), MAX_RECORD_BYTES) {
                 Ok((bytes, _)) => {
-                    let has = record::read(&bytes).ok().and_then(|read| read.entry);
-                    if has.is_some_and(|has| it.entry.is_in(&has)) {
-                        unfiled.remove(&id);
-                    } else {
-                        it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
-                        it.kind = if it.moves { Kind::Settled } else { kind };
+                    let filed = record::read(&bytes).ok();
+                    let is_newer =
+                        filed.as_ref().and_then(|filed| filed.entry.as_ref()).is_some_and(|has| it.entry.is_in(has));
+                    it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
+                    it.kind = if it.moves { Kind::Settled } else { kind };
+                    match filed.filter(|_| is_newer) {
+                        // The flush was cut off before it had moved the file.
+                        Some(filed) if it.moves => it.ask = Arc::new(filed.ask),
+                        Some(_) => drop(unfiled.remove(&id)),
+                        None => {}
                     }
                     return Ok(());
                 }

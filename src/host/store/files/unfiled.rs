@@ -120,11 +120,16 @@ impl AllUnfiled {
 
     /// Notes that an ask was saved.
     pub(super) fn note(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved) {
+        self.note_moved(ask, kind, bytes, saved, false);
+    }
+
+    /// The same; `moved`: from now on it belongs to the kept outcomes, and its file is still among the open asks.
+    fn note_moved(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved, moved: bool) {
         let save = self.saves.fetch_add(1, Ordering::Relaxed) + 1;
         let placed = matches!(saved, Saved::Placed(_));
         let (Saved::InJournal(entry) | Saved::Placed(entry) | Saved::InMemory(entry)) = saved;
         let mut unfiled = self.lock(ask.id);
-        let moves = unfiled.get(&ask.id).is_some_and(|before| before.moves);
+        let moves = moved || unfiled.get(&ask.id).is_some_and(|before| before.moves);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let all = Arc::clone(&self.bytes);
         let ask = Arc::clone(ask);
@@ -362,10 +367,7 @@ impl Files {
         let _saving = self.writable.read();
         let bytes = record::entry(ask)?;
         let place = self.append(Some(Kind::Settled), &bytes)?;
-        self.unfiled.note(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry));
-        if let Some(it) = self.unfiled.lock(ask.id).get_mut(&ask.id) {
-            it.moves = true;
-        }
+        self.unfiled.note_moved(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry), true);
         self.cache.lock().moved(ask.id, Kind::Settled);
         Ok(())
     }

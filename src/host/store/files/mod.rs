@@ -153,7 +153,7 @@ impl Files {
         if save == Save::Now {
             self.journal.sync(&place).map_err(NotStored::InDoubt)?;
         }
-        let is_new = save == Save::Now && self.cache.lock().record_of(id).is_none();
+        let is_new = save == Save::Now && ask.outcome().is_none() && self.cache.lock().record_of(id).is_none();
         let saved = if is_new && self.place(ask, &place.entry).unwrap_or(false) {
             Saved::Placed(place.entry)
         } else {

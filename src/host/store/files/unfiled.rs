@@ -123,13 +123,13 @@ impl AllUnfiled {
         self.note_moved(ask, kind, bytes, saved, false);
     }
 
-    /// The same; `moved`: from now on it belongs to the kept outcomes, and its file is still among the open asks.
-    fn note_moved(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved, moved: bool) {
+    /// The same; `is_filed`: from now on it belongs to the kept outcomes, and its file is still among the open asks.
+    fn note_moved(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved, is_filed: bool) {
         let save = self.saves.fetch_add(1, Ordering::Relaxed) + 1;
         let placed = matches!(saved, Saved::Placed(_));
         let (Saved::InJournal(entry) | Saved::Placed(entry) | Saved::InMemory(entry)) = saved;
         let mut unfiled = self.lock(ask.id);
-        let moves = moved || unfiled.get(&ask.id).is_some_and(|before| before.moves);
+        let moves = is_filed || unfiled.get(&ask.id).is_some_and(|before| before.moves);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let all = Arc::clone(&self.bytes);
         let ask = Arc::clone(ask);

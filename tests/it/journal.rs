@@ -1,5 +1,5 @@
-//! What the daemon's journal holds, read as `docs` and `store/files/journal.rs` describe it: stories that ask what is stored go by it
-//! and by the files together.
+//! What the daemon's journal holds, in the format of `store/files/journal.rs`: stories and gates that ask what is stored go by it and
+//! by the files together.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

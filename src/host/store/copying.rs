@@ -224,15 +224,22 @@ mod tests {
         Opened::files(at, false).unwrap()
     }
 
+    /// A copy reads what is filed, and what was in the journal when the store was opened.
+    fn save(to: &Opened, ask: &Arc<Ask>) {
+        to.store.save(ask, Save::Now).unwrap();
+        to.store.flush().unwrap();
+    }
+
     #[test]
     fn all_of_it_moves_once_and_back_and_no_daemon_starts_on_what_was_moved() {
         let temp = tempfile::tempdir().unwrap();
         let (here, there) = (temp.path().join("here/state"), temp.path().join("there/state"));
         let (from, to) = (files(&here), files(&there));
         let (open, done) = (Arc::new(ask(1, "g")), Arc::new(settled(ask(2, "g"))));
-        from.store.save(&open, Save::Now).unwrap();
-        from.store.save(&done, Save::Now).unwrap();
+        save(&from, &open);
+        save(&from, &done);
         from.store.retire(&done.group, done.id).unwrap();
+        from.store.flush().unwrap();
         let allowed =
             Allowed { question: Digest::from_bytes([1; 32]), at: Time::from_millis(7), by: Person::operator(Via::Cli) };
         from.store.allow(&open.group, &[allowed], Time::from_millis(0)).unwrap();
@@ -254,10 +261,10 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (here, there) = (temp.path().join("here/state"), temp.path().join("there/state"));
         let (from, to) = (files(&here), files(&there));
-        from.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+        save(&from, &Arc::new(ask(1, "g")));
         set_mark(&from, Mark::Moving).unwrap();
         set_mark(&to, Mark::Coming).unwrap();
-        to.store.save(&Arc::new(settled(ask(1, "g"))), Save::Now).unwrap();
+        save(&to, &Arc::new(settled(ask(1, "g"))));
         assert!(from.check().is_err() && to.check().is_err());
         abort(&from, &to).unwrap();
         assert!(from.check().is_ok() && to.check().is_ok() && read_ids(&to).unwrap().is_empty());
@@ -271,7 +278,7 @@ mod tests {
         assert!(matches!(abort(&from, &to), Err(CopyError::NotBegun)), "all of it is there, and nowhere else");
         assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
         assert!(from.check().is_err() && to.check().is_ok());
-        to.store.save(&Arc::new(ask(9, "g")), Save::Now).unwrap();
+        save(&to, &Arc::new(ask(9, "g")));
         clear_mark(&from).unwrap();
         assert!(matches!(copy(&from, &to, "here"), Err(CopyError::NotEmpty(_, 2))));
     }

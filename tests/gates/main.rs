@@ -44,8 +44,8 @@ struct Gate {
     what: &'static str,
     /// The figures that have to be 0.
     counted: &'static [&'static str],
-    /// Whether it mostly waits, so that it is played beside others, unless with `--long`.
-    waits: bool,
+    /// Whether it judges how long others wait, so that nothing is played beside it. With `--long` each gate is alone.
+    alone: bool,
     /// A promise to break on purpose, and figures of which at least one must then not be 0.
     sabotages: &'static [(&'static str, &'static [&'static str])],
 }
@@ -59,23 +59,23 @@ const LIVES: &[&str] = &["lost", "torn", "invented", "two winners", "twice", "se
 const GATES: [Gate; 13] = [
     Gate {
         name: "kills",
-        rounds: [10, 20, 1_000],
+        rounds: [10, 10, 1_000],
         what: "kills",
         counted: LIVES,
-        waits: true,
+        alone: false,
         sabotages: &[("ackfirst", &["two winners", "lost"])],
     },
     Gate {
         name: "kills-slack",
-        rounds: [8, 30, 150],
+        rounds: [8, 15, 150],
         what: "kills",
         counted: LIVES,
-        waits: false,
+        alone: false,
         sabotages: &[("ackfirst", &["two winners"])],
     },
     Gate {
         name: "kills-whatsapp",
-        rounds: [12, 15, 60],
+        rounds: [12, 6, 60],
         what: "kills",
         counted: &[
             "lost",
@@ -88,7 +88,7 @@ const GATES: [Gate; 13] = [
             "repeats",
             "from before",
         ],
-        waits: true,
+        alone: false,
         sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats", "from before"])],
     },
     Gate {
@@ -96,15 +96,15 @@ const GATES: [Gate; 13] = [
         rounds: [4, 4, 60],
         what: "troubles of three daemons",
         counted: LIVES,
-        waits: false,
+        alone: false,
         sabotages: &[("norowlock", &["two winners", "lost", "left open"]), ("nohandover", &["left open", "lost"])],
     },
     Gate {
         name: "cluster-power",
-        rounds: [6, 3, 30],
+        rounds: [6, 2, 30],
         what: "power cuts of the database",
         counted: LIVES,
-        waits: false,
+        alone: false,
         sabotages: &[("nosync", &["two winners", "lost"])],
     },
     Gate {
@@ -112,7 +112,7 @@ const GATES: [Gate; 13] = [
         rounds: [20, 4, 50],
         what: "power cuts",
         counted: &["lost", "torn", "invented", "two winners", "second cards", "left open"],
-        waits: false,
+        alone: false,
         sabotages: &[
             ("nofsync", &["lost"]),
             ("nojournalsync", &["lost", "two winners", "second cards", "left open"]),
@@ -124,7 +124,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "round of all troubles",
         counted: &["lost", "torn", "invented", "two winners", "twice", "lies", "untold", "stays broken"],
-        waits: true,
+        alone: false,
         sabotages: &[("ackfirst", &["lost", "two winners"])],
     },
     Gate {
@@ -132,7 +132,7 @@ const GATES: [Gate; 13] = [
         rounds: [10, 5, 600],
         what: "seconds",
         counted: &["read outside", "written outside", "hangs", "lost", "torn"],
-        waits: false,
+        alone: true,
         sabotages: &[("followlinks", &["read outside", "written outside"])],
     },
     Gate {
@@ -140,7 +140,7 @@ const GATES: [Gate; 13] = [
         rounds: [50, 20, 300],
         what: "thousand names",
         counted: &["kept waiting", "growing"],
-        waits: false,
+        alone: true,
         sabotages: &[("onedesk", &["kept waiting"])],
     },
     Gate {
@@ -148,7 +148,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "table",
         counted: &["state changes", "other replies"],
-        waits: true,
+        alone: false,
         sabotages: &[("notoken", &["state changes"]), ("unsigned", &["state changes"]), ("anytap", &["state changes"])],
     },
     Gate {
@@ -156,7 +156,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "round of all levels",
         counted: &["secrets", "texts"],
-        waits: true,
+        alone: false,
         sabotages: &[("secretname", &["secrets"])],
     },
     Gate {
@@ -164,7 +164,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 2],
         what: "round of all clocks",
         counted: &["early", "late", "swept away", "two daemons"],
-        waits: true,
+        alone: false,
         sabotages: &[("notick", &["late"])],
     },
     Gate {
@@ -172,7 +172,7 @@ const GATES: [Gate; 13] = [
         rounds: [4, 4, 60],
         what: "lives",
         counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open", "growing"],
-        waits: true,
+        alone: false,
         sabotages: &[("ackfirst", &["two winners", "lost"])],
     },
 ];
@@ -180,6 +180,8 @@ const GATES: [Gate; 13] = [
 /// What the command line asks for.
 struct Orders {
     gates: Vec<String>,
+    /// Only those that are alone, or only those that are not.
+    alone: Option<bool>,
     long: bool,
     sabotages: bool,
     seed: u64,
@@ -193,10 +195,12 @@ fn orders() -> Result<Option<Orders>, String> {
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_secs());
     let seed = std::env::var("ASKD_SEED").ok().map(|seed| seed.parse().map_err(|_| format!("ASKD_SEED={seed}")));
-    let mut orders = Orders { gates: Vec::new(), long: false, sabotages: false, seed: seed.unwrap_or(Ok(now))? };
+    let mut orders =
+        Orders { gates: Vec::new(), alone: None, long: false, sabotages: false, seed: seed.unwrap_or(Ok(now))? };
     for arg in args {
         match arg.as_str() {
             "--long" => orders.long = true,
+            "--alone" | "--together" => orders.alone = Some(arg == "--alone"),
             "--sabotages" => orders.sabotages = true,
             name if GATES.iter().any(|gate| gate.name == name) => orders.gates.push(arg),
             _ => return Err(format!("there is no gate {arg:?}: there are {}", GATES.map(|gate| gate.name).join(", "))),
@@ -239,13 +243,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let wanted = |gate: &&Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
+    let named = |gate: &Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
+    let wanted = |gate: &&Gate| named(gate) && orders.alone.is_none_or(|alone| alone == gate.alone);
     let mut passed = true;
-    let (waiting, others): (Vec<_>, Vec<_>) = GATES.iter().filter(wanted).partition(|gate| gate.waits && !orders.long);
-    for gate in others {
+    let (alone, others): (Vec<_>, Vec<_>) = GATES.iter().filter(wanted).partition(|gate| gate.alone || orders.long);
+    for gate in alone {
         passed &= runtime.block_on(one(gate, &orders));
     }
-    let together = futures_util::future::join_all(waiting.into_iter().map(|gate| one(gate, &orders)));
+    let together = futures_util::future::join_all(others.into_iter().map(|gate| one(gate, &orders)));
     passed &= runtime.block_on(together).into_iter().all(|passed| passed);
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { card, DESKTOP, done, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { card, DESKTOP, done, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 import { accessible, button, daemon, gone as waitGone, open, page, visible as waitFor } from './inbox.mjs';
 
 const DEPLOY = { questions: [{ question: 'Deploy to production now?', options: ['yes', 'no'] }] };
@@ -90,7 +90,7 @@ describe('a question that was asked too often', () => {
     }, 20000);
   });
 
-  for (const [look, options] of [['light', {}], ['dark', { dark: true }], ['phone', { viewport: PHONE }], ['phone dark', { viewport: PHONE, dark: true }], ['small phone', { viewport: SMALL_PHONE }]]) {
+  for (const [look, options] of sample([['light', {}], ['dark', { dark: true }], ['phone', { viewport: PHONE }], ['phone dark', { viewport: PHONE, dark: true }], ['small phone', { viewport: SMALL_PHONE }]])) {
     test(`is readable and harmless: ${look}`, async () => {
       const plain = await block(DEPLOY);
       const hostile = await block(HOSTILE, `g${'r'.repeat(40)}`);

@@ -26,6 +26,15 @@ export const launch = () => chromium.launch({
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 });
 
+// Of looks that are checked alike: with ASKD_SAMPLE one of them, another one each day, which the name of the test says.
+export const sample = (looks) => {
+  const day = Number(process.env.ASKD_DAY ?? Math.floor(Date.now() / 86400000));
+  return process.env.ASKD_SAMPLE ? [looks[day % looks.length]] : looks;
+};
+
+// The looks of a page.
+export const LOOKS = [false, true].flatMap((dark) => [['desktop', DESKTOP], ['phone', PHONE]].map(([device, viewport]) => ({ look: `${device}-${dark ? 'dark' : 'light'}`, viewport, dark })));
+
 // Polls until `probe` returns something other than undefined, false or null.
 export async function until(what, probe, limitMs = 30000) {
   const end = Date.now() + limitMs;

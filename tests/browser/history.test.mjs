@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { card, DESKTOP, done, PHONE, shoot, until } from './harness.mjs';
+import { card, done, LOOKS, sample, shoot, until } from './harness.mjs';
 import { accessible, button, daemon, FRAMEWORK, noSidewaysScroll, open, page, settings, visible } from './inbox.mjs';
 
 const ANN = 'ann-0123456789abcdef';
@@ -86,32 +86,29 @@ function withTroubles(report, { id, short_id: code }) {
   };
 }
 
-for (const dark of [false, true]) {
-  for (const [device, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
-    const look = `${device}-${dark ? 'dark' : 'light'}`;
-    test(`history, health and settings have no accessibility faults and fit: ${look}`, async () => {
-      const { title } = await answered();
-      const report = withTroubles(await daemon.api('/api/v1/status'), title);
-      await open({ viewport, dark, before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: report })) });
-      await visible(page.getByRole('link', { name: 'Health' }));
-      await page.getByText('Settings', { exact: true }).click();
-      await visible(page.getByText('Signed in as the operator.'));
-      await accessible('the settings');
-      await shoot(page, `settings-${look}`, { fullPage: false });
-      await page.keyboard.press('Escape');
-      await page.getByRole('link', { name: 'History' }).click();
-      await until('three entries', async () => (await entries().count()) === 3);
-      await entries().nth(1).getByText('Details').click();
-      await accessible('the history');
-      await noSidewaysScroll();
-      await shoot(page, `history-${look}`);
-      await page.getByRole('link', { name: 'Health' }).click();
-      await visible(page.locator('#health').getByText('askd keeps trying.'));
-      await accessible('the health page');
-      await noSidewaysScroll();
-      await shoot(page, `health-${look}`);
-    });
-  }
+for (const { look, viewport, dark } of sample(LOOKS)) {
+  test(`history, health and settings have no accessibility faults and fit: ${look}`, async () => {
+    const { title } = await answered();
+    const report = withTroubles(await daemon.api('/api/v1/status'), title);
+    await open({ viewport, dark, before: (fresh) => fresh.route('**/api/v1/status', (route) => route.fulfill({ json: report })) });
+    await visible(page.getByRole('link', { name: 'Health' }));
+    await page.getByText('Settings', { exact: true }).click();
+    await visible(page.getByText('Signed in as the operator.'));
+    await accessible('the settings');
+    await shoot(page, `settings-${look}`, { fullPage: false });
+    await page.keyboard.press('Escape');
+    await page.getByRole('link', { name: 'History' }).click();
+    await until('three entries', async () => (await entries().count()) === 3);
+    await entries().nth(1).getByText('Details').click();
+    await accessible('the history');
+    await noSidewaysScroll();
+    await shoot(page, `history-${look}`);
+    await page.getByRole('link', { name: 'Health' }).click();
+    await visible(page.locator('#health').getByText('askd keeps trying.'));
+    await accessible('the health page');
+    await noSidewaysScroll();
+    await shoot(page, `health-${look}`);
+  });
 }
 
 test('the link to the health page, which comes later than the cards, moves nothing', async () => {

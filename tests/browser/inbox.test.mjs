@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { card, DESKTOP, done, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { card, DESKTOP, done, LOOKS, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 import { accessible, browser, button, daemon, FRAMEWORK, gone, noSidewaysScroll, open, page, posts, SEVERAL, visible } from './inbox.mjs';
 
 describe('opening the inbox', () => {
@@ -347,37 +347,34 @@ describe('showing', () => {
     assert.ok(await button(page, 'Show more').isHidden());
   });
 
-  for (const dark of [false, true]) {
-    for (const [device, viewport] of [['desktop', DESKTOP], ['phone', PHONE]]) {
-      const look = `${device}-${dark ? 'dark' : 'light'}`;
-      test(`no accessibility faults: ${look}`, async () => {
-        await open({ url: daemon.url, viewport, dark });
-        await visible(page.getByLabel('Inbox token'));
-        await accessible('the token form');
-        await page.getByLabel('Inbox token').fill(daemon.token);
-        await page.getByLabel('Inbox token').press('Enter');
-        await visible(page.getByText('No open questions.'));
-        await accessible('the empty inbox');
-        await shoot(page, `empty-${look}`);
-        const over = await daemon.asked({ title: 'Admin page', context: 'Needed by Friday.', questions: [FRAMEWORK] });
-        await daemon.answerElsewhere(over, { 'Which framework?': 'React' });
-        const dismissed = await daemon.asked({ questions: [{ question: 'Rename the branch?', type: 'confirm' }] }, 'writer');
-        await daemon.api(`/api/v1/asks/${dismissed.id}/dismiss`, { by: 'cli' });
-        await daemon.asked({ title: 'Admin page', context: 'Needed by Friday.', questions: [{ ...FRAMEWORK, header: 'Framework', question: 'Which framework now?' }] });
-        await daemon.asked({ questions: [{ question: 'Deploy to production now?', type: 'confirm' }], timeoutMs: 200000 }, 'deploy-bot');
-        await daemon.asked({ questions: [{ question: 'What should the note say?', required: false, placeholder: 'One or two sentences' }] }, 'writer');
-        const last = await daemon.asked(SEVERAL);
-        await visible(card(page, last));
-        await visible(done(page, over));
-        await page.getByText('Settings', { exact: true }).click();
-        await accessible('a filled inbox');
-        await page.getByText('Settings', { exact: true }).click();
-        if (await button(page, 'Close this notice').isVisible()) await button(page, 'Close this notice').click();
-        await page.evaluate(() => window.scrollTo(0, 0));
-        await shoot(page, `filled-${look}`);
-        await noSidewaysScroll();
-      });
-    }
+  for (const { look, viewport, dark } of sample(LOOKS)) {
+    test(`no accessibility faults: ${look}`, async () => {
+      await open({ url: daemon.url, viewport, dark });
+      await visible(page.getByLabel('Inbox token'));
+      await accessible('the token form');
+      await page.getByLabel('Inbox token').fill(daemon.token);
+      await page.getByLabel('Inbox token').press('Enter');
+      await visible(page.getByText('No open questions.'));
+      await accessible('the empty inbox');
+      await shoot(page, `empty-${look}`);
+      const over = await daemon.asked({ title: 'Admin page', context: 'Needed by Friday.', questions: [FRAMEWORK] });
+      await daemon.answerElsewhere(over, { 'Which framework?': 'React' });
+      const dismissed = await daemon.asked({ questions: [{ question: 'Rename the branch?', type: 'confirm' }] }, 'writer');
+      await daemon.api(`/api/v1/asks/${dismissed.id}/dismiss`, { by: 'cli' });
+      await daemon.asked({ title: 'Admin page', context: 'Needed by Friday.', questions: [{ ...FRAMEWORK, header: 'Framework', question: 'Which framework now?' }] });
+      await daemon.asked({ questions: [{ question: 'Deploy to production now?', type: 'confirm' }], timeoutMs: 200000 }, 'deploy-bot');
+      await daemon.asked({ questions: [{ question: 'What should the note say?', required: false, placeholder: 'One or two sentences' }] }, 'writer');
+      const last = await daemon.asked(SEVERAL);
+      await visible(card(page, last));
+      await visible(done(page, over));
+      await page.getByText('Settings', { exact: true }).click();
+      await accessible('a filled inbox');
+      await page.getByText('Settings', { exact: true }).click();
+      if (await button(page, 'Close this notice').isVisible()) await button(page, 'Close this notice').click();
+      await page.evaluate(() => window.scrollTo(0, 0));
+      await shoot(page, `filled-${look}`);
+      await noSidewaysScroll();
+    });
   }
 
   test('twice the text size still fits', async () => {

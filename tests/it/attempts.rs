@@ -420,11 +420,11 @@ fn a_crash_at_any_step_of_a_block_loses_nothing() {
     world = world.env("ASKD_CRASH_AT", "allow.stored");
     world.start();
     let block = world.one_block();
-    let file = format!("pending_questions/g/{}.json", block["id"].as_str().unwrap());
+    let file = world.state().join(format!("pending_questions/g/{}.json", block["id"].as_str().unwrap()));
     let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.post(&block, "reset")));
     assert!(crashed.is_err(), "nobody was told that it worked");
     assert!(!world.ended().success(), "it crashed");
-    let record = std::fs::read_to_string(world.data().join("state").join(&file)).unwrap();
+    let record = world.store().remove(&file).expect("its record");
     assert!(record.contains("\"lifted\": null"), "the card was not touched yet");
     world.without_env("ASKD_CRASH_AT");
     world.start();

@@ -6,7 +6,7 @@ use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
 use super::standing::Problem;
-use super::store::Loading;
+use super::store::{Loading, REPORTED, Silent};
 use askd_core::{Ask, ChannelName, Group, Time};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// How far the daemon's time of day may be off the database's.
 const OFF: Duration = Duration::from_secs(2);
+/// What an operator can do about a host that serves folders and is not heard of any more.
+pub const SILENT_HOST: &str =
+    "start askd there, or give its groups to another host: askd group move GROUP --to HOST (docs/cluster.md)";
 /// How long ago the last round of looks may be.
 const LOOKED: Duration = Duration::from_secs(30);
 
@@ -146,6 +149,7 @@ impl Status {
             judged.as_ref().err().map(|why| ProblemView::of_daemon(why)).into_iter().collect();
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
+        problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
         let state = match &judged {
             Err(_) => "not_ready",
@@ -225,6 +229,13 @@ impl ProblemView {
         let Problem { since, why, fix } = group.problem.clone()?;
         let line = format!("The agent {} may be unable to ask: {why}", group.name);
         Some(Self { kind: "folder", about: Some(group.name.to_string()), line, fix, since: Some(since) })
+    }
+
+    fn of_host(silent: Silent) -> Self {
+        let Silent { host, heard, groups } = silent;
+        let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
+        let line = format!("The host {host} is silent; the folders of these groups wait for it: {}", groups.join(", "));
+        Self { kind: "host", about: Some(host), line, fix: SILENT_HOST.to_owned(), since: Some(heard) }
     }
 
     fn of_card(card: &StuckCard) -> Self {

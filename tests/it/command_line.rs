@@ -40,7 +40,7 @@ impl World {
 
 #[test]
 fn a_first_run_in_two_terminals() {
-    let world = World::new();
+    let world = World::of(&["default"]);
     let output = world.asked(&["ask", "hi?", "--option", "yes", "--option", "no=not today"], |ask| {
         assert_eq!(ask["group"], "default");
         assert_eq!(ask["questions"][0]["options"][1], json!({"label": "no", "description": "not today"}));
@@ -150,7 +150,7 @@ fn a_typo_in_a_terminal_is_not_an_answer() {
 
 #[test]
 fn the_code_of_a_settled_question_still_names_it() {
-    let world = World::new();
+    let world = World::of(&["g"]);
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.open_of("r1");
@@ -289,7 +289,7 @@ fn interrupted_it_withdraws_unless_told_to_keep() {
 
 #[test]
 fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
-    let world = World::new();
+    let world = World::of(&["g"]);
     let agent = world.group("g");
     agent.ask("r1", &json!({"title": "T\u{1b}[2J", "context": "line one\nline two",
         "questions": [{"question": "Which\u{7}?", "options": [{"label": "a\u{202e}b", "description": "d\u{9b}"}], "required": false}]}));
@@ -348,7 +348,7 @@ fn on_a_terminal_it_says_after_three_seconds_that_no_daemon_is_there() {
 
 #[test]
 fn a_list_on_a_terminal_is_cut_to_its_width() {
-    let world = World::process();
+    let world = World::empty().with_binary().groups(&["g"]).started();
     let agent = world.group("g");
     agent.ask("r1", &json!({"questions": [{"question": "Which database should the new service use? ".repeat(5), "options": ["a"]}]}));
     world.open_of("r1");

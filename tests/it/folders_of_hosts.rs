@@ -13,6 +13,12 @@ use std::time::Duration;
 /// Longer than a daemon waits before it looks again at folders and at what others have stored.
 const LOOKED: Duration = Duration::from_secs(7);
 
+const SILENT: &str = "The agent's host does not answer; it gets this when it is back.";
+
+fn status(cluster: &Cluster, host: usize) -> Value {
+    meanwhile(|| cluster.hosts[host].world.call("GET", "/status", None)).1
+}
+
 fn deploy() -> Value {
     choice("Deploy?", &["yes", "no"])
 }
@@ -100,10 +106,68 @@ async fn while_a_host_is_away_only_its_folders_wait() {
     cluster.says(&first, "*yes* by").await;
     let timed_out = || cluster.slack.message(CHANNEL, &second).filter(|card| card.visible_text().contains("Timed out"));
     meanwhile(|| within(Duration::from_secs(40), "the deadline", timed_out));
+    for card in [&first, &second] {
+        cluster.says(card, SILENT).await;
+    }
     assert_eq!(agent.response("r1"), None);
     cluster.start(1);
     assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
     assert_eq!(meanwhile(|| agent.take("r2"))["result"]["status"], "timeout");
+    let said = || {
+        [&first, &second]
+            .iter()
+            .any(|card| cluster.slack.message(CHANNEL, card).unwrap().visible_text().contains(SILENT))
+    };
+    meanwhile(|| within(SOON, "the cards to say so no longer", || (!said()).then_some(())));
+}
+
+/// A closed card says that the host is away, and one that leads later takes that back. What is reported after a day.
+async fn a_silent_host_is_told(sabotage: Option<&str>) {
+    let Some(mut cluster) = Cluster::with(3, "", sabotage.map(|name| (name, true))).await else { return };
+    let agent = cluster.hosts[2].world.group("research");
+    agent.ask("r1", &deploy());
+    let card = cluster.card().await;
+    cluster.hosts[2].world.kill();
+    meanwhile(|| cluster.hosts[1].answer("r1", "yes"));
+    let says = || {
+        let card = cluster.slack.message(CHANNEL, &card.ts).unwrap();
+        card.visible_text().contains(SILENT)
+    };
+    meanwhile(|| within(DEATH + SOON, "the card to say so", || says().then_some(())));
+    assert_eq!(status(&cluster, 1)["problems"], json!([]), "it is away for seconds");
+    cluster.database.query("update askd.hosts set heard = now() - interval '25 hours' where node = 'host-2'");
+    let problem = meanwhile(|| {
+        within(SOON, "the report", || Some(status(&cluster, 1)["problems"][0].clone()).filter(|it| !it.is_null()))
+    });
+    assert_eq!((&problem["kind"], &problem["about"]), (&json!("host"), &json!("host-2")), "{problem}");
+    assert!(problem["line"].as_str().unwrap().ends_with("wait for it: research"), "{problem}");
+    assert!(problem["fix"].as_str().unwrap().contains("askd group move"), "{problem}");
+    let (_, told) = meanwhile(|| runs(&cluster.hosts[1].world, &["doctor"]));
+    assert!(told.contains("for a day on host-2"), "{told}");
+    // Moved while nobody leads: the next leader finds what the last one has said.
+    cluster.hosts[0].world.kill();
+    let (code, told) = meanwhile(|| moves(&cluster.hosts[1].world, "research", "host-1"));
+    assert_eq!(code, Some(0), "{told}");
+    cluster.leads_within(1, DEATH);
+    let says = || cluster.slack.message(CHANNEL, &card.ts).unwrap().visible_text().contains(SILENT);
+    meanwhile(|| within(SOON, "the card to say so no longer", || (!says()).then_some(())));
+    assert_eq!(
+        meanwhile(|| cluster.hosts[1].world.group("research").take("r1"))["result"]["answers"],
+        json!({"Deploy?": "yes"})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_stays_away_is_named_on_cards_and_to_the_operator() {
+    a_silent_host_is_told(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_card_that_does_not_say_that_the_host_is_away_is_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    assert!(is_noticed(a_silent_host_is_told(Some("nosilence"))), "nosilence: nobody noticed");
 }
 
 /// The same where the host leads: the lead moves to another daemon, the folder does not.
@@ -173,9 +237,14 @@ async fn a_response_that_a_host_may_have_lost_is_written_again() {
 
 /// `askd group move`, as an operator runs it on this host.
 fn moves(world: &World, group: &str, to: &str) -> (Option<i32>, String) {
+    runs(world, &["group", "move", group, "--to", to])
+}
+
+/// What a command prints that is run on that host, and its exit code.
+fn runs(world: &World, args: &[&str]) -> (Option<i32>, String) {
     let settings = world.dir.path().join("askd.toml");
     let mut command = askd();
-    command.args(["group", "move", group, "--to", to, "--config"]).arg(settings);
+    command.args(args).arg("--config").arg(settings);
     let done = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
     (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr))
 }

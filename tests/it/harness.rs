@@ -81,6 +81,17 @@ impl World {
         Self::empty().started()
     }
 
+    /// The same with these groups in its settings, so that they are called so in a database, too.
+    pub(crate) fn of(groups: &[&str]) -> Self {
+        Self::empty().groups(groups).started()
+    }
+
+    /// Names groups in the settings.
+    pub(crate) fn groups(self, groups: &[&str]) -> Self {
+        let section = |name: &&str| format!("[groups.{name}]\nroutes = [{{ channel = \"web\" }}]\n");
+        self.more_config(&groups.iter().map(section).collect::<String>())
+    }
+
     /// The same with the real binary.
     pub(crate) fn process() -> Self {
         Self::empty().with_binary().started()

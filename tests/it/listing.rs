@@ -94,7 +94,7 @@ fn what_can_still_be_answered_or_was_not_collected_is_listed_first() {
 
 #[test]
 fn lists_are_filtered() {
-    let world = World::new();
+    let world = World::of(&["one", "two"]);
     let (one, two) = (world.group("one"), world.group("two"));
     one.ask_framework("a");
     let (_, answered) = world.answer(&world.open_of("a"), &json!({"a_0": "Vue"}));

@@ -10,10 +10,12 @@ use std::time::Duration;
 const ANN: &str = "ann-0123456789abcdef";
 const BOB: &str = "bob-0123456789abcdef";
 const SECRET: &str = "Sell the company?";
+const GROUPS: &str =
+    "[groups.writer]\nroutes = [{ channel = \"web\" }]\n[groups.board]\nroutes = [{ channel = \"web\" }]\n";
 
 fn with_people(more: &str) -> World {
     let people = format!(
-        "[web]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}, {{ name = \"bob\", token = \"{BOB}\" }}]\n{more}"
+        "[web]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}, {{ name = \"bob\", token = \"{BOB}\" }}]\n{more}{GROUPS}"
     );
     World::empty().config(&people).started()
 }
@@ -151,7 +153,7 @@ fn a_trusted_proxy_names_the_person_and_nobody_else_does() {
 #[test]
 fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
     let world = World::empty().with_binary();
-    let people = |people: &str| format!("[web]\npeople = [{people}]\n");
+    let people = |people: &str| format!("[web]\npeople = [{people}]\n{GROUPS}");
     let ann = |groups: &str| format!("{{ name = \"ann\", token = \"{ANN}\", groups = [{groups}] }}");
     let bob = format!("{{ name = \"bob\", token = \"{BOB}\" }}");
     let world = world.config(&people(&format!("{}, {bob}", ann("\"writer\"")))).started();
@@ -186,7 +188,7 @@ fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
     let list: Value = serde_json::from_str(&list).unwrap();
     assert_eq!((list["total"].as_u64(), &list["asks"][0]["id"]), (Some(1), &hidden["id"]));
     // The operator's own token can be another one, too.
-    reload("[web]\ntoken = \"another-0123456789abcdef\"\n", 2);
+    reload(&format!("[web]\ntoken = \"another-0123456789abcdef\"\n{GROUPS}"), 2);
     assert_eq!(call(&world, ANN, "GET", "/asks", "").0, 401);
     assert_eq!(call(&world, &world.token(), "GET", "/asks", "").0, 401);
     assert_eq!(call(&world, "another-0123456789abcdef", "GET", "/asks", "").0, 200);

@@ -127,7 +127,7 @@ fn with_people(service: &Service, more: &str) -> World {
         "[web]\npush_hosts = [\"{}\"]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}]\n{more}",
         service.host
     );
-    World::empty().config(&config).started()
+    World::empty().config(&config).groups(&["writer", "board", "g"]).started()
 }
 
 fn call(world: &World, token: &str, method: &str, body: &Value) -> (u16, String) {

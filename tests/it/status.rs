@@ -33,7 +33,7 @@ fn printed(world: &World, flags: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn all_is_well_says_so_and_names_every_agent() {
-    let world = with_agents(&["research", "idle"]);
+    let world = with_agents(&["default", "idle", "research"]);
     world.group("research").ask_framework("r1");
     world.one_open();
     let status = status(&world);
@@ -69,7 +69,7 @@ fn an_answer_that_nobody_collects_is_counted_and_named_until_it_is_taken() {
 
 #[test]
 fn a_folder_that_cannot_be_used_is_told_with_its_fix_until_it_is_fixed() {
-    let mut world = World::empty();
+    let mut world = World::empty().groups(&["research"]);
     let agent = world.group("research");
     std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
     world.start();

@@ -6,12 +6,14 @@ use super::errands::Errand;
 use super::step::Stepped;
 use super::{Broker, Failure, RETRY};
 use crate::host::delivery;
-use crate::host::store::{LeftTo, Pin, Pins, StoreError};
+use crate::host::store::{LeftTo, Pin, Pins, Silent, StoreError};
 use crate::sabotage::on;
 use askd_core::{
     AfterTimeout, Ask, DeliveryEffect, DeliveryState, Effect, Event, Fact, FollowUpEvent, Group, RequestId, Taker,
     Time, WaiterEvent,
 };
+use std::collections::HashSet;
+use std::time::Duration;
 
 /// Whose an effect is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +140,7 @@ impl Broker {
                 WaiterEvent::Died | WaiterEvent::Identified { .. } => is_file(request_id),
                 WaiterEvent::Withdrawn | WaiterEvent::Collected { .. } => false,
             },
-            Event::FollowUp(FollowUpEvent::Lifted { .. })
+            Event::FollowUp(FollowUpEvent::Lifted { .. } | FollowUpEvent::HostAway(_))
             | Event::Tick
             | Event::Interrupted
             | Event::PowerLost
@@ -204,6 +206,35 @@ impl Broker {
         }
         let group = group.clone();
         self.in_store(move |shared| shared.settled_in(&group)).await
+    }
+
+    /// Has closed cards say that the agent's host does not answer, and say so no longer once it does. The leader does.
+    pub(super) async fn tell_of_silence(&self) -> Result<(), StoreError> {
+        let Some(shared) = self.0.store.shared() else { return Ok(()) };
+        if !self.leads() || !self.is_loaded() || on("nosilence") {
+            *self.0.beside.silent.lock() = None;
+            return Ok(());
+        }
+        let silent: HashSet<Group> = shared.silent().into_iter().flat_map(|silent| silent.groups).collect();
+        // A leader before this one may have said so of any.
+        let told = self.0.beside.silent.lock().replace(silent.clone());
+        let told = told.unwrap_or_else(|| shared.pinned_groups().into_iter().collect());
+        let ids = self.index().unfinished_outcomes_of(&told.union(&silent).collect());
+        for id in ids {
+            let Some(ask) = self.get(id).await? else { continue };
+            let away = silent.contains(&ask.group);
+            if ask.follow_up().host_away != away {
+                self.apply_later(id, Event::FollowUp(FollowUpEvent::HostAway(away)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hosts that serve folders and were last heard of that long ago, or longer.
+    pub(in crate::host) fn silent_hosts(&self, since: Duration) -> Vec<Silent> {
+        let mut silent = self.0.store.shared().map(Pins::silent).unwrap_or_default();
+        silent.retain(|silent| silent.heard + since <= self.clock().now());
+        silent
     }
 
     /// Drops errands in a folder that another host serves.

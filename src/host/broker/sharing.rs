@@ -29,6 +29,8 @@ pub(super) struct Beside {
     pub(super) asking: KeyedLock<Group>,
     /// What lies in the folders of these groups is being found out.
     pub(super) settling: KeyedLock<Group>,
+    /// The groups of which closed cards may say that the agent's host does not answer; `None`: of any.
+    pub(super) silent: Mutex<Option<HashSet<Group>>>,
     /// One look at a time, with when the last one succeeded.
     looked: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Moment>>,
@@ -44,6 +46,7 @@ impl Default for Beside {
         Self {
             asking: KeyedLock::default(),
             settling: KeyedLock::default(),
+            silent: Mutex::default(),
             looked: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             paying: Mutex::default(),
@@ -80,6 +83,7 @@ impl Broker {
                 failed => failed,
             };
             self.settle_in();
+            kept_up = kept_up.and(self.tell_of_silence().await);
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
                 kept_up = kept_up.and(self.tell_waits().await);
                 told = Some(now);

@@ -3,6 +3,7 @@
 use super::{DATABASE_CLOCK, Findings};
 use crate::clock::Clock;
 use crate::host::settings::Settings;
+use crate::host::status::SILENT_HOST;
 use crate::host::store::look;
 use secrecy::ExposeSecret as _;
 
@@ -28,6 +29,13 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
                 seen.asynchronous
             );
             found.fault("database", what, "name a synchronous one in synchronous_standby_names");
+        }
+        Ok(seen) if !seen.silent.is_empty() => {
+            let what = format!(
+                "no daemon was heard of for a day on {}, which serves folders: agents there are told nothing",
+                seen.silent.join(", ")
+            );
+            found.fault("database", what, SILENT_HOST);
         }
         Ok(seen) => {
             let leads = match (seen.nodes.len(), seen.leads) {

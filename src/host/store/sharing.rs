@@ -21,6 +21,20 @@ pub enum Basis {
     Lost(Arc<Ask>),
 }
 
+/// A host that serves folders and was not heard of for that long is reported.
+pub const REPORTED: Duration = Duration::from_secs(24 * 3600);
+
+/// A host that serves folders, and of which nobody has heard for longer than a live daemon is silent.
+#[derive(Debug, Clone)]
+pub struct Silent {
+    /// What it is called.
+    pub host: String,
+    /// When it was heard of last.
+    pub heard: Time,
+    /// The groups whose folders it serves.
+    pub groups: Vec<Group>,
+}
+
 /// Which host serves the folder of each group. What changes that blocks on the database.
 pub trait Pins: Debug + Send + Sync {
     /// What the host of this daemon is called.
@@ -28,6 +42,12 @@ pub trait Pins: Debug + Send + Sync {
 
     /// Which host serves the group's folder, as far as this daemon knows; `None`: no request ever came in a folder.
     fn pinned(&self, group: &Group) -> Option<Pin>;
+
+    /// The groups whose folders a host serves.
+    fn pinned_groups(&self) -> Vec<Group>;
+
+    /// The hosts that do not answer, as this daemon knew a few seconds ago.
+    fn silent(&self) -> Vec<Silent>;
 
     /// Has a host serve the group's folder, unless another one does. Returns the one that does.
     fn pin(&self, group: &Group, host: &str) -> Result<Pin, StoreError>;

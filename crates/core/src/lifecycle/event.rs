@@ -193,6 +193,8 @@ pub enum FollowUpEvent {
         /// `None`: the question was answered elsewhere, or its attempts were forgotten.
         by: Option<Person>,
     },
+    /// Whether the host that serves the folder of the ask's group is away.
+    HostAway(bool),
 }
 
 impl Event {

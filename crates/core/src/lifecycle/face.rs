@@ -33,6 +33,8 @@ pub enum Remark {
     AskedAgain,
     /// The agent has not collected the answer.
     Overdue,
+    /// The host that serves the agent's folder does not answer.
+    HostAway,
     /// The agent runs, but does not wait for it any more.
     Running,
     /// The agent was started with the answer.
@@ -113,10 +115,11 @@ impl AskState {
             (AfterTimeout::Stopped, _) => Remark::Stopped,
             (AfterTimeout::Answerable { .. }, _) => Remark::Late,
             (AfterTimeout::AskedAgain, _) => Remark::AskedAgain,
-            (_, AgentStart::Starting { running: true, .. }) => Remark::Running,
             (_, AgentStart::StartedBefore) => Remark::StartedBefore,
             (_, AgentStart::Started) => Remark::Started,
             (_, AgentStart::GivenUp { .. }) => Remark::NotStarted,
+            (_, AgentStart::NotTried | AgentStart::Starting { .. }) if self.waits_for_host() => Remark::HostAway,
+            (_, AgentStart::Starting { running: true, .. }) => Remark::Running,
             (_, AgentStart::NotTried) if briefing.is_published() && self.is_worth_a_start() => Remark::Kept,
             (_, AgentStart::NotTried) if briefing.is_taken() => Remark::Plain,
             (_, AgentStart::NotTried | AgentStart::Starting { .. }) if *overdue => Remark::Overdue,

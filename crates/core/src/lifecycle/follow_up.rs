@@ -69,6 +69,9 @@ pub struct FollowUp {
     /// The outcome is told once more after a loss of power: an agent may know it already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retold: bool,
+    /// The host that serves the group's folder does not answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host_away: bool,
 }
 
 impl FollowUp {
@@ -81,6 +84,7 @@ impl FollowUp {
         block: None,
         overdue: false,
         retold: false,
+        host_away: false,
     };
 
     /// Follows `event`; `false` if that changes nothing.
@@ -95,7 +99,8 @@ impl FollowUp {
                 *lifted = Some(Lifted { by, at: cx.now });
                 cx.note(Fact::Unblocked);
             }
-            (FollowUpEvent::Stopped | FollowUpEvent::Lifted { .. }, ..) => return false,
+            (FollowUpEvent::HostAway(away), ..) if self.host_away != away => self.host_away = away,
+            (FollowUpEvent::Stopped | FollowUpEvent::Lifted { .. } | FollowUpEvent::HostAway(_), ..) => return false,
         }
         true
     }
@@ -284,6 +289,13 @@ impl AskState {
         !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
             && !self.follow_up().briefing.is_taken()
             && !self.waiters.iter().any(taken)
+    }
+
+    /// Whether the agent gets the outcome once the host that serves its folder is back.
+    pub(super) fn waits_for_host(&self) -> bool {
+        self.follow_up().host_away
+            && self.is_untaken()
+            && (self.waiters.iter().any(|waiter| waiter.carrier.is_file()) || !self.has_no_briefing())
     }
 
     /// Whether a waiter's response says what came of it in the end: who withdrew is told that alone, and who was told

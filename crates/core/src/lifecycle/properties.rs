@@ -211,6 +211,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id))),
         1 => Just(Event::Requested(Relation::Supersedes)),
         1 => Just(Event::FollowUp(FollowUpEvent::Stopped)),
+        1 => any::<bool>().prop_map(|away| Event::FollowUp(FollowUpEvent::HostAway(away))),
     ]
 }
 

@@ -15,13 +15,14 @@ pub fn timed_out_late(time: &str) -> String {
     format!("Timed out at {time}. {STILL_ANSWERABLE}")
 }
 
-/// What a closed card says beside how the ask ended; `None`: nothing.
+/// What a closed card says beside how the ask ended; `None`: nothing. *Exact* for [`Remark::HostAway`].
 pub fn remark(remark: Remark) -> Option<&'static str> {
     match remark {
         Remark::Plain => None,
         Remark::Late => Some(STILL_ANSWERABLE),
         Remark::AskedAgain => Some("Asked again."),
         Remark::Overdue => Some("The agent has not collected it yet."),
+        Remark::HostAway => Some("The agent's host does not answer; it gets this when it is back."),
         Remark::Running => {
             Some("The agent is running but no longer waits; it gets the answer when it asks again or next starts.")
         }

@@ -26,7 +26,7 @@ use chats::Chats;
 use entries::{Entries, Entry};
 use groups::Groups;
 use pages::Pages;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -306,6 +306,16 @@ impl Index {
     pub(super) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
         let Some(number) = self.groups.known(group) else { return Vec::new() };
         self.entries.iter().filter(|entry| entry.group == number && !entry.done).map(Entry::id).collect()
+    }
+
+    /// The settled asks of these groups of which something is not over.
+    pub(super) fn unfinished_outcomes_of(&self, groups: &HashSet<&Group>) -> Vec<AskId> {
+        let numbers: HashSet<_> = groups.iter().filter_map(|group| self.groups.known(group)).collect();
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        let wanted = |entry: &&Entry| entry.is_settled() && !entry.done && numbers.contains(&entry.group);
+        self.entries.iter().filter(wanted).map(Entry::id).collect()
     }
 
     /// When something is due next.

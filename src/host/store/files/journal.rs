@@ -214,7 +214,7 @@ impl Journal {
         }
         self.next_sync(|| self.sync_current())?;
         if place.part <= self.parts.lock().failed {
-            return Err(io::Error::other("a sync that other saves waited for, too, has failed"));
+            return Err(shared_failure());
         }
         Ok(())
     }
@@ -303,8 +303,7 @@ impl Journal {
         let own = syncs.begun + 1;
         self.ended.wait_while(&mut syncs, |syncs| syncs.ended < own && syncs.ended < syncs.begun);
         if syncs.ended >= own {
-            let why = "a sync that other saves waited for, too, has failed";
-            return if syncs.failed >= own { Err(io::Error::other(why)) } else { Ok(()) };
+            return if syncs.failed >= own { Err(shared_failure()) } else { Ok(()) };
         }
         syncs.begun = own;
         drop(syncs);
@@ -317,6 +316,10 @@ impl Journal {
         self.ended.notify_all();
         synced
     }
+}
+
+fn shared_failure() -> io::Error {
+    io::Error::other("a sync that other saves waited for, too, has failed")
 }
 
 /// A new part.

@@ -58,8 +58,13 @@ pub(super) struct Unfiled {
 impl Unfiled {
     /// Where its file is, if it has one.
     pub(super) fn is_in(&self) -> Kind {
-        if self.moves { Kind::Pending } else { self.kind }
+        is_in(self.kind, self.moves)
     }
+}
+
+/// Where the file of an ask is that belongs there: still among the open asks, if it has to be moved.
+fn is_in(kind: Kind, moves: bool) -> Kind {
+    if moves { Kind::Pending } else { kind }
 }
 
 impl Drop for Unfiled {
@@ -195,7 +200,7 @@ impl Files {
             }
             None => return Ok(None),
         };
-        let folder = self.folder(staged.is_in(), &staged.group)?;
+        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
         if staged.written {
             let bytes = record::write(&ask, &self.boot.id, Some(&staged.entry))?;
             folder.stage(temporary, &bytes, Access::PRIVATE)?;
@@ -207,7 +212,7 @@ impl Files {
 
     /// Gives what was staged its name, unless the journal has a newer record by now.
     pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<()> {
-        let folder = self.folder(staged.is_in(), &staged.group)?;
+        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
         let mut unfiled = self.unfiled.lock(id);
         let Some(now) = unfiled.get_mut(&id).filter(|now| now.entry == staged.entry) else {
             // The next flush is for that one.
@@ -216,7 +221,7 @@ impl Files {
         if staged.written {
             folder.rename(temporary, &file_name(id))?;
         }
-        self.unfiled.touch(staged.is_in(), &staged.group);
+        self.unfiled.touch(is_in(staged.kind, staged.moves), &staged.group);
         if staged.moves {
             folder.rename_to(&file_name(id), &*self.folder(staged.kind, &staged.group)?)?;
             self.unfiled.touch(staged.kind, &staged.group);
@@ -370,12 +375,5 @@ impl Files {
         self.unfiled.note_moved(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry), true);
         self.cache.lock().moved(ask.id, Kind::Settled);
         Ok(())
-    }
-}
-
-impl Staged {
-    /// Where its file is written: where it was.
-    fn is_in(&self) -> Kind {
-        if self.moves { Kind::Pending } else { self.kind }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::database::{Connections, Database, Failed, query, scalar};
 use super::lease::LEASE;
+use super::pins::silent_for;
+use crate::host::store::REPORTED;
 use askd_core::Time;
 use sqlx::Row as _;
 use std::sync::Arc;
@@ -19,6 +21,8 @@ pub struct Seen {
     pub leads: Option<String>,
     /// The daemons that are there, by name.
     pub nodes: Vec<String>,
+    /// The hosts that serve folders and were not heard of for a day.
+    pub silent: Vec<String>,
     /// Its time of day.
     pub now: Time,
 }
@@ -56,7 +60,7 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                 Box::pin(async move {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
                                       (select count(*) from pg_stat_replication where sync_state = 'async'),
-                                      to_regclass('askd.nodes') is not null,
+                                      to_regclass('askd.nodes') is not null, to_regclass('askd.hosts') is not null,
                                       (extract(epoch from clock_timestamp()) * 1000)::bigint";
                     let row = query(server).fetch_one(&mut *connection).await?;
                     let (leads, nodes) = if row.try_get::<bool, _>(3)? {
@@ -64,13 +68,16 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                         let leads = scalar(leads).fetch_optional(&mut *connection).await?;
                         let nodes =
                             "select node from askd.nodes where heard > now() - make_interval(secs => $1) order by 1";
-                        (leads, scalar(nodes).bind(LEASE.as_secs_f64()).fetch_all(connection).await?)
+                        (leads, scalar(nodes).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?)
                     } else {
                         (None, Vec::new())
                     };
+                    let silent =
+                        if row.try_get::<bool, _>(4)? { silent_for(connection, REPORTED).await? } else { Vec::new() };
+                    let silent = silent.into_iter().map(|(host, _)| host).collect();
                     let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                    let now = Time::from_millis(row.try_get(4)?);
-                    Ok(Seen { version, fsync, asynchronous, leads, nodes, now })
+                    let now = Time::from_millis(row.try_get(5)?);
+                    Ok(Seen { version, fsync, asynchronous, leads, nodes, silent, now })
                 })
             }),
         )

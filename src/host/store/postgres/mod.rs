@@ -57,6 +57,8 @@ struct Shared {
     /// This run's id among the nodes, and what its host is called.
     run: String,
     node: String,
+    /// The hosts that serve folders and do not answer, and when they were heard of last.
+    silent: Arc<Mutex<Vec<(String, Time)>>>,
     /// Cancelled when this run has left them.
     left: CancellationToken,
     /// Cancelled when another run has taken over what this one did.

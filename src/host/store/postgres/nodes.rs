@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::host::store::boot_id;
 use crate::sabotage::on;
 use askd_core::Time;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,8 @@ pub(super) struct Node {
     pub(super) home: String,
     /// The daemon's. It follows the database's.
     pub(super) clock: Clock,
+    /// The hosts that serve folders and do not answer, and when they were heard of last.
+    pub(super) silent: Arc<Mutex<Vec<(String, Time)>>>,
 }
 
 /// What came of joining.
@@ -110,16 +113,22 @@ impl Node {
                             query(told).execute(&mut *connection).await?;
                             let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
                             query(over).execute(&mut *connection).await?;
+                            // Each pod has a name of its own, and most serve no folder.
+                            let past = "delete from askd.hosts as hosts where heard < now() - interval '7 days'
+                                        and not exists (select from askd.pins as pins where pins.node = hosts.node)";
+                            query(past).execute(&mut *connection).await?;
                         }
                         let host = "update askd.hosts set heard = now() where node = $1";
                         query(host).bind(node).execute(&mut *connection).await?;
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
-                        query(heard).bind(run).execute(connection).await
+                        query(heard).bind(run).execute(&mut *connection).await?;
+                        pins::silent_for(connection, LEASE).await
                     })
                 }),
             );
-            if let Err(error) = heard.await {
-                tracing::debug!(%error, "cannot say in the database that this daemon is there");
+            match heard.await {
+                Ok(silent) => *self.silent.lock() = silent,
+                Err(error) => tracing::debug!(%error, "cannot say in the database that this daemon is there"),
             }
             if let Err(error) = self.read_clock(&database).await {
                 tracing::debug!(%error, "cannot read the time of day in the database");

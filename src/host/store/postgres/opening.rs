@@ -99,7 +99,7 @@ impl Waiting {
             Ok(home)
         };
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
-        let node = Node { run: random::unique(), node: node.to_owned(), home, clock };
+        let node = Node { run: random::unique(), node: node.to_owned(), home, clock, silent: Arc::default() };
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
@@ -269,6 +269,7 @@ impl Waiting {
             lease: self.lease.clone(),
             run: self.node.run.clone(),
             node: self.node.node.clone(),
+            silent: Arc::clone(&self.node.silent),
             left: self.left.clone(),
             overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
         });

@@ -4,12 +4,14 @@
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::look::from_outside;
 use super::{InPostgres, failed};
-use crate::host::store::{Pin, Pins, StoreError};
+use crate::host::store::{Pin, Pins, Silent, StoreError};
 use askd_core::{Group, Time};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The columns of a [`PinRow`].
 macro_rules! pins {
@@ -47,6 +49,18 @@ pub(super) async fn begin(connection: &mut PgConnection, node: &str, boot: &str)
 /// Begins each save of the host that serves the group's folder. It fails if that is another one by now.
 pub(super) async fn hold(connection: &mut PgConnection, group: &str, run: &str) -> Result<(), sqlx::Error> {
     query("select askd.hold_folder($1, $2::uuid)").bind(group).bind(run).execute(connection).await.map(drop)
+}
+
+/// The hosts that serve folders and were last heard of longer ago than that, and when.
+pub(super) async fn silent_for(
+    connection: &mut PgConnection,
+    since: Duration,
+) -> Result<Vec<(String, Time)>, sqlx::Error> {
+    let silent = "select node, (extract(epoch from heard) * 1000)::bigint from askd.hosts as hosts
+                  where heard < now() - make_interval(secs => $1)
+                      and exists (select from askd.pins as pins where pins.node = hosts.node) order by node";
+    let rows = query(silent).bind(since.as_secs_f64()).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, Time::from_millis(row.try_get(1)?)))).collect()
 }
 
 /// The operator says that disks may have lost what was written last.
@@ -129,6 +143,20 @@ impl Pins for InPostgres {
 
     fn pinned(&self, group: &Group) -> Option<Pin> {
         self.pins.lock().get(group).cloned()
+    }
+
+    fn pinned_groups(&self) -> Vec<Group> {
+        self.pins.lock().keys().cloned().collect()
+    }
+
+    fn silent(&self) -> Vec<Silent> {
+        let pins = self.pins.lock();
+        let groups = |host: &str| {
+            let here = pins.iter().filter(|(_, pin)| pin.host == host).map(|(group, _)| group.clone());
+            here.collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        let silent = self.shared.silent.lock();
+        silent.iter().map(|(host, heard)| Silent { host: host.clone(), heard: *heard, groups: groups(host) }).collect()
     }
 
     fn pin(&self, group: &Group, host: &str) -> Result<Pin, StoreError> {

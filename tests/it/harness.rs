@@ -729,6 +729,15 @@ impl Agent {
         fs::create_dir_all(self.path.join("responses")).unwrap();
     }
 
+    /// Has another folder take its place at once; the old one lies at `other` then.
+    pub(crate) fn exchange_folder(&self, other: &Path) {
+        for name in ["tasks", "responses"] {
+            fs::create_dir_all(other.join(name)).unwrap();
+        }
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, other, rustix::fs::CWD, &self.path, exchange).unwrap();
+    }
+
     /// Removes the whole folder, also while others write into it.
     pub(crate) fn remove_folder(&self) {
         within(SOON, "the folder to be removed", || {

@@ -19,8 +19,6 @@ use tokio::sync::oneshot::Sender;
 
 /// How long after the reply a response is kept for a client that says nothing more.
 const DELIVERED_AFTER: Duration = Duration::from_secs(10);
-/// For how long a folder may be gone while another one takes its place, and how soon it is looked for again.
-const REPLACED_WITHIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(100));
 /// How many outcomes are kept for calls that ask again by id.
 const REMEMBERED: usize = 64;
 
@@ -47,8 +45,6 @@ struct Question {
     note: Option<String>,
     state: State,
     withdrawn: bool,
-    /// Since when its folder cannot be used.
-    broken: Option<Moment>,
     /// The calls that wait for the outcome.
     calls: Vec<(CallId, Sender<Report>)>,
 }
@@ -126,8 +122,7 @@ impl Questions {
         let id = waiter.request_id().clone();
         let asked = Asked { id: id.clone(), note: note.clone() };
         let state = State::Waiting(self.clock.monotonic());
-        let question =
-            Question { waiter, key, retries, note, state, withdrawn: false, broken: None, calls: Vec::new() };
+        let question = Question { waiter, key, retries, note, state, withdrawn: false, calls: Vec::new() };
         self.open.insert(id, question);
         Ok(asked)
     }
@@ -283,10 +278,7 @@ impl Questions {
     pub(super) fn look(&mut self, id: &RequestId) {
         let Some(question) = self.open.get_mut(id) else { return };
         if let State::Waiting(_) = question.state {
-            let (look, now) = (question.waiter.look(), self.clock.monotonic());
-            if look.is_ok() {
-                question.broken = None;
-            }
+            let look = question.waiter.look();
             if question.waiter.is_claimed() {
                 self.unclaimed.remove(&question.key);
             }
@@ -298,9 +290,6 @@ impl Questions {
                     let attempt = self.unclaimed.entry(question.key).or_default();
                     *attempt += 1;
                     State::Over(answer::not_claimed(*attempt, question.retries))
-                }
-                Err(_) if now < *question.broken.get_or_insert(now) + REPLACED_WITHIN.0 => {
-                    State::Waiting(now + REPLACED_WITHIN.1)
                 }
                 Err(error) => {
                     tracing::warn!(request_id = %id, %error, "cannot wait for this question any longer");

@@ -156,8 +156,7 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
     ]);
     agent.ask("r1", &json!({"questions": questions}));
     let ask = world.one_open();
-    let pending = world.data().join(format!("state/pending_questions/g/{}.json", ask["id"].as_str().unwrap()));
-    let before = std::fs::read(&pending).unwrap();
+    let before = world.store();
     for (answers, words) in [
         (json!({"Which?": "c", "Sure?": "yes"}), "\"c\" is not an option of \"Which?\". Choose from: \"a\", \"b\"."),
         (json!({"Which?": "a"}), "Please also answer: Sure?"),
@@ -173,7 +172,7 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
         assert_eq!(status, 422, "{answers}: {problem}");
         assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
     }
-    assert_eq!(std::fs::read(&pending).unwrap(), before, "byte for byte");
+    assert_eq!(world.store(), before, "byte for byte");
     assert_eq!(world.answer(&ask, &json!({"Which?": "B", "r1_1": "no"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which?": "b", "Sure?": "No"}));
 }

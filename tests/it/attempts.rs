@@ -340,8 +340,8 @@ fn blocked_calls_do_not_count_for_the_hour_and_do_not_fill_the_disk() {
     }
     let block = world.one_block();
     assert_eq!(block["block"]["times"], 71);
-    let file = format!("state/pending_questions/g/{}.json", block["id"].as_str().unwrap());
-    let record: Value = serde_json::from_slice(&std::fs::read(world.data().join(file)).unwrap()).unwrap();
+    let file = world.state().join(format!("pending_questions/g/{}.json", block["id"].as_str().unwrap()));
+    let record: Value = serde_json::from_str(&world.store()[&file]).unwrap();
     assert!(record["waiters"].as_array().unwrap().len() <= 50);
     for number in 2..=3 {
         agent.ask(&format!("r{number}"), &json!({"questions": [named(&format!("Other {number}?"))]}));

@@ -3,12 +3,6 @@
 use crate::harness::{NOBODY, World, exchange};
 use serde_json::{Value, json};
 
-fn settled_nothing(world: &World, before: &[u8]) {
-    let ask = world.one_open();
-    let path = world.data().join(format!("state/pending_questions/g/{}.json", ask["id"].as_str().unwrap()));
-    assert_eq!(std::fs::read(path).unwrap(), before, "a refused call changes not a byte");
-}
-
 /// P7 for the inbox: every way in without the token, from elsewhere, or by the wrong method.
 #[test]
 fn nobody_gets_in_without_the_token_or_from_elsewhere() {
@@ -17,7 +11,7 @@ fn nobody_gets_in_without_the_token_or_from_elsewhere() {
     agent.ask_framework("r1");
     let ask = world.one_open();
     let id = ask["id"].as_str().unwrap();
-    let before = std::fs::read(world.data().join(format!("state/pending_questions/g/{id}.json"))).unwrap();
+    let before = world.store();
     let token = world.token();
     let good = format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n");
     let body = json!({"answers": {"r1_0": "React"}}).to_string();
@@ -60,7 +54,8 @@ fn nobody_gets_in_without_the_token_or_from_elsewhere() {
     // A Host is needed; HTTP/1.0 may leave it out.
     let bare = format!("GET /api/v1/asks HTTP/1.0\r\nauthorization: Bearer {token}\r\n\r\n");
     assert_eq!(exchange(world.address(), bare.as_bytes()).0, 403);
-    settled_nothing(&world, &before);
+    world.one_open();
+    assert_eq!(world.store(), before, "a refused call changes not a byte");
     let from_page = format!("{good}origin: {}\r\nsec-fetch-site: same-origin\r\n", world.url());
     assert_eq!(world.raw("POST", &path, &from_page, &body).0, 200);
 }

@@ -32,7 +32,7 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
         }
         Ok(seen) if !seen.silent.is_empty() => {
             let what = format!(
-                "no daemon was heard of for a day on {}, which serves folders: agents there are told nothing",
+                "nothing was heard for a day of hosts that serve folders, so their agents are told nothing: {}",
                 seen.silent.join(", ")
             );
             found.fault("database", what, SILENT_HOST);

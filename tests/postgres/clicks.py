@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""How many answers several daemons make durable in a second beside what the database itself does, and with how many kept outcomes.
+
+    tests/postgres/run --on-disk tests/postgres/clicks.py              1, 2 and 3 daemons
+    tests/postgres/run --on-disk tests/postgres/clicks.py 1000000      also one daemon beside so many kept outcomes
+
+An answer counts when its daemon has acknowledged it over the API of the inbox. The floor is the least that any such program has to
+do: pgbench locks a row, changes it and commits, with the same server, record, and number of connections (8 a daemon). Each figure
+is the median of rounds in which the two take turns. ASKD_BIN names a binary with PostgreSQL (else target/release/askd).
+"""
+
+import http.client, json, multiprocessing, os, pathlib, re, shutil, statistics, subprocess, sys, tempfile, threading, time
+
+BINARY = str(pathlib.Path(os.environ.setdefault("ASKD_BIN", "target/release/askd")).resolve())
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gates"))
+from over_http import OPERATOR, call, free_port, until  # noqa: E402
+
+SERVER = os.environ["ASKD_TEST_POSTGRES"]
+DATABASE = SERVER.rsplit("/", 1)[0] + "/clicks"
+GROUPS, ASKS, ROUNDS, PROCESSES, THREADS = 100, 2_000, 5, 2, 16
+POOL = 8  # connections of a daemon
+FLOOR = """\\set row random(1, {rows})
+begin;
+select revision from public.floor where row = :row for update;
+update public.floor set revision = revision + 1, record = record where row = :row;
+commit;
+"""
+
+
+def sql(text, url=DATABASE):
+    done = subprocess.run(["psql", "-qtAX", "-v", "ON_ERROR_STOP=1", url], input=text, text=True, check=True, capture_output=True)
+    return done.stdout.strip()
+
+
+class Daemon:
+    def __init__(self, folder, number):
+        self.folder, self.port = folder / f"host-{number}", free_port()
+        self.folder.mkdir()
+        groups = "".join(f'[groups.g{n}]\nroutes = [{{ channel = "web" }}]\n' for n in range(GROUPS))
+        (self.folder / "askd.toml").write_text(
+            f'data_dir = "{self.folder}/data"\n[http]\nlisten = "127.0.0.1:{self.port}"\n[log]\nfilter = "warn"\n'
+            f'[web]\ntoken = "{OPERATOR}"\n[postgres]\nurl = "{DATABASE}"\nlisten_url = "{DATABASE}"\nnode = "host-{number}"\n'
+            f"[asks]\nmax_per_hour_per_group = 1000000\nmax_open_per_group = 1000000\n{groups}"
+        )
+        self.start()
+
+    def start(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ASKD")}
+        log = open(self.folder / "log", "a")
+        begun = time.monotonic()
+        self.process = subprocess.Popen([BINARY, "serve", "--config", self.folder / "askd.toml"], env=env, stdout=log, stderr=log)
+        until(600, "the daemon", lambda: self.get("/readyz")[0] == 200)
+        return time.monotonic() - begun
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
+
+    def open(self, limit=1, after=""):
+        return call(self.port, "GET", f"/api/v1/asks?state=open&limit={limit}{after}", OPERATOR)[1]
+
+    def resident(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def asked(daemons, mark):
+    """Has agents ask in the folders of the first host. Returns each question's path and its answer."""
+    for n in range(ASKS):
+        tasks = daemons[0].folder / f"data/ipc/g{n % GROUPS}/tasks"
+        until(30, "the folders", tasks.is_dir)
+        text = json.dumps({"type": "ask_user:ask", "request_id": f"{mark}-{n}", "questions": [{"question": f"Deploy {mark} {n}?", "options": ["yes", "no"]}]})
+        (tasks / f".{n}").write_text(text)
+        (tasks / f".{n}").rename(tasks / f"{mark}-{n}.json")
+    for daemon in daemons:
+        until(120, "the questions", lambda: daemon.open()["total"] == ASKS)
+    found, after = [], ""
+    while len(found) < ASKS:
+        page = daemons[0].open(1000, after)["asks"]
+        found += [(f"/api/v1/asks/{ask['id']}/answer", json.dumps({"answers": {ask["questions"][0]["id"]: "yes"}})) for ask in page]
+        after = f"&after={page[-1]['id']}"
+    return found
+
+
+def answers(ports, work, go, refused):
+    def one(port, mine):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": "application/json"}
+        for path, body in mine:
+            connection.request("POST", path, body, headers)
+            reply = connection.getresponse()
+            reply.read()
+            if reply.status != 200:
+                refused.value += 1
+
+    threads = [threading.Thread(target=one, args=(ports[n % len(ports)], work[n::THREADS])) for n in range(THREADS)]
+    go.wait()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def rate(daemons, mark):
+    work, ports = asked(daemons, mark), [daemon.port for daemon in daemons]
+    go, refused = multiprocessing.Barrier(PROCESSES + 1), multiprocessing.Value("i", 0)
+    loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused)) for n in range(PROCESSES)]
+    for load in loads:
+        load.start()
+    go.wait()
+    begun = time.monotonic()
+    for load in loads:
+        load.join()
+    took = time.monotonic() - begun
+    if refused.value:
+        raise SystemExit(f"{refused.value} answers were not acknowledged")
+    responses = lambda: list(daemons[0].folder.glob(f"data/ipc/*/responses/{mark}-*.json"))
+    until(60, "the responses", lambda: len(responses()) == ASKS)
+    for response in responses():
+        response.unlink()  # the agents take them
+    return ASKS / took
+
+
+def floor(folder, daemons):
+    script = folder / "floor.sql"
+    script.write_text(FLOOR.format(rows=ASKS))
+    done = subprocess.run(
+        ["pgbench", "-n", "-c", str(POOL * daemons), "-j", "2", "-T", "3", "-f", script, DATABASE], check=True, capture_output=True, text=True
+    )
+    return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
+
+
+def compared(folder, daemons, mark):
+    """Prints the medians, and returns askd's."""
+    if sql("select to_regclass('public.floor') is null") == "t":
+        asked(daemons, "first")
+        sql(f"create table public.floor as select row_number() over () as row, revision, record from askd.asks limit {ASKS};"
+            "alter table public.floor add primary key (row)")
+        for ask in asked_ids(daemons[0]):
+            call(daemons[0].port, "POST", f"/api/v1/asks/{ask}/dismiss", OPERATOR, {})
+    pairs = [(floor(folder, len(daemons)), rate(daemons, f"{mark}-{n}")) for n in range(ROUNDS)]
+    floors, rates = (statistics.median(each) for each in zip(*pairs))
+    ratio = statistics.median(rate / floor for floor, rate in pairs)
+    print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} |", flush=True)
+
+
+def asked_ids(daemon):
+    found, after = [], ""
+    while page := daemon.open(1000, after)["asks"]:
+        found += [ask["id"] for ask in page]
+        after = f"&after={page[-1]['id']}"
+    return found
+
+
+def keep(count):
+    """Puts that many kept outcomes beside those that are there, 5,000 of a group, each a copy of one of them."""
+    sql(f"""
+        insert into askd.asks (id, group_name, settled, operation, record)
+        select id, group_name, true, gen_random_uuid(),
+            record || jsonb_build_object('id', replace(id::text, '-', ''), 'source_group', group_name)
+        from (select gen_random_uuid() as id, 'kept' || n / 5000 as group_name from generate_series(1, {count}) as n) as new,
+            (select record from askd.asks where settled limit 1) as one;
+        analyze askd.asks;""")
+
+
+def main(kept):
+    sql("create database clicks", SERVER)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="askd-clicks-"))
+    daemons = []
+    try:
+        print("| daemons | floor | askd | askd / floor |\n|---|---|---|---|")
+        for count in (1, 2, 3):
+            daemons.append(Daemon(folder, count - 1))
+            compared(folder, daemons, str(count))
+        if kept:
+            while len(daemons) > 1:
+                daemons.pop().end()
+            daemons[0].end()
+            keep(kept)
+            took = daemons[0].start()
+            print(f"ready after {took:.1f} s with {sql('select count(*) from askd.asks')} asks, {daemons[0].resident()} MB")
+            compared(folder, daemons, f"1 beside {kept:,} outcomes")
+    finally:
+        for daemon in daemons:
+            daemon.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 0)

@@ -1,9 +1,8 @@
 //! `askd group move`: another host serves an agent's folder, where several daemons share a database.
 
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE, say, small_runtime};
 use crate::host::settings::Settings;
 use crate::host::store::{Moved, move_group};
-use anyhow::Context as _;
 use askd_core::Group;
 use clap::Args;
 use secrecy::ExposeSecret as _;
@@ -36,7 +35,7 @@ impl Move {
             let why = "the settings name no database, so this host serves the folders of all groups";
             return Err(Exit::new(USAGE, why));
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+        let runtime = small_runtime()?;
         let moved = runtime.block_on(move_group(url.expose_secret(), &group, &to));
         let told = match moved.map_err(|why| Exit::new(FAILED, format!("the database cannot be used: {why}")))? {
             Moved::Unknown(hosts) => {

@@ -1,9 +1,8 @@
 //! `askd store copy`: moves the records from files to PostgreSQL, or back.
 
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE, say, small_runtime};
 use crate::host::settings::Settings;
 use crate::host::store::{Copied, Opened, StoreError, Waiting, abort, copy};
-use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use secrecy::ExposeSecret as _;
 use std::path::PathBuf;
@@ -54,7 +53,7 @@ impl StoreCommand {
         let files = Opened::files(&state, false).map_err(exit)?;
         let (url, node) = (url.expose_secret(), &settings.postgres.node);
         let waiting = Waiting::beside(url, node, &state, false, "askd-postgres").map_err(exit)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+        let runtime = small_runtime()?;
         let tables = runtime.block_on(waiting.alone()).map_err(exit)?;
         let (from, to) = if to == Place::Postgres { (&files, &tables) } else { (&tables, &files) };
         let done = if back { abort(from, to).map(|()| None) } else { copy(from, to, node).map(Some) };

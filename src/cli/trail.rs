@@ -2,12 +2,12 @@
 
 use super::asks::{Where, segment};
 use super::layout::text;
+#[cfg(feature = "postgres")]
+use super::small_runtime;
 use super::{Exit, FAILED, say};
 use crate::host::settings::Settings;
 #[cfg(feature = "postgres")]
 use crate::host::store::lines_of;
-#[cfg(feature = "postgres")]
-use anyhow::Context as _;
 use askd_core::printable;
 use clap::Args;
 use reqwest::Method;
@@ -93,7 +93,7 @@ fn parsed(line: &str, id: &str) -> Option<Line> {
 #[cfg(feature = "postgres")]
 fn shared_lines(settings: &Settings, id: &str) -> Result<Vec<String>, Exit> {
     let Some(url) = &settings.postgres.url else { return Ok(Vec::new()) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime = small_runtime()?;
     let lines = runtime.block_on(lines_of(url.expose_secret(), id));
     lines.map_err(|error| Exit::new(FAILED, format!("cannot read the audit log in the database: {error}")))
 }

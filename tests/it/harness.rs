@@ -88,8 +88,7 @@ impl World {
 
     /// Names groups in the settings.
     pub(crate) fn groups(self, groups: &[&str]) -> Self {
-        let section = |name: &&str| format!("[groups.{name}]\nroutes = [{{ channel = \"web\" }}]\n");
-        self.more_config(&groups.iter().map(section).collect::<String>())
+        self.more_config(&sections(groups))
     }
 
     /// The same with the real binary.
@@ -745,6 +744,12 @@ impl Agent {
             (!self.path.exists()).then_some(())
         });
     }
+}
+
+/// The sections of these groups, whose questions go to the inbox.
+pub(crate) fn sections(groups: &[&str]) -> String {
+    let section = |name: &&str| format!("[groups.{name}]\nroutes = [{{ channel = \"web\" }}]\n");
+    groups.iter().map(section).collect()
 }
 
 /// A single choice.

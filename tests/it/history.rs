@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn what_was_answered_is_exported_and_formulas_are_text() {
-    let world = World::empty().config("[groups.g]\nroutes = [{ channel = \"web\" }]\n").started();
+    let world = World::of(&["g"]);
     let agent = world.group("g");
     agent.ask("r1", &json!({"title": "Sums", "questions": [{"question": "=1+1?"}, {"question": "Where, \"exactly\"?", "options": ["Here", "There"]}]}));
     let ask = world.open_of("r1");

@@ -1,7 +1,7 @@
 //! People with tokens of their own: each is named beside what they answer, and one who is limited to some groups sees, hears and
 //! answers nothing of the others, by any call or stream.
 
-use crate::harness::{SOON, World, choice, within};
+use crate::harness::{SOON, World, choice, sections, within};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,14 +10,13 @@ use std::time::Duration;
 const ANN: &str = "ann-0123456789abcdef";
 const BOB: &str = "bob-0123456789abcdef";
 const SECRET: &str = "Sell the company?";
-const GROUPS: &str =
-    "[groups.writer]\nroutes = [{ channel = \"web\" }]\n[groups.board]\nroutes = [{ channel = \"web\" }]\n";
+const GROUPS: [&str; 2] = ["writer", "board"];
 
 fn with_people(more: &str) -> World {
     let people = format!(
-        "[web]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}, {{ name = \"bob\", token = \"{BOB}\" }}]\n{more}{GROUPS}"
+        "[web]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}, {{ name = \"bob\", token = \"{BOB}\" }}]\n{more}"
     );
-    World::empty().config(&people).started()
+    World::empty().config(&people).groups(&GROUPS).started()
 }
 
 /// A call with this token: its status and its body as a text.
@@ -153,7 +152,8 @@ fn a_trusted_proxy_names_the_person_and_nobody_else_does() {
 #[test]
 fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
     let world = World::empty().with_binary();
-    let people = |people: &str| format!("[web]\npeople = [{people}]\n{GROUPS}");
+    let groups = sections(&GROUPS);
+    let people = |people: &str| format!("[web]\npeople = [{people}]\n{groups}");
     let ann = |groups: &str| format!("{{ name = \"ann\", token = \"{ANN}\", groups = [{groups}] }}");
     let bob = format!("{{ name = \"bob\", token = \"{BOB}\" }}");
     let world = world.config(&people(&format!("{}, {bob}", ann("\"writer\"")))).started();
@@ -188,7 +188,7 @@ fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
     let list: Value = serde_json::from_str(&list).unwrap();
     assert_eq!((list["total"].as_u64(), &list["asks"][0]["id"]), (Some(1), &hidden["id"]));
     // The operator's own token can be another one, too.
-    reload(&format!("[web]\ntoken = \"another-0123456789abcdef\"\n{GROUPS}"), 2);
+    reload(&format!("[web]\ntoken = \"another-0123456789abcdef\"\n{groups}"), 2);
     assert_eq!(call(&world, ANN, "GET", "/asks", "").0, 401);
     assert_eq!(call(&world, &world.token(), "GET", "/asks", "").0, 401);
     assert_eq!(call(&world, "another-0123456789abcdef", "GET", "/asks", "").0, 200);

@@ -282,12 +282,10 @@ impl Broker {
     }
 
     fn retire(&self, ask: &Ask) {
-        if let Err(error) = self.0.store.retire(&ask.group, ask.id) {
+        if let Err(error) = self.keep_outcome(ask) {
             tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
             self.enqueue_later(ask.id, Work::Retire, RETRY.0);
         }
-        // The next flush moves its file.
-        self.0.saved.notify_one();
         crash_point("close.retired");
         self.make_room(&ask.group);
     }
@@ -302,14 +300,18 @@ impl Broker {
         }
     }
 
+    /// The next flush moves its file.
+    fn keep_outcome(&self, ask: &Ask) -> Result<(), StoreError> {
+        self.0.store.retire(&ask.group, ask.id)?;
+        self.0.saved.notify_one();
+        Ok(())
+    }
+
     fn retire_again(&self, id: AskId) -> Applied {
         match self.load(id) {
             // Another job may have taken it up again meanwhile.
-            Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.0.store.retire(&ask.group, id) {
-                Ok(()) => {
-                    self.0.saved.notify_one();
-                    Applied::Finished
-                }
+            Ok(Some(ask)) if ask.resume().contains(&Effect::Retire) => match self.keep_outcome(&ask) {
+                Ok(()) => Applied::Finished,
                 Err(error) => Applied::NotStored(error.to_string()),
             },
             Ok(_) => Applied::Finished,

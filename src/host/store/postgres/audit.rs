@@ -2,7 +2,8 @@
 
 use super::Shared;
 use super::asks::uuid;
-use super::database::{Database, Durable, Failed, Work, query, scalar};
+use super::database::{Durable, Failed, Work, query, scalar};
+use super::look::from_outside;
 use crate::host::audit::{Noted, SharedLines};
 use askd_core::{AskId, Time};
 use std::io;
@@ -14,8 +15,6 @@ const SOME: i64 = 1_000;
 /// Reads, from outside the daemon, the lines about the asks whose id begins so. The oldest come first.
 pub async fn lines_of(url: &str, begins: &str) -> Result<Vec<String>, String> {
     let [Some(first), Some(last)] = ['0', 'f'].map(|rest| ask_id_from(begins, rest)) else { return Ok(Vec::new()) };
-    let database = Database::new(url, "askd-postgres")?;
-    let connections = database.connections().clone();
     let read: Work<Vec<String>> = Arc::new(move |connection| {
         Box::pin(async move {
             if !scalar::<bool>("select to_regclass('askd.audit') is not null").fetch_one(&mut *connection).await? {
@@ -25,7 +24,7 @@ pub async fn lines_of(url: &str, begins: &str) -> Result<Vec<String>, String> {
             scalar(lines).bind(uuid(first)).bind(uuid(last)).fetch_all(connection).await
         })
     });
-    database.run(async move { connections.read(true, read).await }).await.map_err(|error| error.to_string())
+    from_outside(url, |connections| async move { connections.read(true, read).await }).await
 }
 
 /// The first or last id that begins so, filled up with this digit.

@@ -60,8 +60,14 @@ impl Trouble {
 
     /// Whether the daemon cannot store anything.
     fn stores_nothing(self) -> bool {
-        // The journal needs no folder to be synced.
-        !matches!(self, Self::Full("ipc") | Self::NoInodes("ipc") | Self::Slow(_) | Self::Fails("fsync@folder:1-:EIO"))
+        // The journal needs no folder to be synced, and no file to be renamed.
+        !matches!(
+            self,
+            Self::Full("ipc")
+                | Self::NoInodes("ipc")
+                | Self::Slow(_)
+                | Self::Fails("fsync@folder:1-:EIO" | "renameat2:1-:EIO")
+        )
     }
 }
 

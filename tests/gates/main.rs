@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cluster::Troubles;
+use futures_util::future::join_all;
 use history::Verdict;
 use power::{FILE_SYSTEMS, FileSystem};
 
@@ -245,14 +246,15 @@ fn main() -> ExitCode {
     };
     let named = |gate: &Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
     let wanted = |gate: &&Gate| named(gate) && orders.alone.is_none_or(|alone| alone == gate.alone);
-    let mut passed = true;
     let (alone, others): (Vec<_>, Vec<_>) = GATES.iter().filter(wanted).partition(|gate| gate.alone || orders.long);
-    for gate in alone {
-        passed &= runtime.block_on(one(gate, &orders));
+    let play = async |gate: &Gate| (!one(gate, &orders).await).then_some(gate.name);
+    let mut failed: Vec<_> = alone.into_iter().filter_map(|gate| runtime.block_on(play(gate))).collect();
+    failed.extend(runtime.block_on(join_all(others.into_iter().map(play))).into_iter().flatten());
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
     }
-    let together = futures_util::future::join_all(others.into_iter().map(|gate| one(gate, &orders)));
-    passed &= runtime.block_on(together).into_iter().all(|passed| passed);
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("Failed: {}", failed.join(", "));
+    ExitCode::FAILURE
 }
 
 /// Plays a gate as ordered.

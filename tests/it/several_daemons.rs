@@ -18,6 +18,8 @@ use tempfile::TempDir;
 /// How soon another daemon leads after the leader has died, and after a planned stop.
 pub(crate) const DEATH: Duration = Duration::from_secs(20);
 const PLANNED: Duration = Duration::from_millis(2_500);
+/// While this file is in the folder of [`Cluster::woken`], no daemon reads what others ask it for.
+const HELD: &str = "held";
 
 /// Daemons that share a database, and where people are.
 pub(crate) struct Cluster {
@@ -57,7 +59,9 @@ impl Cluster {
         );
         let host = |number: usize| {
             let settings = database.settings(&format!("host-{number}"));
+            let held = format!("owed={}", woken.path().join(HELD).display());
             let world = World::empty().in_files().with_binary().config(&text).more_config(&settings);
+            let world = world.env("ASKD_GATE", &held);
             match sabotage {
                 Some((name, first)) if first == (number == 0) => world.env("ASKD_SABOTAGE", name),
                 _ => world,
@@ -357,6 +361,27 @@ async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() 
     cluster.people_reach(0).await;
     cluster.slack.click(CHANNEL, &second.ts, "pick:0:1", ALICE).await.expect("sent");
     assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
+}
+
+/// The leader knows the question as it was before, and must not go by that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_daemon_has_stored_is_done_later_if_the_leader_cannot_read_it() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let card = cluster.card().await;
+    let held = cluster.woken.path().join(HELD);
+    std::fs::write(&held, "").unwrap();
+    // The leader has seen by then that nothing has changed, and is about to read what it is asked for.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    meanwhile(|| cluster.hosts[1].answer("r1", "no"));
+    cluster.database.query("alter table askd.asks rename to hidden");
+    std::fs::remove_file(&held).unwrap();
+    let told = || cluster.hosts[0].world.log().contains("an ask cannot be read").then_some(());
+    meanwhile(|| within(SOON, "the leader to fail", told));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster.database.query("alter table askd.hidden rename to asks");
+    cluster.says(&card.ts, "*no* by").await;
 }
 
 /// A crash of the server has taken the card's id, and no daemon remembers it. Whoever takes the answer has it looked for.

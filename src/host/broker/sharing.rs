@@ -2,10 +2,10 @@
 //! store of its own none of this happens.
 
 use super::errands::Errand;
-use super::{Broker, KeyedLock};
+use super::{Broker, KeyedLock, RETRY};
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
-use crate::sabotage::on;
+use crate::sabotage::{gate, on};
 use askd_core::{AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -191,7 +191,11 @@ impl Broker {
 
     /// Does what other daemons' steps ask this one for.
     async fn pay(&self) -> Result<(), StoreError> {
-        let owed = self.in_store(Sharing::owed).await?;
+        let owed = self.in_store(|shared| {
+            gate("owed");
+            shared.owed()
+        });
+        let owed = owed.await?;
         if owed.is_empty() || on("nohandover") {
             return Ok(());
         }
@@ -201,7 +205,7 @@ impl Broker {
                 continue;
             }
             let (broker, id, effects) = (self.clone(), *ask, effects.clone());
-            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects));
+            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, RETRY.0));
         }
         let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();
         let paid = numbers.clone();
@@ -210,14 +214,22 @@ impl Broker {
         Ok(())
     }
 
-    fn act_for_another(&self, id: AskId, effects: Vec<Effect>) {
+    fn act_for_another(&self, id: AskId, effects: Vec<Effect>, mut pause: Duration) {
         // What is at hand may be from before the step.
         let ask = match self.refresh(id).and_then(|()| self.load(id)) {
             Ok(Some(ask)) => ask,
             Ok(None) => return,
             Err(error) => {
                 tracing::error!(ask = %id, %error, "an ask cannot be read; what it asks for is done after a while");
-                return self.owe_again(id);
+                // Another daemon has stored it: what the ask needs cannot be told from what is at hand.
+                let broker = self.clone();
+                self.0.ctx.finish(async move {
+                    if broker.pause(&mut pause).await {
+                        let ctx = broker.0.ctx.clone();
+                        ctx.finish_blocking(move || broker.act_for_another(id, effects, pause));
+                    }
+                });
+                return;
             }
         };
         if effects.contains(&Effect::Retire) {
@@ -226,12 +238,6 @@ impl Broker {
         let mut errands: Vec<Errand> = Vec::new();
         self.act(&ask, effects, &mut errands);
         self.hand_over(errands);
-    }
-
-    /// What is undone for an ask is found out from the ask itself with the next event.
-    fn owe_again(&self, id: AskId) {
-        self.lanes().owe(id, false);
-        self.apply_later(id, askd_core::Event::Tick);
     }
 
     /// Tells the other daemons which calls wait here.

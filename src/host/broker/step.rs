@@ -138,7 +138,7 @@ impl Broker {
                 return Err(error);
             }
         } else if resumed.effects.contains(&Effect::Retire) && self.leads() {
-            self.retire(ask);
+            self.retire(ask, false);
         }
         self.lanes().paid(ask.id);
         Ok(Some(resumed))
@@ -239,13 +239,14 @@ impl Broker {
             self.0.saved.notify_one();
             return Ok(());
         }
+        let retired = step.effects.contains(&Effect::Retire) && self.leads();
         if !(on("ackfirst") && ask.outcome().is_some()) {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
             let saved = match self.0.store.shared() {
                 None => self.0.store.save(ask, save),
                 Some(shared) => {
                     let (left, noted) = (self.left_to_others(step), self.0.audit.with_step(ask, &step.effects, now));
-                    shared.save(ask, &step.basis, Along { left: Some(&left), noted: &noted }, save)
+                    shared.save(ask, &step.basis, Along { left: Some(&left), noted: &noted, retired }, save)
                 }
             };
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;
@@ -254,8 +255,8 @@ impl Broker {
         self.enter(|index| index.update(ask));
         self.0.saved.notify_one();
         crash_point(point(step));
-        if step.effects.contains(&Effect::Retire) && self.leads() {
-            self.retire(ask);
+        if retired {
+            self.retire(ask, self.is_shared());
         }
         // It is no error if no page is listening.
         let _nobody = self.0.changes.send(ask.id);
@@ -281,8 +282,9 @@ impl Broker {
         }
     }
 
-    fn retire(&self, ask: &Ask) {
-        if let Err(error) = self.keep_outcome(ask) {
+    /// `kept`: only its outcome is kept already.
+    fn retire(&self, ask: &Ask, kept: bool) {
+        if !kept && let Err(error) = self.keep_outcome(ask) {
             tracing::error!(ask = %ask.id, %error, "a finished ask cannot be kept as an outcome only; trying again");
             self.enqueue_later(ask.id, Work::Retire, RETRY.0);
         }

@@ -69,6 +69,8 @@ pub struct Along<'a> {
     pub left: Option<&'a LeftTo>,
     /// What the audit log says of it.
     pub noted: &'a [Noted],
+    /// Only its outcome is kept from then on.
+    pub retired: bool,
 }
 
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.

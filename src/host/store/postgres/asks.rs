@@ -50,43 +50,17 @@ impl Write {
     const fn statement(&self) -> &'static str {
         match self {
             Self::New(_) => {
-                "with counted as (
-                     insert into askd.counts as c (group_name, accepted) values ($2, 1)
-                     on conflict (group_name) do update set accepted = c.accepted + 1 where c.accepted = $5
-                     returning 1
-                 ), owed as (
-                     insert into askd.owed (ask, effects, folder)
-                     select $1::uuid, effects::jsonb, folder from counted, unnest($7::text[], $8::text[]) as new (effects, folder)
-                 ), noted as (
-                     insert into askd.audit (ask, at, line)
-                     select $1::uuid, at, line::json from counted, unnest($9::bigint[], $10::text[]) as new (at, line)
-                 )
-                 insert into askd.asks (id, group_name, operations, record, short_id)
-                 select $1::uuid, $2, array[$3::uuid], $4::jsonb, $6 from counted
-                 returning revision"
+                "select askd.save_new($1::uuid, $2, $3::uuid, $4::jsonb, $5::uuid, $6, $7, $8, $9, $10, $11)"
             }
             Self::Over(_) => {
-                "with now as (
-                     select from askd.era where mark = $7::uuid
-                 ), saved as (
-                     update askd.asks set revision = revision + 1, record = $4::jsonb, changed = pg_current_xact_id(),
-                         operations = (array_prepend($3::uuid, operations))[1:8]
-                     where id = $1::uuid and group_name = $2 and operations[1] = $5::uuid and exists (select from now)
-                     returning revision
-                 ), owed as (
-                     insert into askd.owed (ask, effects, folder)
-                     select $1::uuid, effects::jsonb, folder from saved, unnest($6::text[], $8::text[]) as new (effects, folder)
-                 ), noted as (
-                     insert into askd.audit (ask, at, line)
-                     select $1::uuid, at, line::json from saved, unnest($9::bigint[], $10::text[]) as new (at, line)
-                 )
-                 select revision from saved union all select null where not exists (select from now)"
+                "select askd.save_over($1::uuid, $2, $3::uuid, $4::jsonb, $5::uuid, $6::uuid, $7::uuid, $8, $9, $10, $11, $12)"
             }
             Self::Any => {
-                "insert into askd.asks as kept (id, group_name, operations, record)
-                 values ($1::uuid, $2, array[$3::uuid], $4::jsonb)
+                "insert into askd.asks as kept (id, group_name, operations, record, settled)
+                 values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
                  on conflict (id) do update set revision = kept.revision + 1, record = excluded.record,
-                     operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
+                     operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id(),
+                     settled = kept.settled or $5
                  returning revision"
             }
             Self::Again(..) => {
@@ -164,7 +138,7 @@ impl InPostgres {
     pub(super) fn write(
         &self,
         Attempt { ask, write, operation, era, .. }: &Attempt,
-        Along { left, noted }: Along<'_>,
+        Along { left, noted, retired }: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
@@ -190,24 +164,24 @@ impl InPostgres {
                 let (effects, folders) = (effects.clone(), folders.clone());
                 let (times, lines) = (times.clone(), lines.clone());
                 Box::pin(async move {
-                    if let Some(run) = held {
-                        pins::hold(&mut *connection, &group, &run).await?;
+                    if let (Write::Again(..) | Write::Any, Some(run)) = (&write, &held) {
+                        pins::hold(&mut *connection, &group, run).await?;
                     }
                     let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
                     let save = save.bind(operation.to_string()).bind(record);
                     let save = match write {
                         Write::New(given) => {
-                            let save = save.bind(given).bind(code).bind(effects).bind(folders);
-                            save.bind(times).bind(lines)
+                            let save = save.bind(held).bind(given).bind(code);
+                            save.bind(effects).bind(folders).bind(times).bind(lines)
                         }
                         Write::Over(version) => {
-                            let save = save.bind(version.operation.to_string()).bind(effects).bind(era);
-                            save.bind(folders).bind(times).bind(lines)
+                            let save = save.bind(held).bind(version.operation.to_string()).bind(era).bind(retired);
+                            save.bind(effects).bind(folders).bind(times).bind(lines)
                         }
                         Write::Again(revision, lost) => {
                             save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
                         }
-                        Write::Any => save,
+                        Write::Any => save.bind(retired),
                     };
                     save.fetch_optional(connection).await
                 })

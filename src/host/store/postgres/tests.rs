@@ -259,7 +259,7 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     let refused = |host| server.runtime.block_on(server.waiting(host, false).unwrap().now()).unwrap_err();
     server.sql("update askd.format set tables = 1000");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 5, records = 99");
+    server.sql("update askd.format set tables = 6, records = 99");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
     server.sql("update askd.format set records = 3");
     let opened = server.opened("here");

@@ -1,5 +1,8 @@
 -- Version 6: a save is one call. The server plans what is inside a function once for each connection, a pooler in between or not.
 
+-- Without a run, nobody has to be the one of the folder's host.
+alter function askd.hold_folder(text, uuid) strict;
+
 -- What goes along with a save: what others have to do for it, and its lines of the audit log.
 create function askd.save_along(which uuid, effects text[], folders text[], times bigint[], lines text[]) returns void
 language plpgsql as $$
@@ -22,9 +25,7 @@ create function askd.save_new(
 ) returns setof bigint
 language plpgsql as $$
 begin
-    if held is not null then
-        perform askd.hold_folder(of_group, held);
-    end if;
+    perform askd.hold_folder(of_group, held);
     insert into askd.counts as counts (group_name, accepted) values (of_group, 1)
         on conflict (group_name) do update set accepted = counts.accepted + 1 where counts.accepted = given;
     if found then
@@ -42,9 +43,7 @@ create function askd.save_over(
 ) returns setof bigint
 language plpgsql as $$
 begin
-    if held is not null then
-        perform askd.hold_folder(of_group, held);
-    end if;
+    perform askd.hold_folder(of_group, held);
     if not exists (select from askd.era where mark = in_era) then
         return next null;
         return;

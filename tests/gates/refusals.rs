@@ -56,13 +56,14 @@ type Records = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Everything that askd has stored about asks and blocks, in files and in the journal, and every response.
 fn records(data: &Path) -> Records {
-    let (mut asks, mut found) = (Records::new(), Records::new());
-    for folder in ["state/pending_questions", "state/settled"] {
-        collect(&data.join(folder), &mut asks, |name| !name.starts_with('.'));
-    }
-    let mut asks = asks.into_iter().map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned())).collect();
-    journal::overlay(&data.join("state"), &mut asks);
-    found.extend(asks.into_iter().map(|(path, text)| (path, text.into_bytes())));
+    let asks = journal::overlaid(&data.join("state"), || {
+        let mut asks = Records::new();
+        for folder in ["state/pending_questions", "state/settled"] {
+            collect(&data.join(folder), &mut asks, |name| !name.starts_with('.'));
+        }
+        asks.into_iter().map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned())).collect()
+    });
+    let mut found: Records = asks.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
     collect(&data.join("state/groups"), &mut found, |name| !name.starts_with('.'));
     collect(&data.join("ipc"), &mut found, |name| !name.starts_with('.') && name.contains(".json"));
     found.retain(|path, _| !path.to_string_lossy().contains("/tasks/"));

@@ -44,7 +44,7 @@ fn an_answer_by_the_api_has_every_field_and_leaves_nothing_behind() {
         }})
     );
     world.all_done("research");
-    assert_eq!(world.state_files("settled/research").len(), 1);
+    world.kept("research", 1);
     within(SOON, "the log", || world.log().contains("Pending question resolved").then_some(()));
     assert_eq!(whats(&world), ["asked", "posted", "answered", "delivered"]);
     let audit = serde_json::to_string(&world.audit()).unwrap();

@@ -568,20 +568,20 @@ impl World {
     /// The record of each ask as it is stored by now, by the path of its file. An entry of the journal counts instead of a file
     /// that is older.
     pub(crate) fn store(&self) -> BTreeMap<PathBuf, String> {
-        let mut files = BTreeMap::new();
-        for kind in ["pending_questions", "settled"] {
-            let groups = match &self.database {
-                Some(database) => database.query("select distinct group_name from askd.asks"),
-                None => names(&self.state().join(kind)),
-            };
-            for group in groups {
-                files.extend(self.records_of(kind, &group));
+        let read = || {
+            let mut found = BTreeMap::new();
+            for kind in ["pending_questions", "settled"] {
+                let groups = match &self.database {
+                    Some(database) => database.query("select distinct group_name from askd.asks"),
+                    None => names(&self.state().join(kind)),
+                };
+                for group in groups {
+                    found.extend(self.records_of(kind, &group));
+                }
             }
-        }
-        if self.database.is_none() {
-            crate::journal::overlay(&self.state(), &mut files);
-        }
-        files
+            found
+        };
+        if self.database.is_some() { read() } else { crate::journal::overlaid(&self.state(), read) }
     }
 
     /// The same of the group `research`.
@@ -615,6 +615,14 @@ impl World {
         let pending = self.state().join("pending_questions");
         let none = || self.store().keys().all(|path| !path.starts_with(&pending)).then_some(());
         self.passes(at_most, "every ask to be done with", none).await;
+    }
+
+    /// Waits until a group has this many settled asks. Until a flush has filed it, only the journal may have one.
+    pub(crate) fn kept(&self, group: &str, count: usize) {
+        let settled = format!("settled/{group}");
+        let names = || self.state_files(&settled).into_iter().filter(|name| !name.starts_with(".tmp-"));
+        within(SOON, "settled asks to be filed", || (names().count() >= count).then_some(()));
+        assert_eq!(names().count(), count, "settled asks");
     }
 
     /// Waits until nothing is pending any more.

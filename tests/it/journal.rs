@@ -17,18 +17,19 @@ struct Entry {
     record: Value,
 }
 
-/// Puts what the journal has that is newer into these records, and takes out of them what differs without meaning: in which
-/// boot and after which entry a record was written.
-pub(crate) fn overlay(state: &Path, files: &mut BTreeMap<PathBuf, String>) {
-    let mut records: BTreeMap<PathBuf, Value> = BTreeMap::new();
-    for (path, text) in std::mem::take(files) {
+/// The records that these files hold, with what the journal has that is newer, and without what differs without meaning: in
+/// which boot and after which entry a record was written.
+pub(crate) fn overlaid(state: &Path, read: impl FnOnce() -> BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
+    // The journal first: a flush files its entries before it removes the part they are in.
+    let mut entries = entries(state);
+    entries.sort_by_key(|entry| entry.number);
+    let (mut files, mut records) = (BTreeMap::new(), BTreeMap::<PathBuf, Value>::new());
+    for (path, text) in read() {
         match serde_json::from_str(&text) {
             Ok(record) => drop(records.insert(path, record)),
             Err(_) => drop(files.insert(path, text)),
         }
     }
-    let mut entries = entries(state);
-    entries.sort_by_key(|entry| entry.number);
     for Entry { number, run, letter, record } in entries {
         let name = format!("{}.json", record["id"].as_str().unwrap().replace('-', ""));
         let found = records.keys().find(|path| path.ends_with(&name)).cloned();
@@ -52,6 +53,7 @@ pub(crate) fn overlay(state: &Path, files: &mut BTreeMap<PathBuf, String>) {
         fields.remove("entry");
         files.insert(path, serde_json::to_string_pretty(&record).unwrap());
     }
+    files
 }
 
 /// The whole entries of all parts.

@@ -325,7 +325,7 @@ async fn late_question(world: &World, id: &str, text: &str) -> (Said, Said) {
     std::fs::remove_file(world.data().join(format!("ipc/research/responses/{id}.json"))).unwrap();
     let late = closing.text.contains(STILL);
     let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"closed\": \"late\"");
-    world.until("it to be noted", || world.records().iter().all(|(_, record)| noted(record) || !late)).await;
+    world.until("it to be noted", || !late || world.records().values().all(|record| noted(record))).await;
     (question, closing)
 }
 

@@ -170,8 +170,8 @@ async fn set_to(set: &str, answer_until: &str) {
         hand.advance(Duration::from_secs(5));
         until("the new deadline", || answer_by(group).as_deref() == Some(answer_until)).await;
         assert!(!group.join("responses/r1.json").exists(), "nothing is decided by it");
-        let mut stored = BTreeMap::new();
-        crate::journal::overlay(&dir.path().join("state"), &mut stored);
+        // No flush has filed it: the clock stands still.
+        let stored = crate::journal::overlaid(&dir.path().join("state"), BTreeMap::new);
         assert!(stored.values().any(|record| record.contains(answer_until)), "{stored:?}");
         hand.advance(Duration::from_secs(1734));
         tokio::time::sleep(Duration::from_millis(200)).await;

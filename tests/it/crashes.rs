@@ -1,7 +1,7 @@
 //! `kill -9` at every step of an ask's life, and at random: it goes on, with one outcome and one
 //! response, and nothing happens twice.
 
-use crate::harness::{World, within};
+use crate::harness::{SOON, World, names, within};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -155,7 +155,9 @@ fn killed_at_every_step_it_goes_on() {
         }
         assert_eq!(agent.wait("r1")["result"]["answers"]["Which framework?"], "Vue", "{point}");
         world.all_done("g");
-        agent.responses_are(&["r1.json"]);
+        // What was being written when it crashed is nobody's.
+        let responses = || names(&agent.path.join("responses")).into_iter().filter(|name| !name.starts_with(".tmp-"));
+        within(SOON, "the response alone", || responses().eq(["r1.json"]).then_some(()));
         world.kept("g", 1);
         assert!(answered_lines(&world).values().all(|count| *count == 1), "{point}");
         // Taken, and started once more: it does not come back.

@@ -2,15 +2,15 @@
 //! world that holds it says which; everything that starts, ends or waits for a daemon is here.
 
 use askd::testing::{Clock, Hand, Settings};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -73,10 +73,17 @@ async fn round_trip(url: &str) {
 /// A port for a daemon whose address has to be known before it starts, and stays when it starts again. It is none of
 /// those that the kernel gives to connections (32768 and above): one of them may take a port that was just found free.
 pub(crate) fn free_port() -> u16 {
-    static TRIED: AtomicU32 = AtomicU32::new(0);
+    /// The ports of this process: stories of two processes may be played beside each other.
+    static OWN: LazyLock<(u16, File)> = LazyLock::new(|| {
+        let locked = |block: &u16| {
+            let path = std::env::temp_dir().join(format!("askd-test-ports-{block}"));
+            File::create(path).ok().filter(|file| file.try_lock().is_ok())
+        };
+        (0..20).find_map(|block| Some((block, locked(&block)?))).expect("at most 20 processes at a time")
+    });
+    static TRIED: AtomicU16 = AtomicU16::new(0);
     loop {
-        let next = std::process::id().wrapping_mul(97).wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
-        let port = 10_000 + u16::try_from(next % 20_000).unwrap();
+        let port = 10_000 + OWN.0 * 1_000 + TRIED.fetch_add(1, Ordering::Relaxed) % 1_000;
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

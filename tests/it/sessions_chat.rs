@@ -324,8 +324,12 @@ async fn late_question(world: &World, id: &str, text: &str) -> (Said, Said) {
     let closing = world.passes(PATIENCE, "a closing message", closing).await;
     std::fs::remove_file(world.data().join(format!("ipc/research/responses/{id}.json"))).unwrap();
     let late = closing.text.contains(STILL);
-    let noted = |record: &str| record.contains("\"taken\"") && record.contains("\"closed\": \"late\"");
-    world.until("it to be noted", || !late || world.records().values().all(|record| noted(record))).await;
+    let noted = |(path, record): (PathBuf, String)| {
+        // The last step puts it with what is settled.
+        let is_kept = path.iter().any(|part| part == "settled");
+        is_kept && record.contains("\"taken\"") && record.contains("\"closed\": \"late\"")
+    };
+    world.until("it to be noted", || !late || world.records().into_iter().all(noted)).await;
     (question, closing)
 }
 

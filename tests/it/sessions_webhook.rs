@@ -1,5 +1,6 @@
 //! Agents that are started and stopped by a signed call of an address: what it says, how often, and where it goes.
 
+use crate::daemon::free_port;
 use crate::harness::{SHORTEST, SOON, World, within};
 use crate::said;
 use crate::sessions::{in_g, with_session};
@@ -234,8 +235,4 @@ fn the_receiver_of_the_document_takes_true_calls_alone_and_starts_an_agent_once(
     let read = || fs::read_to_string(&briefing).ok().filter(|text| text.contains("Continue from where"));
     let text = within(SOON, "the agent to be started", read);
     assert_eq!(text.matches("The user answered").count(), 1, "{text}");
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

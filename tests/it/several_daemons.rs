@@ -487,6 +487,29 @@ async fn two_daemons_of_one_name_are_refused_and_so_is_a_copy_beside_a_daemon() 
     assert!(namesake.log().contains("another askd is called host-0"), "{}", namesake.log());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn daemons_go_on_beside_a_later_version_that_only_adds_to_the_tables() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    cluster.database.query(
+        "alter table askd.asks add column later text; alter table askd.nodes add column later text;
+         update askd.format set tables = tables + 1",
+    );
+    cluster.hosts[1].world.kill();
+    cluster.start(1);
+    for (asks, answers) in [(0, 1), (1, 0)] {
+        let (request, agent) = (format!("r{asks}"), cluster.agent(asks, "inbox"));
+        assert_eq!(meanwhile(|| agent.ask(&request, "Deploy?")).0, 201);
+        meanwhile(|| cluster.hosts[answers].answer(&request, "yes"));
+        assert_eq!(meanwhile(|| agent.outcome(&request))["result"]["answers"], json!({"Deploy?": "yes"}));
+    }
+    // A later version takes something away that this one needs.
+    cluster.database.query("update askd.format set needs = tables");
+    let old = &mut cluster.hosts[1].world;
+    old.kill();
+    assert!(!meanwhile(|| old.try_start()));
+    assert!(old.log().contains("the tables of the database"), "{}", old.log());
+}
+
 pub(crate) fn is_noticed(story: impl Future<Output = ()> + Send + 'static) -> bool {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let noticed = meanwhile(|| runtime.block_on(runtime.spawn(story)).is_err());

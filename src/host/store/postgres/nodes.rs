@@ -3,6 +3,7 @@
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
+use super::tables::READS;
 use super::{CLEAN, InPostgres, Shared, pins};
 use crate::clock::Clock;
 use crate::host::store::boot_id;
@@ -78,9 +79,10 @@ impl Node {
                         if node != ALONE {
                             pins::begin(&mut *connection, &node, &boot).await?;
                         }
-                        let join = "insert into askd.nodes (run, node, home, version, heard)
-                                    values ($1::uuid, $2, $3::uuid, $4, now())";
+                        let join = "insert into askd.nodes (run, node, home, version, reads, heard)
+                                    values ($1::uuid, $2, $3::uuid, $4, $5, now())";
                         let join = query(join).bind(run).bind(node).bind(home).bind(env!("CARGO_PKG_VERSION"));
+                        let join = join.bind(READS);
                         join.execute(connection).await?;
                         Ok(Joined::Yes)
                     })

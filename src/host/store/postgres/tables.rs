@@ -1,6 +1,7 @@
 //! Makes the tables, adds what later versions of askd need, and refuses a server that cannot be relied on.
 
 use super::database::{Connections, Durable, Failed, query, scalar};
+use super::lease::LEASE;
 use super::opening::io_error;
 use crate::host::store::{BadRecord, StoreError, record};
 use sqlx::{Executor as _, Row as _};
@@ -9,18 +10,35 @@ use std::sync::Arc;
 
 /// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const LATER: [(i32, &str); 5] = [
+const LATER: [(i32, &str); 6] = [
     (2, include_str!("schema-2.sql")),
     (3, include_str!("schema-3.sql")),
     (4, include_str!("schema-4.sql")),
     (5, include_str!("schema-5.sql")),
     (6, include_str!("schema-6.sql")),
+    (7, include_str!("schema-7.sql")),
 ];
-const TABLES: i32 = 6;
+const TABLES: i32 = 7;
+/// The newest format of records that this askd reads. It writes no other.
+#[expect(clippy::cast_possible_wrap, reason = "it is small")]
+pub(super) const READS: i32 = record::VERSION as i32;
 /// The oldest server whose documentation has all that is used here.
 const OLDEST: i32 = 140_000;
 /// Keeps two daemons from making the tables at once.
 const MAKING_TABLES: i64 = 7_161_073;
+
+/// What a database says about itself.
+#[derive(Default)]
+struct Found {
+    version: i32,
+    fsync: String,
+    /// The oldest version of the tables that may be known.
+    needs: i32,
+    /// The newest format of records that was ever written.
+    records: i32,
+    /// A live daemon that cannot read what this one would write.
+    old: Option<String>,
+}
 
 /// Looks at the server, and makes the tables if they are missing.
 pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Failed> {
@@ -34,7 +52,7 @@ pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreEr
                 let server = query(server).fetch_one(&mut *connection).await?;
                 let (version, fsync): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
                 if version < OLDEST || fsync == "off" {
-                    return Ok((version, fsync, TABLES, 0));
+                    return Ok(Found { version, fsync, ..Found::default() });
                 }
                 let lock = "select pg_advisory_xact_lock($1)";
                 query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
@@ -42,23 +60,30 @@ pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreEr
                 if !scalar::<bool>(made).fetch_one(&mut *connection).await? {
                     connection.execute(SCHEMA).await?;
                 }
-                let format = query("select tables, records from askd.format").fetch_one(&mut *connection).await?;
-                let (mut tables, records): (i32, i32) = (format.try_get(0)?, format.try_get(1)?);
+                let tables: i32 = scalar("select tables from askd.format").fetch_one(&mut *connection).await?;
                 for (version, adds) in LATER.into_iter().filter(|(version, _)| *version > tables) {
                     connection.execute(adds).await?;
                     query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
                 }
-                tables = tables.max(TABLES);
-                let written = i32::try_from(record::VERSION).unwrap_or(i32::MAX);
-                if tables <= TABLES && records < written {
-                    let mark = "update askd.format set records = $1";
-                    query(mark).bind(written).execute(connection).await?;
-                }
-                Ok((version, fsync, tables, records))
+                let format = query("select needs, records from askd.format").fetch_one(&mut *connection).await?;
+                let (needs, records) = (format.try_get(0)?, format.try_get(1)?);
+                let old = if needs <= TABLES && records < READS {
+                    let old =
+                        "select node from askd.nodes where reads < $1 and heard > now() - make_interval(secs => $2)";
+                    let old = scalar(old).bind(READS).bind(LEASE.as_secs_f64());
+                    let old: Option<String> = old.fetch_optional(&mut *connection).await?;
+                    if old.is_none() {
+                        query("update askd.format set records = $1").bind(READS).execute(connection).await?;
+                    }
+                    old
+                } else {
+                    None
+                };
+                Ok(Found { version, fsync, needs, records, old })
             })
         }),
     );
-    let (version, fsync, tables, records) = prepared.await?;
+    let Found { version, fsync, needs, records, old } = prepared.await?;
     let newer = |what: &str, found: i32, known: u32| {
         let found = u32::try_from(found).unwrap_or_default();
         let source = BadRecord::Newer { found, known };
@@ -72,11 +97,14 @@ pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreEr
             "fsync is off, so the server loses answers that it has acknowledged; set fsync = on".to_owned(),
         );
     }
-    if tables > TABLES {
-        return newer("the tables of the database", tables, TABLES.unsigned_abs());
+    if needs > TABLES {
+        return newer("the tables of the database", needs, TABLES.unsigned_abs());
     }
     if u32::try_from(records).unwrap_or_default() > record::VERSION {
         return newer("the records in the database", records, record::VERSION);
+    }
+    if let Some(node) = old {
+        return refused(format!("the daemon on {node} cannot read records of format {READS} yet: update it first"));
     }
     Ok(Ok(()))
 }

@@ -257,11 +257,21 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     let Some(server) = Server::found() else { return };
     drop(server.opened("here"));
     let refused = |host| server.runtime.block_on(server.waiting(host, false).unwrap().now()).unwrap_err();
+    // A later version that only adds changes nothing for this one.
     server.sql("update askd.format set tables = 1000");
+    drop(server.opened("here"));
+    server.sql("update askd.format set needs = 1000");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 6, records = 99");
+    server.sql("update askd.format set tables = 7, needs = 7, records = 99");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set records = 3");
+    server.sql("update askd.format set records = 2");
+    server.sql(
+        "insert into askd.nodes (run, node, home, version, reads, heard)
+         values (gen_random_uuid(), 'old-host', gen_random_uuid(), '0', 2, now())",
+    );
+    let why = refused("here").to_string();
+    assert!(why.contains("the daemon on old-host cannot read records of format 3 yet"), "{why}");
+    server.sql("delete from askd.nodes where node = 'old-host'");
     let opened = server.opened("here");
     opened.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     server.sql(

@@ -150,23 +150,19 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let mut text = [0; 64];
+        hex::encode_to_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
 impl FromStr for Digest {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
-        let bad = BadName("a digest is 64 lower-case hex digits");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(bad);
-        }
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| bad.clone())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| bad.clone())?;
-        }
-        Ok(Self(bytes))
+        let decoded =
+            hex::decode_to_slice(text, &mut bytes).ok().filter(|()| !text.contains(|c: char| c.is_ascii_uppercase()));
+        decoded.map(|()| Self(bytes)).ok_or(BadName("a digest is 64 lower-case hex digits"))
     }
 }
 
@@ -207,5 +203,8 @@ mod tests {
         assert!("00ABCDEF00ABCDEF00ABCDEF00ABCDEF".parse::<AskId>().is_err(), "one spelling only");
         let digest = Digest::from_bytes([7; 32]);
         assert_eq!(digest.to_string().parse::<Digest>(), Ok(digest));
+        for bad in ["+7".repeat(32), "0A".repeat(32), "07".repeat(33)] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
     }
 }

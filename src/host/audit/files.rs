@@ -64,10 +64,12 @@ impl Files {
             what: &'a str,
         }
         let Ok(file) = File::open(self.folder.join(format!("{date}.jsonl"))) else { return };
-        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+        let (mut file, mut line) = (BufReader::new(file), Vec::new());
+        while file.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
             if let Ok(Noted { ask, what }) = serde_json::from_slice(&line) {
                 lines.noted.insert(lines.hash.hash_one((ask, what)));
             }
+            line.clear();
         }
     }
 

@@ -155,7 +155,7 @@ impl Broker {
                 self.0.sessions.heartbeats.of(&ask.group, process, now);
             }
         }
-        if !self.leads() {
+        if !self.leads() || self.0.store.ended_well() {
             return;
         }
         // A crash may have kept from being noted what follows.

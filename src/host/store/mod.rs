@@ -118,6 +118,12 @@ pub trait Store: Debug + Send + Sync {
     /// Keeps a copy of a request that could not be asked, and removes the oldest copies over the bounds.
     fn keep_rejected(&self, group: &Group, name: &str, bytes: &[u8]) -> Result<(), StoreError>;
 
+    /// Whether the last run stopped cleanly and the computer has not been switched off since: nothing that it did is
+    /// missing anywhere.
+    fn ended_well(&self) -> bool {
+        false
+    }
+
     /// Whether the store can be written now, found out by writing.
     fn probe(&self) -> Result<(), StoreError>;
 

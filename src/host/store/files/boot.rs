@@ -22,7 +22,7 @@ pub(in crate::host::store) fn boot_id() -> String {
 pub(super) struct Boot {
     /// Names this boot in the records that are written from now on.
     pub(super) id: String,
-    /// The last clean stop was in this boot.
+    /// In which boot the last run ended, if it stopped cleanly.
     clean: Option<String>,
     era: Option<String>,
 }
@@ -54,6 +54,11 @@ impl Boot {
             None => self.era.is_none(),
             Some(boot) => boot == self.id || self.clean.as_deref() == Some(boot),
         }
+    }
+
+    /// Whether the last run stopped cleanly, in this boot.
+    pub(super) fn ended_well(&self) -> bool {
+        self.clean.as_ref() == Some(&self.id)
     }
 
     /// All records are on stable storage, and none will be written any more.

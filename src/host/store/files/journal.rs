@@ -333,13 +333,7 @@ fn begin(folder: &Dir, number: u64) -> io::Result<Part> {
 
 /// Of a record, and the run in which it was appended: an entry that an earlier run left must not pass for one of this.
 fn checksum(run: &str, bytes: &[u8]) -> String {
-    Sha256::new()
-        .chain_update(run)
-        .chain_update(bytes)
-        .finalize()
-        .iter()
-        .take(8)
-        .fold(String::with_capacity(16), |text, byte| text + &format!("{byte:02x}"))
+    hex::encode(&Sha256::new().chain_update(run).chain_update(bytes).finalize()[..8])
 }
 
 /// What a part holds, up to what was not written as a whole or belongs to an earlier use of the file.

@@ -237,6 +237,10 @@ impl Files {
 }
 
 impl Store for Files {
+    fn ended_well(&self) -> bool {
+        self.boot.ended_well()
+    }
+
     /// Creates, syncs and removes a file of 64 KiB.
     fn probe(&self) -> Result<(), StoreError> {
         let name = format!(".tmp-probe-{}", crate::random::unique());

@@ -109,6 +109,12 @@ fn a_clean_stop_files_everything_and_wipes_the_journal() {
     let left: u64 =
         std::fs::read_dir(path.join("journal")).unwrap().map(|it| it.unwrap().metadata().unwrap().len()).sum();
     assert_eq!((left, format().as_str()), (0, "{\"v\":3}\n"));
+    drop(store);
+    let again = || Files::open(&path, false).unwrap();
+    assert!(again().ended_well(), "nothing is missing");
+    assert!(!again().ended_well(), "a run that did not stop cleanly came in between");
+    again().close().unwrap();
+    assert!(!Files::open(&path, true).unwrap().ended_well(), "the operator says that something was lost");
 }
 
 /// One ask whose file cannot be written must not keep the journal growing.
@@ -247,6 +253,7 @@ fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
     elsewhere();
     let store = Files::open(&path, false).unwrap();
     assert_eq!(lost(&store), 0, "all of it was stored");
+    assert!(!store.ended_well(), "audit lines of that boot may be lost");
     assert!(!path.join("clean").exists());
     drop(store);
     let store = Files::open(&path, false).unwrap();

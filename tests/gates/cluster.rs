@@ -20,6 +20,7 @@ use crate::agent::{lock, text};
 use crate::daemon::{Daemon, TOKEN};
 use crate::dice::Dice;
 use crate::history::{History, Reply, Verdict};
+use crate::ports::free_port;
 use crate::server::Server;
 use crate::slack::{LABELS, request_of};
 
@@ -89,7 +90,7 @@ pub(crate) async fn play(
     let url = format!("{}/{name}", server.rsplit_once('/').ok_or("the server's URL has no database")?.0);
     let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
-    let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| ports()).collect::<Result<_, _>>()?;
+    let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
     let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
     let hosts = ports.iter().enumerate().map(|(n, ports)| host(n, *ports, (&url, doors), &slack, sabotage));
     let hosts: Vec<Host> = hosts.collect::<Result<_, _>>()?;
@@ -161,15 +162,6 @@ pub(crate) fn sql(url: &str, text: &str) -> Result<(), String> {
     let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
     let told = told.map_err(|error| format!("psql: {error}"))?;
     if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
-}
-
-/// Two ports that are free.
-pub(crate) fn ports() -> Result<[u16; 2], String> {
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string());
-    let port =
-        |socket: &std::net::TcpListener| socket.local_addr().map(|at| at.port()).map_err(|error| error.to_string());
-    let (inbox, agents) = (free()?, free()?);
-    Ok([port(&inbox)?, port(&agents)?])
 }
 
 fn host(

@@ -21,6 +21,9 @@ mod intruder;
 mod journal;
 mod marks;
 mod phones;
+#[path = "../it/ports.rs"]
+#[expect(clippy::expect_used, reason = "no more processes of tests are played at a time")]
+mod ports;
 mod post;
 mod power;
 mod refusals;

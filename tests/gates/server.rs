@@ -32,7 +32,7 @@ impl Server {
     pub(crate) fn start() -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let disk = Disk::new(folder.path(), FILE_SYSTEMS[0])?;
-        let port = crate::cluster::ports()?[0];
+        let port = crate::ports::free_port();
         // The server refuses to run as root.
         let id = Command::new("id").args(["-u", "postgres"]).output().map_err(|error| format!("id: {error}"))?;
         let owner = String::from_utf8_lossy(&id.stdout).trim().parse().map_err(|_| "there is no user postgres")?;

@@ -2,15 +2,15 @@
 //! world that holds it says which; everything that starts, ends or waits for a daemon is here.
 
 use askd::testing::{Clock, Hand, Settings};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -67,26 +67,6 @@ async fn round_trip(url: &str) {
     let call = format!("GET /nothing HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     if line.write_all(call.as_bytes()).await.is_ok() {
         let _end = line.read_to_end(&mut Vec::new()).await;
-    }
-}
-
-/// A port for a daemon whose address has to be known before it starts, and stays when it starts again. It is none of
-/// those that the kernel gives to connections (32768 and above): one of them may take a port that was just found free.
-pub(crate) fn free_port() -> u16 {
-    /// The ports of this process: stories of two processes may be played beside each other.
-    static OWN: LazyLock<(u16, File)> = LazyLock::new(|| {
-        let locked = |block: &u16| {
-            let path = std::env::temp_dir().join(format!("askd-test-ports-{block}"));
-            File::create(path).ok().filter(|file| file.try_lock().is_ok())
-        };
-        (0..20).find_map(|block| Some((block, locked(&block)?))).expect("at most 20 processes at a time")
-    });
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let port = 10_000 + OWN.0 * 1_000 + TRIED.fetch_add(1, Ordering::Relaxed) % 1_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! `askd doctor`: all is green beside the stand-ins; each thing that is broken on purpose turns the check red that names its
 //! cause, and after the printed fix, or once it is undone, all is green again.
 
-use crate::daemon::free_port;
 use crate::harness::{SOON, World, askd};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, TO_ADA, sim};
+use crate::ports::free_port;
 use askd_sim::slack::Token;
 use askd_sim::whatsapp::{Business, Config, Template};
 use serde_json::Value;

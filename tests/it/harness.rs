@@ -252,7 +252,7 @@ impl World {
 
     /// Starts the daemon, and holds up its reading of this folder below `state/` until [`Self::let_go`].
     pub(crate) fn start_held(&mut self, folder: &str) {
-        let (gate, port) = (self.dir.path().join("gate"), crate::daemon::free_port());
+        let (gate, port) = (self.dir.path().join("gate"), crate::ports::free_port());
         fs::write(&gate, "").unwrap();
         self.set_env("ASKD_GATE", &format!("{folder}={}", gate.display()));
         self.set_env("ASKD__HTTP__LISTEN", &format!("127.0.0.1:{port}"));
@@ -266,7 +266,7 @@ impl World {
 
     /// Starts the daemon on a port of its own, and waits until it listens there: it may have to stand by.
     pub(crate) fn start_waiting(&mut self) {
-        let port = crate::daemon::free_port();
+        let port = crate::ports::free_port();
         self.set_env("ASKD__HTTP__LISTEN", &format!("127.0.0.1:{port}"));
         self.daemon = Some(self.start_daemon());
         self.address = Some(([127, 0, 0, 1], port).into());

@@ -184,7 +184,7 @@ fn health_needs_no_token_and_readiness_tells_the_truth() {
 /// Reading many records takes time; a caller meanwhile hears how far askd has come.
 #[test]
 fn readiness_says_how_far_the_loading_is() {
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], crate::daemon::free_port()));
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], crate::ports::free_port()));
     let mut world = World::process();
     let agent = world.group("g");
     agent.ask_framework("r1");

@@ -55,6 +55,7 @@ mod on_whatsapp;
 mod other_versions;
 mod people;
 mod pictures;
+mod ports;
 mod push;
 mod remote;
 mod remote_agents;

@@ -1,8 +1,8 @@
 //! `/metrics`: the names of the contract, and what a real Prometheus makes of them, of the alert rules and of the dashboard.
 
-use crate::daemon::free_port;
 use crate::harness::{SOON, World, choice, within};
 use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
+use crate::ports::free_port;
 use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Agents over HTTP: the same ask and the same outcomes as with files, for the holder of a group's token and for nobody else.
 
-use crate::daemon::free_port;
 use crate::harness::{SOON, World, askd, choice, exchange, within};
+use crate::ports::free_port;
 use crate::said;
 use crate::sessions::with_session;
 use serde_json::{Value, json};

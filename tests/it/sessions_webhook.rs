@@ -1,7 +1,7 @@
 //! Agents that are started and stopped by a signed call of an address: what it says, how often, and where it goes.
 
-use crate::daemon::free_port;
 use crate::harness::{SHORTEST, SOON, World, within};
+use crate::ports::free_port;
 use crate::said;
 use crate::sessions::{in_g, with_session};
 use serde_json::{Value, json};

@@ -261,7 +261,7 @@ async fn a_click_that_was_lost_works_the_second_time() {
 
 #[tokio::test]
 async fn webhooks_alone_can_be_published() {
-    let port = crate::daemon::free_port();
+    let port = crate::ports::free_port();
     let world = in_slack(Mode::Http).webhooks_at(port).start().await;
     assert!(world.log().contains("Slack has checked the address for events"), "for people who press Retry there");
     let status = |url: String| async move { client().get(url).send().await.unwrap().status().as_u16() };

@@ -99,7 +99,7 @@ fn connections_wait_in_the_socket_of_systemd_while_the_daemon_restarts() {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert_eq!(daemon.end().0, Some(0));
     }
-    let other = SocketAddr::from(([127, 0, 0, 1], crate::daemon::free_port()));
+    let other = SocketAddr::from(([127, 0, 0, 1], crate::ports::free_port()));
     let (code, log) = Passed::start(folder.path(), &socket, other).end();
     assert_eq!(code, Some(1));
     let told = format!(

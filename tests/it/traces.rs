@@ -82,7 +82,7 @@ fn each_question_is_one_trace_from_the_request_to_taken() {
 
 #[test]
 fn a_collector_that_is_away_is_told_once_and_holds_nothing_up() {
-    let url = format!("http://127.0.0.1:{}", crate::daemon::free_port());
+    let url = format!("http://127.0.0.1:{}", crate::ports::free_port());
     let world = World::empty().config(&format!("[traces]\nendpoint = \"{url}\"\n")).started();
     let agent = world.group("g");
     for request in ["r1", "r2"] {

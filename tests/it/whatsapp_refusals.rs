@@ -244,7 +244,7 @@ async fn only_what_is_signed_and_ours_is_heard() {
 
 #[tokio::test]
 async fn webhooks_with_an_address_of_their_own_are_there_alone() {
-    let port = crate::daemon::free_port();
+    let port = crate::ports::free_port();
     let sim = Whatsapp::start(Config::default()).await.unwrap();
     let mut world = World::empty().config(&format!(
         "[http]\nwebhook_listen = \"127.0.0.1:{port}\"\n[whatsapp]\n\

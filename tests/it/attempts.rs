@@ -247,6 +247,7 @@ fn open_timed_out_and_dismissed_ones_count_and_nothing_else_does() {
     // An open one of those that count is withdrawn after all: the block ends by itself.
     agent.cancel("fifth");
     within(SOON, "the block to end", || world.blocks().is_empty().then_some(()));
+    within(SOON, "what has ended to be filed", || (!world.state_files("settled/g").is_empty()).then_some(()));
     agent.ask("seventh", &deploy());
     world.open_of("seventh");
 }

@@ -9,7 +9,6 @@ use super::folders::Folders;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
 use crate::ipc::{RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
-use crate::random;
 use crate::sabotage::{crash_point, on};
 use askd_core::{Ask, Group, RequestId, Waiter};
 use std::collections::HashSet;
@@ -80,7 +79,7 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     for waiter in readers_of_status(ask) {
         let dir = folders.ensure(&ask.group, RESPONSES)?;
         let name = status_name(&waiter.request_id);
-        let temporary = format!(".tmp-{}", random::unique());
+        let temporary = folders.temporary();
         // A hint, written again at each start.
         dir.place(&temporary, &name, &bytes, folders.access())?;
     }
@@ -103,7 +102,7 @@ pub(super) fn has_told_status(folders: &Folders, ask: &Ask) -> io::Result<bool> 
 /// Tells a waiter that its request was seen, before it can be taken in.
 pub(super) fn seen(folders: &Folders, group: &Group, request_id: &RequestId) -> io::Result<()> {
     let status = StatusFile { state: "posting".to_owned(), shown_at: None, answer_by: None };
-    let temporary = format!(".tmp-{}", random::unique());
+    let temporary = folders.temporary();
     let dir = folders.ensure(group, RESPONSES)?;
     dir.place(&temporary, &status_name(request_id), &serde_json::to_vec(&status)?, folders.access())
 }
@@ -111,7 +110,7 @@ pub(super) fn seen(folders: &Folders, group: &Group, request_id: &RequestId) -> 
 /// Writes a response that belongs to no open ask: a rejection, or an outcome asked for again.
 pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &ResponseFile) -> io::Result<()> {
     let dir = folders.ensure(group, RESPONSES)?;
-    let temporary = format!(".tmp-{}", random::unique());
+    let temporary = folders.temporary();
     let name = format!("{}.json", response.result.request_id);
     dir.replace(&temporary, &name, &file_bytes(response)?, folders.access())?;
     if let Ok(request_id) = response.result.request_id.parse::<RequestId>() {

@@ -8,6 +8,7 @@ use super::standing::Problem;
 use crate::clock::Moment;
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
+use crate::random;
 use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -22,12 +23,18 @@ type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
 
 /// How many they are.
 const MOST_HELD: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+/// How the name of a file begins while it is being written.
+const TEMPORARY: &str = ".tmp-";
+/// How many entries of a folder are looked at for what a crash has left: a container could make a listing endless.
+const FEW: usize = 10_000;
 
 /// The folders below `ipc/`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Folders {
     root: PathBuf,
     access: Access,
+    /// What the names of all that this run is writing have in common.
+    run: Arc<str>,
     held: Arc<Mutex<Held>>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
@@ -57,8 +64,8 @@ impl Folders {
     /// Makes the root if need be.
     pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        let held = Arc::new(Mutex::new(LruCache::new(MOST_HELD)));
-        Ok(Self { root, access, held, home: Arc::default(), problems: Arc::default(), looked: Arc::default() })
+        let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(MOST_HELD))));
+        Ok(Self { root, access, run, held, home: Arc::default(), problems: Arc::default(), looked: Arc::default() })
     }
 
     /// Notes that all of them were looked at, and how many did not answer.
@@ -182,6 +189,29 @@ impl Folders {
     /// Makes all of a group's folders.
     pub fn prepare(&self, group: &Group) -> io::Result<()> {
         [TASKS, RESPONSES, BRIEFINGS].iter().try_for_each(|name| self.ensure(group, name).map(drop))
+    }
+
+    /// A name for a file in a group's folder as long as it is being written.
+    pub fn temporary(&self) -> String {
+        format!("{TEMPORARY}{}-{}", self.run, random::unique())
+    }
+
+    /// Removes what earlier runs were writing into a group's folders when they were killed. Nobody else writes there.
+    pub fn tidy(&self, group: &Group) -> io::Result<()> {
+        let own = format!("{TEMPORARY}{}", self.run);
+        for folder in [RESPONSES, BRIEFINGS] {
+            let folder = match self.get(group, folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                found => found?,
+            };
+            let mut left = Vec::new();
+            folder.list()?.part(FEW, |name| {
+                left.extend((name.starts_with(TEMPORARY) && !name.starts_with(&own)).then(|| name.to_owned()));
+                Ok(())
+            })?;
+            left.iter().try_for_each(|name| folder.remove(name).map(drop))?;
+        }
+        Ok(())
     }
 
     /// What is wrong with a group's folders, if anything is.

@@ -9,7 +9,6 @@ use crate::host::session::Liveness;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
-use crate::random;
 use crate::sabotage::{crash_point, on};
 use askd_core::{
     Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, Group, RequestId, Taker, Time,
@@ -306,7 +305,7 @@ impl Broker {
             return Ok(());
         }
         let briefings = self.0.folders.ensure(&ask.group, BRIEFINGS)?;
-        let temporary = format!(".tmp-{}", random::unique());
+        let temporary = self.0.folders.temporary();
         briefings.stage(&temporary, &file_bytes(&briefing)?, self.0.folders.access())?;
         briefings.put_in_place(&temporary, &response_name(&ask.id))?;
         briefings.remove(&withdrawn_name(&ask.id))?;

@@ -347,6 +347,11 @@ impl Broker {
         self.0.loading.has(group)
     }
 
+    /// Removes what an earlier run may have left half written in a group's folders.
+    pub fn tidy_folders(&self, group: &Group) -> std::io::Result<()> {
+        if self.0.store.ended_well() { Ok(()) } else { self.0.folders.tidy(group) }
+    }
+
     /// Waits until every stored ask of this group is known, and has them read first.
     pub async fn loaded_of(&self, group: &Group) {
         self.0.loading.wait_for(group).await;

@@ -300,6 +300,9 @@ impl GroupScanner {
         let folders = tasks.ancestors().take(2).map(Path::to_owned).collect();
         if self.watching.watch(NewFolders { folders, scanner: Some(Arc::downgrade(self)) }) {
             survey.watched = Some(now);
+            if let Err(error) = self.broker.tidy_folders(&self.group) {
+                tracing::warn!(group = %self.group, %error, "what an earlier run was writing cannot be removed");
+            }
             tracing::info!(group = %self.group, tasks = %tasks.display(), "Group found");
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::clock::{Clock, Moment};
 use crate::sabotage::on;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -27,6 +28,10 @@ pub(super) fn at_most(limit: Duration) -> Duration {
         () => limit,
     }
 }
+
+/// Work of a task. Because it is boxed, the compiler makes the machinery of a task once, and not for each of some two hundred
+/// places that spawn one.
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The clock, the stop and the tasks of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -70,6 +75,10 @@ impl Ctx {
 
     /// Spawns work that a stop may cut off anywhere: the next start takes it up.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(Box::pin(work));
+    }
+
+    fn spawn_boxed(&self, work: Work<()>) {
         let cut = self.cut.clone();
         self.tasks.spawn_on(async move { cut.run_until_cancelled(work).await }, &self.runtime);
     }
@@ -77,12 +86,12 @@ impl Ctx {
     /// Spawns work that a stop waits for, up to its time limit: a write, or a call whose result has to be recorded.
     /// Such work has to pause with [`Self::pause`] or [`Self::unless_cut`], so that a stop ends its pauses.
     pub fn finish<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.tasks.spawn_on(work, &self.runtime)
+        self.tasks.spawn_on(Box::pin(work) as Work<T>, &self.runtime)
     }
 
     /// The same as [`Self::finish`] for work that blocks on the disk.
     pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
-        self.tasks.spawn_blocking_on(work, &self.runtime);
+        self.tasks.spawn_blocking_on(Box::new(work) as Box<dyn FnOnce() + Send>, &self.runtime);
     }
 
     /// Work for a thread of another pool. It counts as this daemon's until it is done or dropped, and what it spawns and logs
@@ -97,7 +106,7 @@ impl Ctx {
 
     /// Spawns work that a person or a platform has begun: a stop waits for it before it cuts anything off.
     pub fn serve<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.in_hand.spawn_on(work, &self.runtime)
+        self.in_hand.spawn_on(Box::pin(work) as Work<T>, &self.runtime)
     }
 
     /// Waits for `work`; `None` if a stop cuts it off first.

@@ -199,6 +199,33 @@ async fn whatsapp_is_read_by_the_leader_whoever_is_called() {
     });
 }
 
+/// The leader may not have read yet what another daemon was told, and acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_right_after_a_persons_first_message_is_asked_whichever_daemon_took_it() {
+    let people: Vec<String> = (0..5).map(|number| format!("1555010077{number}")).collect();
+    let groups: Vec<String> = (0..5)
+        .map(|number| {
+            format!("[groups.p{number}]\nroutes = [{{ channel = \"whatsapp\", chat = \"{}\" }}]\n", people[number])
+        })
+        .collect();
+    let Some(cluster) = Cluster::with(2, &groups.concat(), None).await else { return };
+    cluster.people_reach(1).await;
+    cluster.phone.handshake().await.unwrap();
+    for (number, person) in people.iter().enumerate() {
+        let agent = cluster.agent(0, &format!("p{number}"));
+        cluster.phone.person_says(person, "hello");
+        // Unless the leader was quicker, it lies there now.
+        let kept = || cluster.database.query("select count(*) from askd.webhooks") != ["0"];
+        let _kept = meanwhile(|| (0..20).any(|_| kept()));
+        assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+        let asked = cluster.phone.wait_for_message(|message| message.wa_id == *person, SOON);
+        let asked = asked.await.expect("the question");
+        assert!(asked.text.contains("Deploy?"), "{asked:?}");
+        cluster.phone.person_taps(&asked, "yes").expect("a button");
+        assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    }
+}
+
 /// Rivals at two daemons: one wins, the others are told so, and the outcome is the winner's.
 pub(crate) async fn one_of_two_rivals_wins(sabotage: Option<(&str, bool)>) {
     let Some(cluster) = Cluster::with(2, "max_open_per_group = 100", sabotage).await else {

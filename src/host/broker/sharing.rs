@@ -264,9 +264,9 @@ impl Broker {
         self.in_store(move |shared| shared.keep_webhook(channel, &body)).await
     }
 
-    /// Verified webhooks that other daemons have kept, the oldest first.
-    pub(in crate::host) async fn kept_webhooks(&self) -> Result<Vec<Webhook>, StoreError> {
-        self.in_store(Sharing::webhooks).await
+    /// Verified webhooks of a channel that other daemons have kept, the oldest first.
+    pub(in crate::host) async fn kept_webhooks(&self, channel: &'static str) -> Result<Vec<Webhook>, StoreError> {
+        self.in_store(|shared| shared.webhooks(channel)).await
     }
 
     /// A kept webhook was dealt with.

@@ -40,10 +40,8 @@ pub trait Adapter: Channel {
         self.connect(broker, webhooks)
     }
 
-    /// Takes in a webhook that another daemon has verified and kept; `false` if it has to come again.
-    async fn take_kept(&self, _body: &[u8]) -> bool {
-        true
-    }
+    /// Takes in the webhooks that other daemons have verified and kept for the leader.
+    async fn take_kept(&self) {}
 
     /// Learns within seconds whether the credentials are good, and tells the operator if they are not.
     async fn greet(&self) {}
@@ -52,29 +50,11 @@ pub trait Adapter: Channel {
     fn start(&self, _broker: &Broker) {}
 }
 
-/// Has channels take in, one after the other, what other daemons keep for the leader, as long as the daemon runs.
+/// Has channels take in what other daemons keep for the leader, as long as the daemon runs.
 pub(super) async fn take_kept_webhooks(channels: Vec<Arc<dyn Adapter>>, broker: Broker) {
     while broker.news().await {
-        let kept = match broker.kept_webhooks().await {
-            Ok(kept) => kept,
-            Err(error) => {
-                tracing::debug!(%error, "cannot read kept webhooks");
-                continue;
-            }
-        };
-        for webhook in kept {
-            let channel = channels.iter().find(|channel| channel.name().as_str() == webhook.channel);
-            let taken = match channel {
-                Some(channel) => channel.take_kept(&webhook.body).await,
-                None => true,
-            };
-            if !taken {
-                break;
-            }
-            if let Err(error) = broker.drop_webhook(webhook.number).await {
-                tracing::warn!(%error, "a webhook that was dealt with is read once more");
-                break;
-            }
+        for channel in &channels {
+            channel.take_kept().await;
         }
     }
 }

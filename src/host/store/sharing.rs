@@ -99,8 +99,8 @@ pub trait Sharing: Pins {
     /// Keeps a verified webhook for the leader. It is on stable storage then.
     fn keep_webhook(&self, channel: &str, body: &[u8]) -> Result<(), StoreError>;
 
-    /// Verified webhooks that other daemons keep for the leader, the oldest first.
-    fn webhooks(&self) -> Result<Vec<Webhook>, StoreError>;
+    /// Verified webhooks of a channel that other daemons keep for the leader, the oldest first.
+    fn webhooks(&self, channel: &str) -> Result<Vec<Webhook>, StoreError>;
 
     /// The webhook was dealt with.
     fn drop_webhook(&self, number: i64) -> Result<(), StoreError>;
@@ -159,8 +159,6 @@ pub struct Owed {
 pub struct Webhook {
     /// Which entry it is.
     pub number: i64,
-    /// The channel that it is for.
-    pub channel: String,
     /// What the platform sent.
     pub body: Vec<u8>,
 }

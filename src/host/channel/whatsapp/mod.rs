@@ -68,6 +68,8 @@ struct Inner {
     broker: OnceLock<WeakBroker>,
     /// Held by person while one of their messages is dealt with.
     reading: KeyedLock<String>,
+    /// Held while webhooks that other daemons have kept are dealt with.
+    taking_kept: tokio::sync::Mutex<()>,
     /// Held by person while they are invited to write.
     inviting: KeyedLock<String>,
     /// The templates that wait for a person to write, by the name of the person.
@@ -95,6 +97,7 @@ pub(in crate::host) fn open(
         contacts,
         broker: OnceLock::new(),
         reading: KeyedLock::default(),
+        taking_kept: tokio::sync::Mutex::default(),
         inviting: KeyedLock::default(),
         invited: Mutex::default(),
         begun: Mutex::default(),
@@ -119,8 +122,8 @@ impl Adapter for Whatsapp {
         webhook::routes(self.clone(), webhooks.clone())
     }
 
-    async fn take_kept(&self, body: &[u8]) -> bool {
-        webhook::take_kept(self, body).await
+    async fn take_kept(&self) {
+        webhook::take_kept(self).await;
     }
 }
 

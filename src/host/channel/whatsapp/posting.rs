@@ -6,6 +6,7 @@ use super::errors::Verdict;
 use super::outbox::Sent;
 use super::text::{self, How};
 use super::{Whatsapp, deadline_text, taps};
+use crate::host::channel::Adapter as _;
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::standing::Problem;
 use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
@@ -41,6 +42,10 @@ impl Channel for Whatsapp {
         let Some((widget, to)) = asked(ask, route) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
+        if !self.0.contacts.window_is_open(to) {
+            // Another daemon may have acknowledged a message of theirs that this one has not read yet.
+            self.take_kept().await;
+        }
         if !self.0.contacts.window_is_open(to) {
             return self.invite(ask, route, attempt, to).await;
         }

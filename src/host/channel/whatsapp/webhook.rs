@@ -93,10 +93,25 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
     taken.await.unwrap_or(Err(NotStored)).map(|()| StatusCode::OK)
 }
 
-/// The same for a webhook that another daemon has verified; `false` if it has to come again.
-pub(super) async fn take_kept(channel: &Whatsapp, body: &[u8]) -> bool {
-    let Some(told) = payload::read(body, &channel.0.settings.phone_number_id) else { return true };
-    channel.take(told).await.is_ok()
+/// The same for webhooks that other daemons have verified and kept, one after the other, the oldest first. One that has to come
+/// again stays, and so do those after it.
+pub(super) async fn take_kept(channel: &Whatsapp) {
+    let Some(broker) = channel.broker().filter(|broker| broker.is_shared() && broker.leads()) else { return };
+    let _alone = channel.0.taking_kept.lock().await;
+    let kept = match broker.kept_webhooks(ChannelName::WHATSAPP.as_str()).await {
+        Ok(kept) => kept,
+        Err(error) => return tracing::debug!(%error, "cannot read kept webhooks"),
+    };
+    for webhook in kept {
+        if let Some(told) = payload::read(&webhook.body, &channel.0.settings.phone_number_id)
+            && channel.take(told).await.is_err()
+        {
+            return;
+        }
+        if let Err(error) = broker.drop_webhook(webhook.number).await {
+            return tracing::warn!(%error, "a webhook that was dealt with is read once more");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -334,15 +334,14 @@ impl Sharing for InPostgres {
         kept.map(|()| self.hints.tell()).map_err(failed("cannot keep a webhook"))
     }
 
-    fn webhooks(&self) -> Result<Vec<Webhook>, StoreError> {
-        let rows: Work<Vec<Webhook>> = Arc::new(|connection| {
+    fn webhooks(&self, channel: &str) -> Result<Vec<Webhook>, StoreError> {
+        let channel = channel.to_owned();
+        let rows: Work<Vec<Webhook>> = Arc::new(move |connection| {
+            let channel = channel.clone();
             Box::pin(async move {
-                let rows = "select number, channel, body from askd.webhooks order by number limit 50";
-                let rows = query(rows).fetch_all(connection).await?;
-                let read = |row: &PgRow| {
-                    Ok(Webhook { number: row.try_get(0)?, channel: row.try_get(1)?, body: row.try_get(2)? })
-                };
-                rows.iter().map(read).collect()
+                let rows = "select number, body from askd.webhooks where channel = $1 order by number limit 50";
+                let rows = query(rows).bind(channel).fetch_all(connection).await?;
+                rows.iter().map(|row| Ok(Webhook { number: row.try_get(0)?, body: row.try_get(1)? })).collect()
             })
         });
         self.shared.read(rows).map_err(failed("cannot read the webhooks that other daemons have kept"))

@@ -219,6 +219,19 @@ impl Journal {
         Ok(())
     }
 
+    /// Puts on stable storage what was appended after so many parts were closed.
+    pub(super) fn sync_after(&self, closed: usize) -> io::Result<()> {
+        self.next_sync(|| self.sync_current())?;
+        // A part that could not be synced was left for another one. What it holds may be lost.
+        if self.parts.lock().closed.len() > closed { Err(shared_failure()) } else { Ok(()) }
+    }
+
+    /// How often it was synced.
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> u64 {
+        self.syncs.lock().ended
+    }
+
     fn sync_current(&self) -> io::Result<()> {
         let current = self.parts.lock().current.as_ref().map(|part| (Arc::clone(&part.file), part.number));
         let Some((file, number)) = current else { return Ok(()) };

@@ -79,8 +79,9 @@ fn an_entry_that_is_older_than_the_file_changes_nothing() {
     assert_eq!(journal(&path).len(), 1, "the next flush empties it");
     drop(store);
     let store = open();
-    assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![]));
+    assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![first.id]));
     store.flush().unwrap();
+    assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![]));
     assert!(journal(&path).is_empty());
     // The next save of this run is newer than the file, whatever its number.
     store.save(&first, Save::Now).unwrap();
@@ -224,12 +225,49 @@ fn a_flush_that_later_saves_overtook_names_nothing() {
     let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
     store.save(&newer, Save::Now).unwrap();
     store.save(&newer, Save::Later).unwrap();
-    store.finish_flush(first.id, ".tmp-flush", &staged).unwrap();
+    assert!(!store.finish_flush(first.id, ".tmp-flush", &staged).unwrap());
     assert_eq!(stored(), *first);
     assert_eq!(store.unfiled.all(), [first.id], "the next flush is for the last save");
     store.flush().unwrap();
     assert_eq!((stored(), store.unfiled.all()), (Ask::clone(&newer), vec![]));
     assert!(!file.with_file_name(".tmp-flush").exists());
+}
+
+/// The journal must not lose a promise to a newer record that is not synced.
+#[test]
+fn a_part_of_the_journal_is_emptied_only_once_what_overtook_it_is_synced() {
+    let (_temp, store) = open();
+    let (first, viewed) = ask_and_viewed();
+    store.save(&first, Save::Now).unwrap();
+    let closed = store.journal.close_part(true);
+    let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
+    store.save(&viewed, Save::Soon).unwrap();
+    let before = store.journal.syncs();
+    let newest = store.finish_flush(first.id, ".tmp-flush", &staged).unwrap();
+    store.empty_journal(closed, !newest).unwrap();
+    assert_eq!(store.journal.syncs(), before + 1);
+    // Otherwise nothing waits for a sync.
+    store.flush().unwrap();
+    store.flush().unwrap();
+    assert_eq!((store.journal.syncs(), store.journal.is_empty()), (before + 1, true));
+}
+
+/// The file of a new ask is placed without a sync. It must not stand in for its record until it is synced.
+#[test]
+fn what_a_killed_run_left_unsynced_is_synced_before_the_journal_is_emptied() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let first = Arc::new(ask(1, "g"));
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    assert!(path.join("pending_questions/g").join(file_name(first.id)).exists());
+    drop(store);
+    let store = Files::open(&path, false).unwrap();
+    assert_eq!(store.unfiled.all(), [first.id]);
+    assert_eq!(store.unfiled.folders(), []);
+    store.flush().unwrap();
+    assert!(store.unfiled.all().is_empty() && store.journal.is_empty());
+    assert_eq!(load(&store, &first), first);
 }
 
 #[test]

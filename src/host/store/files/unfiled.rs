@@ -178,9 +178,9 @@ pub(super) struct Staged {
 }
 
 impl Files {
-    /// Files an ask, if it has to be.
-    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
-        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(()) };
+    /// Files an ask, if it has to be. `false`: the journal has a newer record of it by now.
+    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<bool> {
+        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(true) };
         let (group, written) = (staged.group.clone(), staged.written);
         let finished = self.finish_flush(id, temporary, &staged);
         if finished.is_err() && written {
@@ -210,13 +210,17 @@ impl Files {
         Ok(Some(staged))
     }
 
-    /// Gives what was staged its name, unless the journal has a newer record by now.
-    pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<()> {
+    /// Gives what was staged its name, unless the journal has a newer record by now: `false`.
+    pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<bool> {
         let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
         let mut unfiled = self.unfiled.lock(id);
-        let Some(now) = unfiled.get_mut(&id).filter(|now| now.entry == staged.entry) else {
+        let overtaken = unfiled.get(&id).is_some_and(|now| now.entry != staged.entry);
+        let Some(now) = unfiled.get_mut(&id).filter(|_| !overtaken) else {
             // The next flush is for that one.
-            return if staged.written { folder.remove(temporary).map(drop) } else { Ok(()) };
+            if staged.written {
+                folder.remove(temporary)?;
+            }
+            return Ok(!overtaken);
         };
         if staged.written {
             folder.rename(temporary, &file_name(id))?;
@@ -233,7 +237,7 @@ impl Files {
         } else {
             now.placed = false;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Files all asks that have to be.
@@ -259,11 +263,14 @@ impl Files {
     /// Goes on after a failure, and returns the first one. What cannot be filed goes into the journal once more, so that the
     /// parts that were closed can be emptied.
     fn file_all(&self, closed: usize) -> io::Result<()> {
-        let (mut filed, mut carried) = (Ok(()), Ok(()));
+        let (mut filed, mut carried, mut overtaken) = (Ok(()), Ok(()), false);
         for id in self.unfiled.all() {
-            if let Err(error) = self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                carried = carried.and_then(|()| self.carry_on(id));
-                filed = filed.and(Err(error));
+            match self.flush_ask(id, &format!(".tmp-flush-{id}")) {
+                Ok(newest) => overtaken |= !newest,
+                Err(error) => {
+                    carried = carried.and_then(|()| self.carry_on(id));
+                    filed = filed.and(Err(error));
+                }
             }
         }
         // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
@@ -275,8 +282,17 @@ impl Files {
             }
         }
         carried?;
-        self.journal.empty(closed)?;
+        self.empty_journal(closed, overtaken)?;
         filed
+    }
+
+    /// Empties the parts of the journal that were closed. `overtaken`: a record in them was not filed, because a newer one was
+    /// appended meanwhile. That one may not be synced, and until it is, a loss of power would leave neither.
+    pub(super) fn empty_journal(&self, closed: usize, overtaken: bool) -> io::Result<()> {
+        if overtaken && closed > 0 {
+            self.journal.sync_after(closed)?;
+        }
+        self.journal.empty(closed)
     }
 
     /// Appends an entry to the journal. The first one keeps an askd away that knows no journal.
@@ -352,11 +368,10 @@ impl Files {
                         filed.as_ref().and_then(|filed| filed.entry.as_ref()).is_some_and(|has| it.entry.is_in(has));
                     it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
                     it.kind = if it.moves { Kind::Settled } else { kind };
-                    match filed.filter(|_| is_newer) {
-                        // The flush was cut off before it had moved the file.
-                        Some(filed) if it.moves => it.ask = Arc::new(filed.ask),
-                        Some(_) => drop(unfiled.remove(&id)),
-                        None => {}
+                    if let Some(Read { ask, entry: Some(has), .. }) = filed.filter(|_| is_newer) {
+                        (it.ask, it.entry) = (Arc::new(ask), has);
+                        // The last run may have been killed before it had synced the file, or its name.
+                        it.placed = !it.moves;
                     }
                     return Ok(());
                 }

@@ -44,7 +44,7 @@ use crate::host::store::{Loading, Store, StoreError};
 use crate::host::traces::Traces;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Digest, Event, Group, Refusal, RequestId, ShortId, Time};
-use index::Index;
+use index::{Index, Naming};
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
 use saves::{Gate, Saves};
@@ -109,6 +109,7 @@ struct Inner {
     beside: Beside,
     /// One call of each key, or of each request without one, is taken in at a time.
     asking: KeyedLock<(Group, Result<Digest, RequestId>)>,
+    naming: Naming,
     index: Mutex<Index>,
     /// Is taken while the index is held, never the other way round.
     lanes: Mutex<Lanes>,

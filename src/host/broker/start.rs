@@ -68,7 +68,7 @@ impl Broker {
         settings: Arc<Settings>,
         loading: Arc<Loading>,
     ) -> io::Result<Self> {
-        let saves = Saves::new(&ctx)?;
+        let (saves, index) = (Saves::new(&ctx)?, Index::default());
         Ok(Self(Arc::new(Inner {
             store,
             errands: Gate::new(errands::AT_A_TIME, saves.promises()),
@@ -91,7 +91,8 @@ impl Broker {
             starting: KeyedLock::default(),
             beside: Beside::default(),
             asking: KeyedLock::default(),
-            index: Mutex::new(Index::default()),
+            naming: index.naming(),
+            index: Mutex::new(index),
             lanes: Mutex::default(),
             doubted: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
@@ -135,12 +136,13 @@ impl Broker {
         let over = if *settled { Effect::Retire } else { Effect::Status };
         let undone = effects.iter().any(|effect| *effect != over && self.does(ask, effect));
         let owes = undone || (!settled && self.leads() && ask.was_interrupted());
+        let named = self.0.naming.of(ask);
         {
             let mut index = self.index();
             if index.group(ask.id).is_some() {
                 return;
             }
-            index.insert(ask, self.0.set_by);
+            index.insert_named(ask, named, self.0.set_by);
             if (lost && self.leads()) || (owes && (*settled || !on("noresume"))) {
                 self.lanes().owe(ask.id, lost && self.leads());
             }

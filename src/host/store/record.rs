@@ -8,7 +8,7 @@ use super::files::EntryId;
 use crate::sabotage::on;
 use askd_core::{Ask, ChannelName, RequestId, Stage, Time};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer as _, IntoDeserializer as _, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -53,6 +53,9 @@ impl Version {
         if found > known { Err(BadRecord::Newer { found, known }) } else { Ok(found) }
     }
 }
+
+/// The fields that only repeat what is in the ask.
+const REPEATED: [&str; 7] = ["request_id", "channel_name", "chat", "message_id", "attempt", "shown_at", "answer_by"];
 
 #[derive(Serialize)]
 struct Record<'a> {
@@ -168,6 +171,10 @@ impl<'de> Visitor<'de> for Body<'_> {
     }
 }
 
+/// The name of a field, copied only if it has an escape in it.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
 struct WithoutHead<'a, A> {
     head: &'a mut Head,
     map: A,
@@ -177,11 +184,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<Cow<'de, str>>()? {
+        while let Some(Key(key)) = self.map.next_key()? {
             match &*key {
                 "v" => self.head.v = self.map.next_value()?,
                 "boot" => self.head.boot = self.map.next_value()?,
                 "entry" => self.head.entry = self.map.next_value()?,
+                // Serde would keep what it does not know until the end, for the fields that are flattened.
+                name if REPEATED.contains(&name) => drop(self.map.next_value::<IgnoredAny>()?),
                 _ => return seed.deserialize(key.into_deserializer()).map(Some),
             }
         }

@@ -73,7 +73,7 @@ fn given(text: Option<&String>) -> [&[u8]; 2] {
 }
 
 /// The subjects of an ask, question by question.
-fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
+pub(super) fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
     content.questions.iter().map(|question| subject(content, alone(question)))
 }
 
@@ -90,13 +90,20 @@ impl Attempts {
         self.hash.hash_one((group, subject))
     }
 
-    /// Takes in what an ask has become. `before` is what was known of it.
-    pub(super) fn note(&mut self, slot: Slot, ask: &Ask, before: Option<&Entry>, entries: &Entries) {
+    /// Takes in what an ask has become. `before` is what was known of it; `subjects` are worked out only if they are needed.
+    pub(super) fn note(
+        &mut self,
+        slot: Slot,
+        ask: &Ask,
+        subjects: impl IntoIterator<Item = Digest>,
+        before: Option<&Entry>,
+        entries: &Entries,
+    ) {
         let (counted, had_answer) = before.map_or((false, false), |before| (before.counts, before.answered));
         let (counts, created) = (entries[slot].counts, entries[slot].created);
         let answered = answered_at(ask).filter(|_| !had_answer);
         if counts != counted || answered.is_some() {
-            for subject in subjects(&ask.content) {
+            for subject in subjects {
                 let hash = self.hash(&ask.group, subject);
                 let last = self.answered.as_ref().and_then(|answered| answered.get(&hash));
                 if !counts {

@@ -4,7 +4,6 @@ use super::entries::Entry;
 use super::{Began, By, CODE_RESTS, Index, Lying, Position, chats};
 use crate::host::broker::listing::Filter;
 use askd_core::{AskId, Digest, Group, RequestId, ShortId, Time};
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 impl Entry {
@@ -26,7 +25,7 @@ impl Index {
     }
 
     fn find_id(&self, by: By, name: impl std::hash::Hash, fits: impl Fn(&Entry) -> bool) -> Option<AskId> {
-        self.find(by, self.hash.hash_one(name), fits).map(Entry::id)
+        self.find(by, self.naming.name(name), fits).map(Entry::id)
     }
 
     /// The ask that may be that request's.
@@ -66,7 +65,7 @@ impl Index {
 
     /// That person's settled asks with that code: first those that can still be answered, then the newest.
     pub(in crate::host::broker) fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
-        let coded = self.names[By::Code as usize].of(self.hash.hash_one(code));
+        let coded = self.names[By::Code as usize].of(self.naming.name(code));
         let ended = coded.filter(|slot| self.chats.has_ended(ids, *slot, &self.entries));
         let mut ended: Vec<&Entry> = ended.map(|slot| &self.entries[slot]).collect();
         ended.sort_by_key(|entry| std::cmp::Reverse((entry.late, entry.at, entry.id())));
@@ -93,7 +92,7 @@ impl Index {
     /// Whether an ask that can be answered has that code, or had it so recently that a message with it may still be on its
     /// way.
     pub(in crate::host::broker) fn short_taken(&self, short: &ShortId, now: Time) -> bool {
-        let code = self.hash.hash_one(short);
+        let code = self.naming.name(short);
         let rests = |settled: Time| now < settled + CODE_RESTS;
         let has_it = |entry: &Entry| !entry.is_settled() || entry.blocked || entry.late || rests(entry.at);
         self.resting.get(&code).is_some_and(|settled| rests(*settled)) || self.find(By::Code, code, has_it).is_some()
@@ -136,7 +135,7 @@ impl Index {
     /// The asks that a text means: a short code (of an open ask, or else of the newest settled one), or else the
     /// beginning of an id.
     pub(in crate::host::broker) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
-        let coded = short.map(|short| self.hash.hash_one(short)).and_then(|code| {
+        let coded = short.map(|short| self.naming.name(short)).and_then(|code| {
             let open = self.find(By::Code, code, |entry| !entry.is_settled() || entry.blocked);
             let late = || self.find(By::Code, code, |entry| entry.late);
             let settled = self.names[By::Code as usize].of(code).map(|slot| &self.entries[slot]);

@@ -14,6 +14,7 @@ mod pages;
 mod tables;
 mod tallies;
 
+use attempts::subjects;
 pub(super) use attempts::{Attempts, held};
 pub(super) use chats::is_chat;
 pub use pages::Cursor;
@@ -21,13 +22,13 @@ pub(super) use pages::{Began, Position};
 pub(super) use tallies::Tallies;
 
 use super::collect::Lying;
-use askd_core::{Ask, AskId, Content, Group, Person, Time};
+use askd_core::{Ask, AskId, Content, Digest, Group, Person, Time};
 use chats::Chats;
 use entries::{Entries, Entry};
 use groups::Groups;
 use pages::Pages;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tables::{Names, Ordered};
@@ -68,25 +69,60 @@ pub(super) struct Index {
     resting: HashMap<u64, Time>,
     /// What lies in the groups' folders to be taken.
     lying: HashMap<AskId, Lying>,
-    hash: RandomState,
+    naming: Naming,
+}
+
+/// What an ask can be looked up by, as it stands in the tables.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Naming(RandomState);
+
+/// What is worked out of an ask before it is entered. That takes longer than to enter it, and needs no lock.
+#[derive(Debug)]
+pub(super) struct Named {
+    names: Vec<(By, u64)>,
+    subjects: Vec<Digest>,
+}
+
+impl Naming {
+    /// All that has to be known of a new ask.
+    pub(super) fn of(&self, ask: &Ask) -> Named {
+        Named { names: self.names(ask), subjects: subjects(&ask.content).collect() }
+    }
+
+    fn name(&self, what: impl Hash) -> u64 {
+        self.0.hash_one(what)
+    }
+
+    fn names(&self, ask: &Ask) -> Vec<(By, u64)> {
+        let group = &ask.group;
+        let mut names = vec![(By::Code, self.name(&ask.short_id))];
+        names.extend(ask.key.map(|key| (By::Key, self.name((group, key)))));
+        names.extend(ask.waiters.iter().map(|it| (By::Request, self.name((group, &it.request_id)))));
+        names.extend(ask.heard.iter().map(|message| (By::Heard, self.name(message))));
+        for widget in &ask.widgets {
+            let chat = if chats::is_chat(&widget.route) { "" } else { &widget.route.chat };
+            names.extend(widget.messages().map(|it| (By::Message, self.name((chat, it)))));
+        }
+        names
+    }
 }
 
 impl Default for Index {
     fn default() -> Self {
-        let hash = RandomState::new();
+        let naming = Naming::default();
         Self {
             entries: Entries::default(),
             names: Default::default(),
             deadlines: Ordered::default(),
             // Tells this run of the daemon from any other.
-            pages: Pages::new(hash.hash_one("life")),
+            pages: Pages::new(naming.name("life")),
             chats: Chats::default(),
             attempts: Attempts::default(),
             groups: Groups::default(),
             clocks: Vec::new(),
             resting: HashMap::new(),
             lying: HashMap::new(),
-            hash,
+            naming,
         }
     }
 }
@@ -109,8 +145,18 @@ impl Index {
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
+    /// How it names asks.
+    pub(super) fn naming(&self) -> Naming {
+        self.naming.clone()
+    }
+
     /// Takes in an ask. `set_by` is how far the clock had been set when its times were written.
     pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
+        self.insert_named(ask, self.naming.of(ask), set_by);
+    }
+
+    /// The same with what was worked out of the ask before.
+    pub(super) fn insert_named(&mut self, ask: &Ask, Named { names, subjects }: Named, set_by: i64) {
         if self.entries.slot(ask.id).is_some() {
             return self.update(ask);
         }
@@ -118,8 +164,8 @@ impl Index {
         let entry = Entry::of(ask, group, clock);
         self.groups.add(ask, &entry);
         let slot = self.entries.add(entry);
-        self.attempts.note(slot, ask, None, &self.entries);
-        self.link(slot, ask);
+        self.attempts.note(slot, ask, subjects, None, &self.entries);
+        self.link(slot, ask, names);
     }
 
     /// Notes what an ask has become.
@@ -141,13 +187,13 @@ impl Index {
                 self.groups.end(&entry);
             }
             self.entries.set(slot, entry);
-            self.attempts.note(slot, ask, Some(&before), &self.entries);
+            self.attempts.note(slot, ask, subjects(&ask.content), Some(&before), &self.entries);
         }
-        self.link(slot, ask);
+        self.link(slot, ask, self.naming.names(ask));
     }
 
     /// Enters an ask into each table that it belongs into. It leaves those that it does not belong into any more.
-    fn link(&mut self, slot: Slot, ask: &Ask) {
+    fn link(&mut self, slot: Slot, ask: &Ask, names: Vec<(By, u64)>) {
         let entry = self.entries[slot];
         if entry.deadline < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
@@ -159,7 +205,7 @@ impl Index {
             self.pages.put(slot, &self.entries);
         }
         self.chats.put(slot, ask, &self.entries);
-        for (by, name) in self.names_of(ask) {
+        for (by, name) in names {
             let names = &mut self.names[by as usize];
             if matches!(by, By::Key) && entry.is_settled() && !entry.is_kept() {
                 names.remove(name, slot);
@@ -179,20 +225,6 @@ impl Index {
         self.chats.drop(slot, ask, &self.entries);
     }
 
-    /// All that an ask can be looked up by.
-    fn names_of(&self, ask: &Ask) -> Vec<(By, u64)> {
-        let group = &ask.group;
-        let mut names = vec![(By::Code, self.hash.hash_one(&ask.short_id))];
-        names.extend(ask.key.map(|key| (By::Key, self.hash.hash_one((group, key)))));
-        names.extend(ask.waiters.iter().map(|it| (By::Request, self.hash.hash_one((group, &it.request_id)))));
-        names.extend(ask.heard.iter().map(|message| (By::Heard, self.hash.hash_one(message))));
-        for widget in &ask.widgets {
-            let chat = if chats::is_chat(&widget.route) { "" } else { &widget.route.chat };
-            names.extend(widget.messages().map(|it| (By::Message, self.hash.hash_one((chat, it)))));
-        }
-        names
-    }
-
     /// Takes back an ask that could not be stored: it was never asked, and does not count.
     pub(super) fn take_back(&mut self, ask: &Ask) {
         self.groups.take_back(ask);
@@ -207,12 +239,12 @@ impl Index {
         self.groups.drop(slot, &self.entries);
         self.unplace(slot, ask);
         self.attempts.remove(slot, ask, &self.entries);
-        for (by, name) in self.names_of(ask) {
+        for (by, name) in self.naming.names(ask) {
             self.names[by as usize].remove(name, slot);
         }
         self.lying.remove(&ask.id);
         if let Some(at) = ask.settled_at() {
-            let rests = self.resting.entry(self.hash.hash_one(&ask.short_id)).or_insert(at);
+            let rests = self.resting.entry(self.naming.name(&ask.short_id)).or_insert(at);
             *rests = at.max(*rests);
             // Looked through only when it has doubled.
             if self.resting.len() == self.resting.capacity() {

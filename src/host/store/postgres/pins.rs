@@ -174,7 +174,7 @@ impl Pins for InPostgres {
                     let pin = "insert into askd.pins (group_name, node, strange)
                                select $1, $2, (select (extract(epoch from clock_timestamp()) * 1000)::bigint
                                                where exists (select from askd.asks where group_name = $1))
-                               on conflict (group_name) do nothing";
+                               on conflict do nothing";
                     query(pin).bind(&name).bind(host).execute(&mut *connection).await?;
                     pin_rows(&query(pins!("where group_name = $1")).bind(name).fetch_all(connection).await?)
                 })

@@ -1,5 +1,6 @@
 //! The rows of asks: writing one, finding out whether it was written, reading some.
 
+use super::batches::{NewRow, Over};
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
 use super::{InPostgres, failed, opening, pins};
@@ -7,6 +8,7 @@ use crate::host::audit::Noted;
 use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
 use askd_core::{AskId, Group};
+use serde_json::value::RawValue;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -45,35 +47,19 @@ pub(super) enum Write {
     Again(i64, Vec<Uuid>),
 }
 
-impl Write {
-    /// Takes the id, group, operation and record first. Returns the new revision; null if the server is in another era.
-    const fn statement(&self) -> &'static str {
-        match self {
-            Self::New(_) => {
-                "select askd.save_new($1::uuid, $2, $3::uuid, $4::jsonb, $5::uuid, $6, $7, $8, $9, $10, $11)"
-            }
-            Self::Over(_) => {
-                "select askd.save_over($1::uuid, $2, $3::uuid, $4::jsonb, $5::uuid, $6::uuid, $7::uuid, $8, $9, $10, $11, $12)"
-            }
-            Self::Any => {
-                "insert into askd.asks as kept (id, group_name, operations, record, settled)
-                 values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
-                 on conflict (id) do update set revision = kept.revision + 1, record = excluded.record,
-                     operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id(),
-                     settled = kept.settled or $5
-                 returning revision"
-            }
-            Self::Again(..) => {
-                "insert into askd.asks as kept (id, group_name, operations, record, revision)
-                 values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
-                 on conflict (id) do update set revision = $5, record = excluded.record,
-                     operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
-                 where kept.operations[1] = any($6::uuid[])
-                 returning revision"
-            }
-        }
-    }
-}
+/// What [`Write::Any`] and [`Write::Again`] do. Both take the id, group, operation and record first, and return the new revision.
+const ANY: &str = "insert into askd.asks as kept (id, group_name, operations, record, settled)
+    values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
+    on conflict (id) do update set revision = kept.revision + 1, record = excluded.record,
+        operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id(),
+        settled = kept.settled or $5
+    returning revision";
+const AGAIN: &str = "insert into askd.asks as kept (id, group_name, operations, record, revision)
+    values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
+    on conflict (id) do update set revision = $5, record = excluded.record,
+        operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
+    where kept.operations[1] = any($6::uuid[])
+    returning revision";
 
 /// The columns of a [`Row`].
 macro_rules! row {
@@ -137,10 +123,11 @@ impl InPostgres {
     /// record has; `None`: the row is another than the attempt says.
     pub(super) fn write(
         &self,
-        Attempt { ask, write, operation, era, .. }: &Attempt,
+        attempt: &Attempt,
         Along { left, noted, retired }: Along<'_>,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
+        let Attempt { ask, write, operation, era, .. } = attempt;
         let unfit = |error: &dyn std::fmt::Display| Failed::Unchanged(error.to_string());
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failed::Unchanged("askd has stopped".to_owned()));
@@ -149,51 +136,76 @@ impl InPostgres {
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
         let (effects, folders) = owed(left, &ask.group).map_err(|error| unfit(&error))?;
         let bytes = record.len();
-        // Without the check a daemon would overwrite what another one has stored since.
-        let write = if on("norowlock") && matches!(write, Write::Over(_)) { Write::Any } else { write.clone() };
-        let (id, group, code) = (uuid(ask.id), ask.group.to_string(), ask.short_id.to_string());
-        let (operation, era) = (*operation, era.clone());
         let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());
-        let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
-        let (times, lines): (Vec<_>, Vec<_>) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
-        let saved = self.shared.change(
+        let over = match write {
+            // Without the check a daemon would overwrite what another one has stored since.
+            Write::Over(_) if on("norowlock") => None,
+            Write::Over(version) => Some(Over::Replaces(version.operation.to_string())),
+            Write::New(given) => Some(Over::Given(*given)),
+            Write::Any | Write::Again(..) => None,
+        };
+        let saved = if let Some(over) = over {
+            let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
+            let (times, lines) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
+            let row = NewRow {
+                which: uuid(ask.id),
+                of_group: ask.group.to_string(),
+                made_by: operation.to_string(),
+                what: RawValue::from_string(record).map_err(|error| unfit(&error))?,
+                held,
+                code: ask.short_id.to_string(),
+                over,
+                in_era: era.clone(),
+                retired,
+                effects,
+                folders,
+                times,
+                lines,
+            };
+            self.shared.save(&row, durable)
+        } else {
+            self.write_over_anything(attempt, record, held, retired, durable)
+        };
+        match saved {
+            Err(Failed::Conflict) => Ok(None),
+            Err(Failed::Moved) => self.look_for_pin(&ask.group).map(|()| None),
+            saved => Ok(saved?.map(|revision| (revision, bytes))),
+        }
+    }
+
+    /// Stores a record whatever version is there, or over one of those that the server may have lost.
+    fn write_over_anything(
+        &self,
+        Attempt { ask, write, operation, .. }: &Attempt,
+        record: String,
+        held: Option<String>,
+        retired: bool,
+        durable: Durable,
+    ) -> Result<Option<i64>, Failed> {
+        let (id, group, operation) = (uuid(ask.id), ask.group.to_string(), operation.to_string());
+        let again = match write {
+            Write::Again(revision, lost) => Some((*revision, lost.iter().map(Uuid::to_string).collect::<Vec<_>>())),
+            Write::New(_) | Write::Over(_) | Write::Any => None,
+        };
+        self.shared.change(
             durable,
             Arc::new(move |connection| {
-                let (id, group, write) = (id.clone(), group.clone(), write.clone());
-                let (record, code, era, held) = (record.clone(), code.clone(), era.clone(), held.clone());
-                let (effects, folders) = (effects.clone(), folders.clone());
-                let (times, lines) = (times.clone(), lines.clone());
+                let (id, group, operation) = (id.clone(), group.clone(), operation.clone());
+                let (record, held, again) = (record.clone(), held.clone(), again.clone());
                 Box::pin(async move {
-                    if let (Write::Again(..) | Write::Any, Some(run)) = (&write, &held) {
-                        pins::hold(&mut *connection, &group, run).await?;
+                    if let Some(run) = held {
+                        pins::hold(&mut *connection, &group, &run).await?;
                     }
-                    let save = scalar::<Option<i64>>(write.statement()).bind(id).bind(group);
-                    let save = save.bind(operation.to_string()).bind(record);
-                    let save = match write {
-                        Write::New(given) => {
-                            let save = save.bind(held).bind(given).bind(code);
-                            save.bind(effects).bind(folders).bind(times).bind(lines)
-                        }
-                        Write::Over(version) => {
-                            let save = save.bind(held).bind(version.operation.to_string()).bind(era).bind(retired);
-                            save.bind(effects).bind(folders).bind(times).bind(lines)
-                        }
-                        Write::Again(revision, lost) => {
-                            save.bind(revision).bind(lost.iter().map(Uuid::to_string).collect::<Vec<_>>())
-                        }
-                        Write::Any => save.bind(retired),
+                    let statement = if again.is_some() { AGAIN } else { ANY };
+                    let save = scalar(statement).bind(id).bind(group).bind(operation).bind(record);
+                    let save = match again {
+                        Some((revision, lost)) => save.bind(revision).bind(lost),
+                        None => save.bind(retired),
                     };
                     save.fetch_optional(connection).await
                 })
             }),
-        );
-        match saved {
-            Ok(Some(None)) => Err(Failed::Crashed),
-            Ok(revision) => Ok(revision.flatten().map(|revision| (revision, bytes))),
-            Err(Failed::Conflict) => Ok(None),
-            Err(Failed::Moved) => self.look_for_pin(&ask.group).map(|()| None),
-            Err(why) => Err(why),
-        }
+        )
     }
 
     /// Whether a write was stored, after its reply was lost. The lock waits for its transaction, if that still runs.

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 /// How many connections a daemon has at most.
 const CONNECTIONS: u32 = 8;
 /// How long a transaction may take before its commit, and the commit. Slack waits for 3 s.
-const LIMIT: Duration = Duration::from_millis(1_500);
+pub(super) const LIMIT: Duration = Duration::from_millis(1_500);
 const COMMIT_LIMIT: Duration = Duration::from_millis(700);
 /// The same for reading everything, which nobody waits for.
 const LONG: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const MOVED: &str = "AK002";
 const CONFLICT: &str = "23505";
 
 /// Why a transaction failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Failed {
     /// Nothing was changed.
     #[error("{0}")]
@@ -126,6 +126,17 @@ impl Connections {
 
     /// Does work in a transaction, and commits it.
     pub(super) async fn transact<T>(&self, durable: Durable, first: &str, work: Work<T>) -> Result<T, Failed> {
+        self.transact_within(LIMIT, durable, first, work).await
+    }
+
+    /// The same for a caller that has waited for a part of the time already. `left` is what remains of it before the commit.
+    pub(super) async fn transact_within<T>(
+        &self,
+        left: Duration,
+        durable: Durable,
+        first: &str,
+        work: Work<T>,
+    ) -> Result<T, Failed> {
         let late = || Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()));
         let prepare = async {
             let mut count = 1;
@@ -141,7 +152,7 @@ impl Connections {
                 }
             }
         };
-        let (transaction, done) = self.clock.timeout(LIMIT, prepare).await.ok_or_else(late)??;
+        let (transaction, done) = self.clock.timeout(left, prepare).await.ok_or_else(late)??;
         match self.clock.timeout(COMMIT_LIMIT, transaction.commit()).await {
             Some(Ok(())) => Ok(done),
             Some(Err(error)) if is_refused(&error) => Err(error.into()),
@@ -260,6 +271,6 @@ impl Database {
     }
 }
 
-fn stopped() -> Failed {
+pub(super) fn stopped() -> Failed {
     Failed::Unchanged("askd has stopped".to_owned())
 }

@@ -4,6 +4,7 @@
 
 mod asks;
 mod audit;
+mod batches;
 mod database;
 mod documents;
 mod forgetting;
@@ -27,6 +28,7 @@ use super::cache::Cache;
 use super::{Allowed, Along, BadRecord, Erased, Loading, Pin, Save, Sharing, Store, StoreError, Stored, Whom, record};
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
+use batches::Line;
 use database::{Database, Durable, Failed, Work, query};
 use hints::Hints;
 use lease::Lease;
@@ -52,6 +54,8 @@ const CLEAN: &str = "clean";
 #[derive(Debug)]
 struct Shared {
     database: Arc<Database>,
+    /// The saves that wait.
+    line: Arc<Line>,
     /// The leader has it.
     lease: Option<Lease>,
     /// This run's id among the nodes, and what its host is called.

@@ -266,6 +266,7 @@ impl Waiting {
         let (since, era, pins) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
+            line: Arc::default(),
             lease: self.lease.clone(),
             run: self.node.run.clone(),
             node: self.node.node.clone(),

@@ -1,0 +1,220 @@
+//! Saves that come while others are in hand share a transaction: it waits for the disk once for all of them. A save that comes
+//! alone goes at once. Each save gets a verdict of its own: if a transaction fails, each of its saves is done again in one of its
+//! own, so none fails because of another one.
+
+use super::Shared;
+use super::database::{Database, Durable, Failed, LIMIT, Work, query, stopped};
+use super::lease::Lease;
+use crate::clock::Moment;
+use crate::sabotage::on;
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sqlx::Row as _;
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// How many such transactions are under way at a time: while one waits for the disk, the next one is at work.
+const AT_WORK: usize = 2;
+/// The most saves in one transaction, and about how many bytes.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 1024 * 1024;
+/// How long such a transaction waits for a row that another one holds, in milliseconds. Whoever waits longer does so alone.
+const LOCK_LIMIT: u32 = 100;
+
+/// A row as `askd.save_all` takes it.
+#[derive(Debug, Serialize)]
+pub(super) struct NewRow {
+    pub(super) which: String,
+    pub(super) of_group: String,
+    /// The operation.
+    pub(super) made_by: String,
+    /// The record.
+    pub(super) what: Box<RawValue>,
+    /// The run that has to be the one of the folder's host.
+    pub(super) held: Option<String>,
+    pub(super) code: String,
+    #[serde(flatten)]
+    pub(super) over: Over,
+    pub(super) in_era: String,
+    pub(super) retired: bool,
+    pub(super) effects: Vec<String>,
+    pub(super) folders: Vec<Option<String>>,
+    pub(super) times: Vec<i64>,
+    pub(super) lines: Vec<String>,
+}
+
+/// What a save finds in the place of its row.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Over {
+    /// Nothing, and its group was given only so many asks.
+    Given(i64),
+    /// What this operation has made.
+    Replaces(String),
+}
+
+/// The row's new revision; `None`: the row, or the number of asks that its group was given, is another than the save says.
+pub(super) type Verdict = Result<Option<i64>, Failed>;
+
+/// A save that waits for its verdict.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Transactions that take rows in this order cannot wait for each other in a circle.
+    order: (bool, String, i64),
+    /// The row as JSON.
+    row: String,
+    durable: Durable,
+    since: Moment,
+    told: SyncSender<Verdict>,
+}
+
+impl Waiting {
+    pub(super) fn new(
+        row: &NewRow,
+        durable: Durable,
+        since: Moment,
+        told: SyncSender<Verdict>,
+    ) -> Result<Self, Failed> {
+        let order = match &row.over {
+            Over::Given(given) => (false, row.of_group.clone(), *given),
+            Over::Replaces(_) => (true, row.which.clone(), 0),
+        };
+        let row = serde_json::to_string(row).map_err(|error| Failed::Unchanged(error.to_string()))?;
+        Ok(Self { order, row, durable, since, told })
+    }
+
+    fn tell(&self, verdict: Verdict) {
+        // Nobody waits any more only if the caller's thread is gone.
+        let _told = self.told.send(verdict);
+    }
+}
+
+/// The saves that wait until a transaction takes them.
+#[derive(Debug, Default)]
+pub(super) struct Line(Mutex<InLine>);
+
+#[derive(Debug, Default)]
+struct InLine {
+    waiting: VecDeque<Waiting>,
+    at_work: usize,
+}
+
+impl Line {
+    /// `true`: whoever calls this has to have [`Batches::run`] run.
+    #[must_use]
+    pub(super) fn join(&self, waiting: Waiting) -> bool {
+        let mut line = self.0.lock();
+        line.waiting.push_back(waiting);
+        let goes = line.at_work < AT_WORK;
+        line.at_work += usize::from(goes);
+        goes
+    }
+
+    /// Takes what waits, the oldest first; `None`: nothing does.
+    pub(super) fn take(&self) -> Option<Vec<Waiting>> {
+        let mut line = self.0.lock();
+        let mut bytes = 0;
+        let fits = |waiting: &&Waiting| {
+            let fits = bytes < MOST_BYTES;
+            bytes += waiting.row.len();
+            fits
+        };
+        let many = line.waiting.iter().take(MOST).take_while(fits).count();
+        if many == 0 {
+            line.at_work -= 1;
+            return None;
+        }
+        Some(line.waiting.drain(..many).collect())
+    }
+}
+
+/// What stores them.
+#[derive(Debug, Clone)]
+pub(super) struct Batches {
+    pub(super) line: Arc<Line>,
+    pub(super) database: Arc<Database>,
+    /// What each transaction begins with.
+    pub(super) check: String,
+}
+
+impl Batches {
+    /// Stores what waits, until nothing does.
+    async fn run(self) {
+        while let Some(batch) = self.line.take() {
+            // A panic has been reported, and the place must not be lost.
+            let _panicked = AssertUnwindSafe(self.store(batch)).catch_unwind().await;
+        }
+    }
+
+    /// Stores these in one transaction. Those that fail are done again in the background.
+    pub(super) async fn store(&self, mut batch: Vec<Waiting>) {
+        batch.sort_by(|one, other| one.order.cmp(&other.order));
+        let check = format!("set local lock_timeout = {LOCK_LIMIT}; {}", self.check);
+        match self.transact(&batch, &check).await {
+            Ok(verdicts) => batch.iter().zip(verdicts).for_each(|(waiting, verdict)| waiting.tell(verdict)),
+            // One of them may be at fault, or wait for a row that somebody holds for long.
+            Err(Failed::Unchanged(_) | Failed::Conflict | Failed::Moved) if !on("onefate") => {
+                for waiting in batch {
+                    self.database.spawn(self.clone().alone(waiting));
+                }
+            }
+            Err(why) => batch.iter().for_each(|waiting| waiting.tell(Err(why.clone()))),
+        }
+    }
+
+    async fn alone(self, waiting: Waiting) {
+        let verdict = match self.transact(std::slice::from_ref(&waiting), &self.check).await {
+            Ok(verdicts) => verdicts.into_iter().next().unwrap_or(Ok(None)),
+            Err(why) => Err(why),
+        };
+        waiting.tell(verdict);
+    }
+
+    /// Each one is told in time, however long it has waited.
+    async fn transact(&self, batch: &[Waiting], check: &str) -> Result<Vec<Verdict>, Failed> {
+        let now = self.database.connections().clock().monotonic();
+        let waited = batch.iter().map(|waiting| now.since(waiting.since)).max().unwrap_or_default();
+        let durable =
+            if batch.iter().any(|waiting| waiting.durable == Durable::Yes) { Durable::Yes } else { Durable::No };
+        let rows: Arc<str> =
+            format!("[{}]", batch.iter().map(|waiting| &*waiting.row).collect::<Vec<_>>().join(",")).into();
+        let many = batch.len();
+        let work: Work<Vec<Verdict>> = Arc::new(move |connection| {
+            let rows = Arc::clone(&rows);
+            Box::pin(async move {
+                let save = query("select place, stored from askd.save_all($1::jsonb)").bind(&*rows);
+                let mut verdicts: Vec<Verdict> = (0..many).map(|_| Ok(None)).collect();
+                for row in save.fetch_all(connection).await? {
+                    let place = usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(many);
+                    if let Some(verdict) = verdicts.get_mut(place) {
+                        *verdict = row.try_get::<Option<i64>, _>(1)?.map(Some).ok_or(Failed::Crashed);
+                    }
+                }
+                Ok(verdicts)
+            })
+        });
+        self.database.connections().transact_within(LIMIT.saturating_sub(waited), durable, check, work).await
+    }
+}
+
+impl Shared {
+    /// Stores a row, together with others that wait.
+    pub(super) fn save(&self, row: &NewRow, durable: Durable) -> Verdict {
+        let (tell, told) = sync_channel(1);
+        let now = self.database.connections().clock().monotonic();
+        if self.line.join(Waiting::new(row, durable, now, tell)?) {
+            let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
+            let batches = Batches { line: Arc::clone(&self.line), database: Arc::clone(&self.database), check };
+            self.database.spawn(batches.run());
+        }
+        let verdict = told.recv().unwrap_or_else(|_| Err(stopped()));
+        if let Err(Failed::Overtaken) = &verdict {
+            self.lose();
+        }
+        verdict
+    }
+}

@@ -1,0 +1,224 @@
+//! Saves that share a transaction: what becomes of each.
+
+use super::*;
+use crate::clock::Moment;
+use crate::host::store::postgres::batches::{Batches, NewRow, Over, Verdict, Waiting};
+use serde_json::value::RawValue;
+use std::mem;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// What stores them, and the database that it does so in.
+struct Bench<'a> {
+    server: &'a Server,
+    database: Arc<Database>,
+    era: String,
+}
+
+impl<'a> Bench<'a> {
+    fn of(server: &'a Server) -> Self {
+        drop(server.opened("here"));
+        let era = server.sql("insert into askd.era (mark) values (gen_random_uuid()) on conflict (one) do update set mark = excluded.mark returning mark::text");
+        Self { server, database: Arc::new(Database::new(&server.url, "test-postgres").unwrap()), era: era.concat() }
+    }
+
+    fn row(&self, number: u128, group: &str, over: Over) -> NewRow {
+        NewRow {
+            which: uuid(AskId::from_bits(number)),
+            of_group: group.to_owned(),
+            made_by: operation(number),
+            what: RawValue::from_string("{}".to_owned()).unwrap(),
+            held: None,
+            code: format!("k{number}"),
+            over,
+            in_era: self.era.clone(),
+            retired: false,
+            effects: Vec::new(),
+            folders: Vec::new(),
+            times: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    fn first(&self, number: u128, group: &str) -> NewRow {
+        self.row(number, group, Over::Given(0))
+    }
+
+    /// Over the row with this number, which was stored before.
+    fn over(&self, number: u128, group: &str) -> NewRow {
+        let row = self.row(number, group, Over::Replaces(operation(number)));
+        NewRow { made_by: crate::random::unique(), ..row }
+    }
+
+    fn batches(&self) -> Batches {
+        Batches { line: Arc::default(), database: Arc::clone(&self.database), check: String::new() }
+    }
+
+    fn waits(&self, row: &NewRow, durable: Durable) -> (Waiting, Receiver<Verdict>) {
+        let (tell, told) = sync_channel(1);
+        (Waiting::new(row, durable, self.database.connections().clock().monotonic(), tell).unwrap(), told)
+    }
+
+    /// Stores these in one transaction, and tells what came of each.
+    fn stores(&self, rows: &[NewRow], durable: impl Fn(usize) -> Durable) -> Vec<Receiver<Verdict>> {
+        let waits = rows.iter().enumerate().map(|(place, row)| self.waits(row, durable(place)));
+        let (waiting, told): (Vec<_>, Vec<_>) = waits.unzip();
+        let batches = self.batches();
+        let stored = self.database.run(async move {
+            batches.store(waiting).await;
+            Ok(())
+        });
+        self.server.runtime.block_on(stored).unwrap();
+        told
+    }
+
+    fn verdicts(&self, rows: &[NewRow], durable: impl Fn(usize) -> Durable) -> Vec<Verdict> {
+        self.stores(rows, durable).into_iter().map(|told| told.recv().unwrap()).collect()
+    }
+
+    /// Which transactions wrote the rows.
+    fn transactions(&self) -> Vec<String> {
+        self.server.sql("select distinct changed::text from askd.asks order by 1")
+    }
+}
+
+/// What makes the row with this number.
+fn operation(number: u128) -> String {
+    uuid::Uuid::from_u128(number).to_string()
+}
+
+#[test]
+fn many_share_a_transaction_and_if_one_waits_for_the_disk_all_do() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    server.sql(
+        "create table waited (commits text);
+         create function waits() returns trigger language plpgsql as
+             'begin insert into waited values (current_setting(''synchronous_commit'')); return null; end';
+         create trigger waits after insert or update on askd.asks execute function waits()",
+    );
+    let waited = || server.sql("with gone as (delete from waited returning commits) select distinct commits from gone");
+    // Five of each group, the last one first.
+    let given = |number: u128| Over::Given(i64::try_from(4 - number / 4).unwrap());
+    let new: Vec<NewRow> =
+        (0..20).map(|number| bench.row(number, &format!("g{}", number % 4), given(number))).collect();
+    let stored = bench.verdicts(&new, |place| if place == 7 { Durable::Yes } else { Durable::No });
+    assert!(stored.iter().all(|verdict| matches!(verdict, Ok(Some(1)))), "{stored:?}");
+    assert_eq!((bench.transactions().len(), waited()), (1, vec!["on".to_owned()]));
+    let over: Vec<NewRow> = (0..20).map(|number| bench.over(number, &format!("g{}", number % 4))).collect();
+    let stored = bench.verdicts(&over, |_| Durable::No);
+    assert!(stored.iter().all(|verdict| matches!(verdict, Ok(Some(2)))), "{stored:?}");
+    assert_eq!((bench.transactions().len(), waited()), (1, vec!["off".to_owned()]));
+}
+
+/// One that is only stale fails nothing. One with an error fails the transaction, and each of the others is stored in one of its own.
+#[test]
+fn each_gets_a_verdict_of_its_own() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    let all = |rows: &[NewRow]| bench.verdicts(rows, |_| Durable::Yes);
+    let first: Vec<NewRow> = (1..=4).map(|number| bench.first(number, &format!("g{number}"))).collect();
+    assert!(all(&first).iter().all(|verdict| matches!(verdict, Ok(Some(1)))));
+    let stale = bench.row(1, "g1", Over::Replaces(operation(99)));
+    let late = bench.first(5, "g1");
+    let crashed = NewRow { in_era: operation(99), ..bench.over(2, "g2") };
+    let verdicts = all(&[bench.over(3, "g3"), stale, late, crashed]);
+    assert!(matches!(&verdicts[..], [Ok(Some(2)), Ok(None), Ok(None), Err(Failed::Crashed)]), "{verdicts:?}");
+    let moved = NewRow { held: Some(operation(99)), ..bench.over(1, "g1") };
+    let conflict = NewRow { code: "k1".to_owned(), ..bench.first(6, "g6") };
+    let unfit = NewRow { what: RawValue::from_string(r#""\u0000""#.to_owned()).unwrap(), ..bench.first(7, "g7") };
+    let verdicts = all(&[bench.over(2, "g2"), moved, conflict, unfit, bench.first(8, "g8")]);
+    let own =
+        [Ok(Some(2)), Err(Failed::Moved), Err(Failed::Conflict), Err(Failed::Unchanged(String::new())), Ok(Some(1))];
+    for (verdict, own) in verdicts.iter().zip(&own) {
+        match (verdict, own) {
+            (Ok(revision), Ok(own)) => assert_eq!(revision, own, "{verdicts:?}"),
+            (Err(why), Err(own)) => assert_eq!(mem::discriminant(why), mem::discriminant(own), "{verdicts:?}"),
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => panic!("{verdicts:?}"),
+        }
+    }
+    let ids = server.sql("select ltrim(right(id::text, 2), '0') from askd.asks order by id");
+    assert_eq!(ids, ["1", "2", "3", "4", "8"]);
+}
+
+#[test]
+fn a_neighbour_that_fails_the_others_is_noticed() {
+    if Server::found().is_none() {
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let name = "host::store::postgres::tests::batches::each_gets_a_verdict_of_its_own";
+    let played = |sabotage| {
+        let mut test = std::process::Command::new(&this);
+        test.args(["--exact", name]).env("ASKD_SABOTAGE", sabotage).output().unwrap()
+    };
+    let (whole, broken) = (played(""), played("onefate"));
+    assert!(whole.status.success() && String::from_utf8_lossy(&whole.stdout).contains("1 passed"), "{whole:?}");
+    assert!(!broken.status.success(), "onefate: nobody noticed");
+}
+
+/// Nor does one hold up the others for long, because somebody else holds its row or because it has waited in line.
+#[test]
+fn who_has_to_wait_waits_alone_and_not_for_long() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    let told = bench.verdicts(&[bench.first(1, "g1"), bench.first(2, "g2")], |_| Durable::Yes);
+    assert!(told.iter().all(Result::is_ok), "{told:?}");
+    let mut other = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut other = |text: &'static str| server.runtime.block_on(sqlx::raw_sql(text).execute(&mut other)).unwrap();
+    other("begin; update askd.asks set settled = settled where group_name = 'g1'");
+    let told = bench.stores(&[bench.over(1, "g1"), bench.over(2, "g2")], |_| Durable::Yes);
+    assert!(matches!(told[1].recv().unwrap(), Ok(Some(2))));
+    assert!(told[0].try_recv().is_err());
+    other("commit");
+    assert!(matches!(told[0].recv().unwrap(), Ok(Some(2))));
+    let (tell, told) = sync_channel(1);
+    let (long, (fresh, stored)) = (bench.first(3, "g3"), bench.waits(&bench.first(4, "g4"), Durable::Yes));
+    let long = Waiting::new(&long, Durable::Yes, Moment::default(), tell).unwrap();
+    let batches = bench.batches();
+    bench.database.spawn(async move { batches.store(vec![long, fresh]).await });
+    assert!(matches!(stored.recv().unwrap(), Ok(Some(1))));
+    let told = told.recv().unwrap();
+    assert!(matches!(&told, Err(Failed::Unchanged(why)) if why.contains("did not answer")), "{told:?}");
+}
+
+#[test]
+fn one_goes_at_once_and_the_next_ones_together() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    let (line, row) = (batches::Line::default(), bench.first(1, "g"));
+    let joins = || line.join(bench.waits(&row, Durable::Yes).0);
+    assert!(joins(), "it waits for nobody");
+    assert_eq!(line.take().unwrap().len(), 1);
+    assert!(joins() && !joins() && !joins(), "while two are at work, the others wait");
+    assert_eq!(line.take().unwrap().len(), 3);
+    assert!(line.take().is_none() && line.take().is_none());
+    assert!(joins());
+}
+
+/// The same by the store's own door, from many threads.
+#[test]
+fn saves_from_many_threads_take_fewer_transactions() {
+    const MANY: u128 = 32;
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let asked: Vec<Arc<Ask>> = (1..=MANY).map(|number| Arc::new(ask(number, "g"))).collect();
+    for ask in &asked {
+        opened.store.save(ask, Save::Soon).unwrap();
+    }
+    let begin = std::sync::Barrier::new(asked.len());
+    std::thread::scope(|scope| {
+        for before in &asked {
+            let begin = &begin;
+            scope.spawn(move || {
+                let answered = Arc::new(settled(Ask::clone(before)));
+                begin.wait();
+                shared.save(&answered, &Basis::Ask(Arc::clone(before)), Along::default(), Save::Now).unwrap();
+            });
+        }
+    });
+    let stored = scan(&*opened.store).unwrap().0;
+    assert!(stored.len() == asked.len() && stored.iter().all(|stored| stored.ask.outcome().is_some()), "{stored:?}");
+    let transactions = server.sql("select distinct changed::text from askd.asks").len();
+    assert!(transactions < asked.len() / 2, "{transactions}");
+}

@@ -30,6 +30,8 @@ pub(super) struct Unflushed {
     pub(super) version: Version,
     /// What the row may be if the server has lost it: what it was stored over since the last flush.
     pub(super) over: Vec<Uuid>,
+    /// Its transaction has ended, so a flush that begins now covers it.
+    pub(super) ended: bool,
 }
 
 impl Attempt {
@@ -68,6 +70,8 @@ impl InPostgres {
         let attempt = match doubt {
             None => Some(attempt),
             Some(doubt) if self.is_stored(ask.id, doubt.operation).map_err(failed(what()))? == Some(true) => {
+                // Finding it out has waited for the disk.
+                self.unflushed.lock().remove(&ask.id);
                 self.wrote(&doubt, doubt.revision(), record::USUAL_BYTES);
                 return Ok(true);
             }
@@ -87,7 +91,8 @@ impl InPostgres {
                 (None, _) => Vec::new(),
             };
             let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
-            self.unflushed.lock().insert(ask.id, Unflushed { ask: Arc::clone(&ask), version, over });
+            let saved = Unflushed { ask: Arc::clone(&ask), version, over, ended: false };
+            self.unflushed.lock().insert(ask.id, saved);
         }
         let written = self.write_or_look(&attempt, along, durable);
         if let Err(Failed::Unknown(_)) = &written {
@@ -104,7 +109,7 @@ impl InPostgres {
             (Ok(Some(_)), _) if durable == Durable::Yes => drop(unflushed.remove(&ask.id)),
             (Ok(Some((revision, _))), _) => {
                 if let Some(saved) = unflushed.get_mut(&ask.id).filter(|saved| Arc::ptr_eq(&saved.ask, &ask)) {
-                    saved.version.revision = *revision;
+                    (saved.version.revision, saved.ended) = (*revision, true);
                 }
             }
             (Err(_), _) => {}
@@ -169,7 +174,7 @@ impl InPostgres {
     pub(super) fn flush_all(&self) -> Result<(), Failed> {
         // Who finds a new era has to be done with it before anybody takes it for the known one.
         let _alone = self.flushing.lock();
-        let before = self.unflushed();
+        let before = self.unflushed().into_iter().filter(|saved| saved.ended).collect();
         let (era, transaction) = self.sync()?;
         let lost = self.adopt(era);
         *self.flushed.lock() = transaction;
@@ -202,7 +207,7 @@ impl InPostgres {
     }
 
     /// Stores again what the server has lost. Nothing happens if it has not, or another daemon has gone on without it.
-    fn again(&self, Unflushed { ask, version, over }: &Unflushed) -> Result<(), Failed> {
+    fn again(&self, Unflushed { ask, version, over, .. }: &Unflushed) -> Result<(), Failed> {
         let attempt = Attempt::new(ask, Write::Again(version.revision, over.clone()), self.era(), None);
         let attempt = Attempt { operation: version.operation, ..attempt };
         self.write(&attempt, Along::default(), Durable::Yes).map(drop)

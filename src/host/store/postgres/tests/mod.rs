@@ -254,6 +254,35 @@ fn a_save_after_a_crash_of_the_server_stores_what_came_before_it() {
     assert_eq!(scan(&*opened.store).unwrap().0.remove(0).ask, *answered);
 }
 
+/// A flush that begins before a save has ended says nothing about it.
+#[test]
+fn a_save_that_was_under_way_during_a_flush_is_stored_again_after_a_crash_of_the_server() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let asked = Arc::new(ask(1, "g"));
+    shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    server.sql("create table before as select * from askd.asks");
+    let viewed = asked.as_ref().clone().step(Event::Viewed, conformance::START).unwrap().unwrap();
+    let viewed = Arc::new(viewed.ask);
+    let mut other = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut other = |text: &'static str| server.runtime.block_on(sqlx::raw_sql(text).execute(&mut other)).unwrap();
+    std::thread::scope(|scope| {
+        other("begin; select from askd.asks for update");
+        let save = scope.spawn(|| shared.save(&viewed, &Basis::Ask(asked), Along::default(), Save::Soon));
+        while server.sql("select 'waits' from pg_locks where not granted").is_empty() {}
+        opened.store.flush().unwrap();
+        other("commit");
+        save.join().unwrap().unwrap();
+    });
+    server.crash();
+    server.sql(
+        "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record from before b",
+    );
+    opened.store.flush().unwrap();
+    assert_eq!(scan(&*opened.store).unwrap().0.remove(0).ask, *viewed);
+}
+
 #[test]
 fn what_is_unfit_is_refused_before_anything_is_changed() {
     let Some(server) = Server::found() else { return };

@@ -22,6 +22,8 @@ pub(super) const LIMIT: Duration = Duration::from_millis(1_500);
 const COMMIT_LIMIT: Duration = Duration::from_millis(700);
 /// The same for reading everything, which nobody waits for.
 const LONG: Duration = Duration::from_secs(60);
+/// A connection that was idle for longer is tested before it is used.
+const TEST_AFTER: Duration = Duration::from_millis(200);
 /// How many times a transaction is tried if it conflicts with others.
 const TRIES: u32 = 3;
 /// What `askd.hold` raises.
@@ -229,7 +231,17 @@ impl Database {
         let pool = {
             // The pool's own tasks are spawned here.
             let _here = runtime.enter();
-            PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(LIMIT).connect_lazy_with(options)
+            let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(LIMIT);
+            // A connection that was used just now needs no test.
+            let pool = pool.test_before_acquire(false).before_acquire(|connection, used| {
+                Box::pin(async move {
+                    if used.idle_for > TEST_AFTER {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            });
+            pool.connect_lazy_with(options)
         };
         Ok(Self { connections: Connections { pool, clock: Clock::system() }, runtime: Mutex::new(Some(runtime)) })
     }

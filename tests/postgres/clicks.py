@@ -2,13 +2,15 @@
 """How many answers 1, 2 and 3 daemons make durable in a second, beside what the database itself does.
 
     tests/postgres/run --on-disk tests/postgres/clicks.py
+    tests/postgres/run --on-disk tests/postgres/clicks.py --kept 1000000   one daemon, as the number of kept outcomes grows to that
 
 An answer counts when its daemon has acknowledged it over the API of the inbox. The floor is the least that any such program has to
 do: pgbench locks a row, changes it and commits, with the same server, record, and number of connections (8 a daemon). Each figure
-is the median of rounds in which the two take turns. ASKD_BIN names a binary with PostgreSQL (else target/release/askd).
+is the median of rounds in which the two take turns. `--kept` makes outcomes of a real one, starts the daemon anew with them, and also says
+how long that took and how much memory it has then. ASKD_BIN names a binary with PostgreSQL (else target/release/askd).
 """
 
-import http.client, json, multiprocessing, os, pathlib, re, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, http.client, json, multiprocessing, os, pathlib, re, shutil, statistics, subprocess, sys, tempfile, threading, time
 
 BINARY = str(pathlib.Path(os.environ.setdefault("ASKD_BIN", "target/release/askd")).resolve())
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gates"))
@@ -17,6 +19,7 @@ from over_http import OPERATOR, call, free_port, until  # noqa: E402
 SERVER = os.environ["ASKD_TEST_POSTGRES"]
 DATABASE = SERVER.rsplit("/", 1)[0] + "/clicks"
 GROUPS, ASKS, ROUNDS, PROCESSES, THREADS = 100, 1_000, 3, 2, 16
+KEPT = 4_000  # outcomes of a group; a daemon forgets the oldest of more than 5,000
 POOL = 8  # connections of a daemon
 FLOOR = """\\set row random(1, {rows})
 begin;
@@ -32,10 +35,10 @@ def sql(text, url=DATABASE):
 
 
 class Daemon:
-    def __init__(self, folder, number):
+    def __init__(self, folder, number, more=0):
         self.folder, self.port = folder / f"host-{number}", free_port()
         self.folder.mkdir()
-        groups = "".join(f'[groups.g{n}]\nroutes = [{{ channel = "web" }}]\n' for n in range(GROUPS))
+        groups = "".join(f'[groups.g{n}]\nroutes = [{{ channel = "web" }}]\n' for n in range(GROUPS + more))
         (self.folder / "askd.toml").write_text(
             f'data_dir = "{self.folder}/data"\n[http]\nlisten = "127.0.0.1:{self.port}"\n[log]\nfilter = "warn"\n'
             f'[web]\ntoken = "{OPERATOR}"\n[postgres]\nurl = "{DATABASE}"\nlisten_url = "{DATABASE}"\nnode = "host-{number}"\n'
@@ -72,6 +75,14 @@ class Daemon:
     def end(self):
         self.process.terminate()
         self.process.wait()
+
+    def memory(self):  # in MB
+        return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{self.process.pid}/status").read_text())[1]) // 1024
+
+    def starts(self):  # how many seconds until it is ready: it knows every question then
+        begun = time.monotonic()
+        self.start()
+        return time.monotonic() - begun
 
 
 def asked(daemons, mark):
@@ -135,28 +146,68 @@ def floor(folder, daemons):
     return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
 
 
-def compared(folder, daemons, mark):
-    """Prints the medians, and returns askd's."""
+def asked_first(daemons):
+    """The records of the floor are those of the first questions."""
     if sql("select to_regclass('public.floor') is null") == "t":
         asked(daemons, "first")
         sql(f"create table public.floor as select row_number() over () as row, revision, record from askd.asks limit {ASKS};"
             "alter table public.floor add primary key (row)")
         for ask in daemons[0].all_open():
             call(daemons[0].port, "POST", f"/api/v1/asks/{ask['id']}/dismiss", OPERATOR, {})
-    pairs = [(floor(folder, len(daemons)), rate(daemons, f"{mark}-{n}")) for n in range(ROUNDS)]
+
+
+def compared(folder, daemons, mark):
+    """Prints the medians."""
+    name = re.sub(r"\W+", "-", mark)
+    pairs = [(floor(folder, len(daemons)), rate(daemons, f"{name}-{n}")) for n in range(ROUNDS)]
     floors, rates = (statistics.median(each) for each in zip(*pairs))
     ratio = statistics.median(rate / floor for floor, rate in pairs)
     print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} |", flush=True)
 
 
+def keep(first, last):
+    """Makes outcomes of a real one with these numbers: each has an id, a code and a request of its own, in groups of their own."""
+    sql(f"""
+        insert into askd.asks (id, group_name, settled, revision, operations, short_id, record)
+        select which, of_group, true, revision, array[gen_random_uuid()], code, record || jsonb_build_object(
+            'id', replace(which::text, '-', ''), 'short_id', code, 'request_id', request, 'source_group', of_group,
+            'waiters', jsonb_set(jsonb_set(record -> 'waiters', '{{0,request_id}}', to_jsonb(request)),
+                                 '{{0,digest}}', to_jsonb(encode(sha256(request::bytea), 'hex'))),
+            'questions', jsonb_set(record -> 'questions', '{{0,question}}', to_jsonb('Deploy ' || request || '?')))
+        from (select revision, record from askd.asks where settled limit 1) as real, lateral (
+            select gen_random_uuid() as which, 'g' || {GROUPS} + n / {KEPT} as of_group, 'k' || to_hex(n) as code, 'kept-' || n as request
+            from generate_series({first}, {last - 1}) as n) as new;
+        analyze askd.asks;
+        checkpoint""")
+
+
+def as_kept_grow(folder, daemons, most):
+    print("| kept | start | memory | floor | askd | askd / floor |\n|---|---|---|---|---|---|")
+    daemons.append(Daemon(folder, 0, more=-(-most // KEPT)))
+    asked_first(daemons)
+    kept = 0
+    for many in (0, most // 10, most):
+        daemons[0].end()
+        keep(kept, many)
+        kept = many
+        took = daemons[0].starts()
+        compared(folder, daemons, f"{many:,} | {took:.1f} s | {daemons[0].memory()} MB")
+
+
 def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--kept", type=int, help="how many outcomes to grow to")
+    most = options.parse_args().kept
     sql("create database clicks", SERVER)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="askd-clicks-"))
     daemons = []
     try:
+        if most:
+            return as_kept_grow(folder, daemons, most)
         print("| daemons | floor | askd | askd / floor |\n|---|---|---|---|")
         for count in (1, 2, 3):
             daemons.append(Daemon(folder, count - 1))
+            asked_first(daemons)
             compared(folder, daemons, str(count))
     finally:
         for daemon in daemons:

@@ -2,7 +2,7 @@
 //! aside and stops nothing; a record of a newer askd stops the start. Meanwhile asks are read and saved as ever.
 
 use super::record::{self, BadRecord, Read};
-use super::{Files, Loading, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
+use super::{Files, Kind, Loading, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
 use crate::host::store::Stored;
 use crate::ipc::files::{Dir, Listing, ReadError};
 use crate::ipc::is_json_file;
@@ -211,8 +211,14 @@ impl Files {
                 return Ok(None);
             }
             None
-        } else if !is_json_file(&name) || id_of(&name).is_some_and(|id| folder.odd.newer.contains(&id)) {
+        } else if !is_json_file(&name) {
             return Ok(None);
+        } else if let Some(id) = id_of(&name).filter(|id| folder.odd.newer.contains(id)) {
+            // A copy of the folder may have both, here too.
+            if folder.kind != PENDING || self.unfiled.lies_in(id) != Some(Kind::Settled) {
+                return Ok(None);
+            }
+            None
         } else if let Some(newer) = id_of(&name).and_then(|id| self.unfiled.stored(id)) {
             return Ok(Some(newer));
         } else {

@@ -270,6 +270,29 @@ fn what_a_killed_run_left_unsynced_is_synced_before_the_journal_is_emptied() {
     assert_eq!(load(&store, &first), first);
 }
 
+/// Whether or not the journal has a record of it.
+#[test]
+fn a_question_that_a_copy_has_both_open_and_closed_is_closed() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let first = Arc::new(ask(1, "g"));
+    let answered = Arc::new(conformance::settled(Ask::clone(&first)));
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    let file = path.join("pending_questions/g").join(file_name(first.id));
+    let open = std::fs::read(&file).unwrap();
+    store.save(&answered, Save::Now).unwrap();
+    store.retire(&first.group, first.id).unwrap();
+    store.flush().unwrap();
+    assert!(!journal(&path).is_empty() && !file.exists());
+    drop(store);
+    std::fs::write(&file, open).unwrap();
+    let store = Files::open(&path, true).unwrap();
+    let found = scan(&store).unwrap().0;
+    assert!(found.len() == 1 && found[0].settled && found[0].ask == *answered, "{found:?}");
+    assert!(!file.exists());
+}
+
 #[test]
 fn records_of_another_boot_are_in_doubt_unless_it_ended_with_a_clean_stop() {
     let temp = tempfile::tempdir().unwrap();

@@ -114,7 +114,12 @@ impl AllUnfiled {
         self.lock(id).get(&id).map(|it| (Arc::clone(&it.ask), it.kind))
     }
 
-    /// The same, as the scan hands it over.
+    /// Where its file is, if the ask has to be filed.
+    pub(super) fn lies_in(&self, id: AskId) -> Option<Kind> {
+        self.lock(id).get(&id).map(Unfiled::is_in)
+    }
+
+    /// The ask as the scan hands it over.
     pub(super) fn stored(&self, id: AskId) -> Option<Stored> {
         self.lock(id).get(&id).map(|it| Stored {
             ask: Ask::clone(&it.ask),

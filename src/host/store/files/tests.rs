@@ -286,7 +286,7 @@ fn a_question_that_a_copy_has_both_open_and_closed_is_closed() {
     store.flush().unwrap();
     assert!(!journal(&path).is_empty() && !file.exists());
     drop(store);
-    std::fs::write(&file, open).unwrap();
+    std::io::Write::write_all(&mut File::create(&file).unwrap(), &open).unwrap();
     let store = Files::open(&path, true).unwrap();
     let found = scan(&store).unwrap().0;
     assert!(found.len() == 1 && found[0].settled && found[0].ask == *answered, "{found:?}");

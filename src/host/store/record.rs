@@ -84,10 +84,10 @@ pub(super) fn write(ask: &Ask, boot: &str, entry: Option<&EntryId>) -> Result<Ve
     Ok(bytes)
 }
 
-/// The bytes of an entry of the journal. The boot stands in the head of its part.
-pub(super) fn entry(ask: &Ask) -> Result<Vec<u8>, serde_json::Error> {
+/// The bytes of an entry of the journal. The boot stands in the head of its part, but for a record of an earlier one.
+pub(super) fn entry(ask: &Ask, earlier_boot: Option<&str>) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    to_bytes(&record(ask, "", None), &mut serde_json::Serializer::new(&mut bytes))?;
+    to_bytes(&record(ask, earlier_boot.unwrap_or_default(), None), &mut serde_json::Serializer::new(&mut bytes))?;
     Ok(bytes)
 }
 

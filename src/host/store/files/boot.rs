@@ -56,6 +56,11 @@ impl Boot {
         }
     }
 
+    /// That boot, if nothing vouches for what was written in it.
+    pub(super) fn doubts(&self, boot: Option<String>) -> Option<String> {
+        if self.vouches_for(boot.as_deref()) { None } else { Some(boot.unwrap_or_default()) }
+    }
+
     /// Whether the last run stopped cleanly, in this boot.
     pub(super) fn ended_well(&self) -> bool {
         self.clean.as_ref() == Some(&self.id)

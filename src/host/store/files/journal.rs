@@ -147,7 +147,11 @@ impl Journal {
             let file = Arc::new(folder.open_in_place(&number.to_string())?);
             let part = Part { number, file, end: HEAD as u64, room: bytes.len() as u64, flushes: 0 };
             match found.first() {
-                Some(first) => closed.push((first.id.number, part)),
+                Some(first) => {
+                    // A run that was killed may have written it and not synced it. Others will act on it, and nobody writes it again.
+                    part.file.sync()?;
+                    closed.push((first.id.number, part));
+                }
                 None => spare.push(part),
             }
             entries.extend(found);
@@ -156,9 +160,11 @@ impl Journal {
         closed.sort_by_key(|(first, _)| *first);
         let next = entries.last().map_or(1, |entry| entry.id.number + 1);
         let next_part = numbers.last().map_or(1, |number| number + 1);
+        let synced = closed.len() as u64;
         let closed = closed.into_iter().map(|(_, part)| part).collect();
         let parts = Parts { current: None, closed, spare, next, next_part, failed: 0 };
-        let (syncs, ended) = (Mutex::default(), Condvar::new());
+        let syncs = Mutex::new(Syncs { begun: synced, ended: synced, failed: 0 });
+        let ended = Condvar::new();
         let (run, boot) = (random::unique().into(), boot.to_owned());
         Ok((Self { folder, run, boot, parts: Mutex::new(parts), syncs, ended }, entries))
     }
@@ -235,6 +241,10 @@ impl Journal {
     fn sync_current(&self) -> io::Result<()> {
         let current = self.parts.lock().current.as_ref().map(|part| (Arc::clone(&part.file), part.number));
         let Some((file, number)) = current else { return Ok(()) };
+        if number <= self.parts.lock().failed {
+            // A sync may say that all is well after one has said that it is not.
+            return Err(shared_failure());
+        }
         let synced = file.sync();
         if synced.is_err() {
             // The kernel may treat what it could not write as written, so nothing more is appended to that file.
@@ -302,7 +312,6 @@ impl Journal {
         let next = if let Some(at) = usable {
             parts.spare.swap_remove(at)
         } else {
-            // A part that was made by halves is left to the next start.
             parts.next_part += 1;
             begin(&self.folder, parts.next_part - 1)?
         };
@@ -338,9 +347,15 @@ fn shared_failure() -> io::Error {
 /// A new part.
 fn begin(folder: &Dir, number: u64) -> io::Result<Part> {
     let name = number.to_string();
-    folder.create(&name, &vec![0; GROWS_BY], Access::PRIVATE)?;
-    folder.sync()?;
-    let file = Arc::new(folder.open_in_place(&name)?);
+    let made = || {
+        folder.create(&name, &vec![0; GROWS_BY], Access::PRIVATE)?;
+        folder.sync()?;
+        folder.open_in_place(&name)
+    };
+    let file = Arc::new(made().inspect_err(|_| {
+        // The next save begins another one.
+        let _stays = folder.remove(&name);
+    })?);
     Ok(Part { number, file, end: HEAD as u64, room: GROWS_BY as u64, flushes: 0 })
 }
 
@@ -374,4 +389,23 @@ fn entry_of<'a>(bytes: &'a [u8], run: &str, number: u64) -> Option<(Option<Kind>
     let (record, rest) = rest.split_at_checked(usize::from_str_radix(length, 16).ok()?)?;
     let rest = rest.strip_prefix(b"\n")?;
     (checksum(run, record) == sum).then_some((*kind, record, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After one that said that it is not, a sync may say that all is well.
+    #[test]
+    fn a_part_that_could_not_be_synced_is_never_taken_for_synced() {
+        let temp = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(Dir::open(temp.path()).unwrap(), "boot").unwrap();
+        let lost = journal.append(None, b"{}").unwrap();
+        journal.sync(&lost).unwrap();
+        journal.parts.lock().failed = lost.part;
+        assert!(journal.sync_after(0).is_err() && journal.sync(&lost).is_err());
+        let kept = journal.append(None, b"{}").unwrap();
+        journal.sync(&kept).unwrap();
+        assert!(journal.sync_after(0).is_err(), "what the part that failed holds may be lost");
+    }
 }

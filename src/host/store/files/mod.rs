@@ -21,7 +21,7 @@ use crate::sabotage::on;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
 use journal::Journal;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -133,12 +133,15 @@ impl Files {
         Ok(None)
     }
 
+    /// Keeps the end of the store away for as long as something is being saved. An error if that has come.
+    fn saving(&self) -> io::Result<RwLockReadGuard<'_, bool>> {
+        let writable = self.writable.read();
+        if *writable { Ok(writable) } else { Err(io::Error::other("askd has stopped")) }
+    }
+
     /// `Ok(false)`: it waits in memory, which says nothing about the disk.
     fn write(&self, ask: &Arc<Ask>, save: Save) -> Result<bool, NotStored> {
-        let writable = self.writable.read();
-        if !*writable {
-            return Err(io::Error::other("askd has stopped").into());
-        }
+        let _saving = self.saving()?;
         let id = ask.id;
         if save == Save::Later && self.leave_to_the_flush(ask) {
             return Ok(false);
@@ -148,12 +151,13 @@ impl Files {
             Some(_) => self.kind(&ask.group, id)?.unwrap_or(Kind::Pending),
             None => Kind::Pending,
         };
-        let bytes = record::entry(ask).map_err(io::Error::from)?;
+        let bytes = record::entry(ask, None).map_err(io::Error::from)?;
         let place = self.append(Some(kind), &bytes)?;
         if save == Save::Now {
             self.journal.sync(&place).map_err(NotStored::InDoubt)?;
         }
-        let is_new = save == Save::Now && ask.outcome().is_none() && self.cache.lock().record_of(id).is_none();
+        let is_at_hand = self.cache.lock().record_of(id).is_some();
+        let is_new = save == Save::Now && ask.outcome().is_none() && !is_at_hand && self.unfiled.get(id).is_none();
         let saved = if is_new && self.place(ask, &place.entry).unwrap_or(false) {
             Saved::Placed(place.entry)
         } else {
@@ -216,6 +220,7 @@ impl Files {
 
     /// Removes the record of an ask from the store; it may get another name.
     fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<Kind> {
+        let _saving = self.saving()?;
         if rename.is_some() {
             // What is in the file then is the last that is known.
             self.flush_ask(id, &format!(".tmp-{id}"))?;

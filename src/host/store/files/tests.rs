@@ -1,5 +1,6 @@
 //! The store against real folders.
 
+use super::unfiled::Saved;
 use super::*;
 use crate::host::store::conformance::{self, ask, scan};
 use askd_core::{Outcome, Responders, SessionRules};
@@ -105,6 +106,7 @@ fn a_clean_stop_files_everything_and_wipes_the_journal() {
     assert_eq!(format(), "{\"v\":4}\n", "an askd that knows no journal has to keep away");
     store.close().unwrap();
     assert!(store.save(&viewed, Save::Soon).is_err(), "a clean stop is the end");
+    assert!(store.forget(&first.group, first.id).is_err());
     let filed = path.join("settled/g").join(file_name(first.id));
     assert_eq!(record::read(&std::fs::read(filed).unwrap()).unwrap().ask, *viewed);
     let left: u64 =
@@ -208,6 +210,18 @@ fn a_flush_that_fails_leaves_no_temporary_file() {
     std::fs::remove_dir(&record).unwrap();
     store.flush().unwrap();
     assert_eq!(names(), [record.as_path()]);
+    // The same among the kept outcomes.
+    store.retire(&first.group, first.id).unwrap();
+    store.flush().unwrap();
+    let folder = temp.path().join("state/settled/g");
+    let names = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let record = folder.join(file_name(first.id));
+    assert_eq!(names(), [record.as_path()]);
+    store.save(&viewed, Save::Later).unwrap();
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    assert!(store.flush().is_err());
+    assert_eq!(names(), [record.as_path()]);
 }
 
 /// An answer that comes while a flush waits for the disk must not be replaced by what the flush began with.
@@ -268,6 +282,142 @@ fn what_a_killed_run_left_unsynced_is_synced_before_the_journal_is_emptied() {
     store.flush().unwrap();
     assert!(store.unfiled.all().is_empty() && store.journal.is_empty());
     assert_eq!(load(&store, &first), first);
+}
+
+/// What a step has to take into account is in doubt until one has, however often askd is started before.
+#[test]
+fn what_the_journal_has_of_another_boot_stays_in_doubt_when_it_is_filed_or_carried_on() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let open = || Files::open(&path, false).unwrap();
+    let lost = |store: &Files| scan(store).unwrap().0.iter().filter(|found| found.after_loss).count();
+    let (first, viewed) = ask_and_viewed();
+    let record = path.join("pending_questions/g").join(file_name(first.id));
+    let store = open();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Soon).unwrap();
+    let here = store.boot.id.clone();
+    drop(store);
+    let [part] = &journal(&path)[..] else { panic!() };
+    let other: String = here.chars().map(|it| if it == ' ' { it } else { 'x' }).collect();
+    let mut bytes = std::fs::read(part).unwrap();
+    let at = bytes.windows(here.len()).position(|it| it == here.as_bytes()).unwrap();
+    bytes[at..at + here.len()].copy_from_slice(other.as_bytes());
+    std::io::Write::write_all(&mut File::create(part).unwrap(), &bytes).unwrap();
+    // It cannot be filed: it goes into this run's part.
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    let store = open();
+    for _ in 0..2 {
+        store.flush().unwrap_err();
+    }
+    drop(store);
+    std::fs::remove_dir(&record).unwrap();
+    let store = open();
+    assert_eq!(lost(&store), 1, "carried on");
+    for _ in 0..2 {
+        store.flush().unwrap();
+    }
+    assert!(store.journal.is_empty());
+    drop(store);
+    let store = open();
+    assert_eq!(lost(&store), 1, "filed");
+    store.save(&first, Save::Now).unwrap();
+    store.flush().unwrap();
+    drop(store);
+    assert_eq!(lost(&open()), 0, "a step has come since");
+}
+
+/// A loss of power right after a start must not take what the start has acted on.
+#[test]
+fn what_a_killed_run_left_in_the_journal_is_synced_before_anything_acts_on_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let open = || Files::open(&temp.path().join("state"), false).unwrap();
+    let store = open();
+    assert_eq!(store.journal.syncs(), 0);
+    store.save(&Arc::new(ask(1, "g")), Save::Soon).unwrap();
+    drop(store);
+    assert_eq!(open().journal.syncs(), 1);
+}
+
+/// A sync of it may say that all is well after one that said that it is not.
+#[test]
+fn a_file_that_could_not_be_synced_is_written_anew() {
+    let (temp, store) = open();
+    let first = Arc::new(ask(1, "g"));
+    let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
+    store.save(&first, Save::Now).unwrap();
+    // It is not followed, so it cannot be synced.
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &file).unwrap();
+    store.flush().unwrap_err();
+    std::fs::remove_file(&file).unwrap();
+    std::io::Write::write_all(&mut File::create(&file).unwrap(), b"what the disk has of it").unwrap();
+    store.flush().unwrap();
+    assert_eq!(record::read(&std::fs::read(&file).unwrap()).unwrap().ask, *first);
+}
+
+/// An answer is appended and waits for its sync: what could not be filed must not come after it.
+#[test]
+fn what_cannot_be_filed_goes_into_the_journal_while_nobody_saves() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let (first, viewed) = ask_and_viewed();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    let record = path.join("pending_questions/g").join(file_name(first.id));
+    std::fs::remove_file(&record).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &record).unwrap();
+    std::thread::scope(|threads| {
+        store.flush().unwrap_err();
+        let saving = store.saving().unwrap();
+        let bytes = record::entry(&viewed, None).unwrap();
+        let place = store.append(Some(Kind::Pending), &bytes).unwrap();
+        let carrying = threads.spawn(|| store.carry_on_failed(&[first.id]).unwrap());
+        // It lets nobody else begin.
+        while store.writable.try_read().is_some() {
+            assert!(!carrying.is_finished());
+            std::thread::yield_now();
+        }
+        store.unfiled.note(&viewed, Kind::Pending, bytes.len(), Saved::InJournal(place.entry));
+        drop(saving);
+    });
+    drop(store);
+    assert_eq!(load(&Files::open(&path, false).unwrap(), &first), viewed);
+}
+
+/// A flush of what the journal had may be under way, and would give the file that older record.
+#[test]
+fn an_ask_that_only_the_journal_had_is_not_new() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let (first, viewed) = ask_and_viewed();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    drop(store);
+    let file = path.join("pending_questions/g").join(file_name(first.id));
+    std::fs::remove_file(&file).unwrap();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&viewed, Save::Now).unwrap();
+    assert!(!file.exists());
+    store.flush().unwrap();
+    assert_eq!(record::read(&std::fs::read(&file).unwrap()).unwrap().ask, *viewed);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_keep_the_journal_from_being_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let (first, viewed) = ask_and_viewed();
+    let store = Files::open(&path, false).unwrap();
+    store.save(&first, Save::Now).unwrap();
+    store.save(&viewed, Save::Now).unwrap();
+    drop(store);
+    let record = path.join("pending_questions/g").join(file_name(first.id));
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    assert_eq!(load(&Files::open(&path, false).unwrap(), &first), viewed);
+    assert!(!path.join("settled/g").exists(), "a start makes nothing");
 }
 
 /// Whether or not the journal has a record of it.

@@ -47,8 +47,8 @@ pub(super) struct Unfiled {
     moves: bool,
     /// Its file has this content already, and is not synced.
     placed: bool,
-    /// The last run left it, in a boot that nothing vouches for.
-    after_loss: bool,
+    /// An earlier run left it, in this boot, for which nothing vouches.
+    in_doubt: Option<String>,
     /// The number of its last save.
     save: u64,
     bytes: usize,
@@ -124,7 +124,7 @@ impl AllUnfiled {
         self.lock(id).get(&id).map(|it| Stored {
             ask: Ask::clone(&it.ask),
             settled: it.kind == Kind::Settled,
-            after_loss: it.after_loss,
+            after_loss: it.in_doubt.is_some(),
         })
     }
 
@@ -143,7 +143,7 @@ impl AllUnfiled {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let all = Arc::clone(&self.bytes);
         let ask = Arc::clone(ask);
-        unfiled.insert(ask.id, Unfiled { ask, kind, moves, placed, after_loss: false, save, entry, bytes, all });
+        unfiled.insert(ask.id, Unfiled { ask, kind, moves, placed, in_doubt: None, save, entry, bytes, all });
     }
 
     /// So many bytes wait that no more should.
@@ -182,35 +182,52 @@ pub(super) struct Staged {
     written: bool,
 }
 
+/// What came of filing all asks.
+struct Filed {
+    /// The first failure.
+    first: io::Result<()>,
+    /// The asks that could not be filed.
+    failed: Vec<AskId>,
+    /// The journal has a newer record of one by now.
+    overtaken: bool,
+}
+
 impl Files {
     /// Files an ask, if it has to be. `false`: the journal has a newer record of it by now.
     pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<bool> {
         let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(true) };
-        let (group, written) = (staged.group.clone(), staged.written);
+        let (group, in_folder, written) = (staged.group.clone(), is_in(staged.kind, staged.moves), staged.written);
         let finished = self.finish_flush(id, temporary, &staged);
         if finished.is_err() && written {
             // The next flush may be one with another temporary name, or may have nothing to write.
-            let _stays = self.folder(Kind::Pending, &group).and_then(|folder| folder.remove(temporary));
+            let _stays = self.folder(in_folder, &group).and_then(|folder| folder.remove(temporary));
         }
         finished
     }
 
     /// Writes and syncs it. Saves may come meanwhile.
     pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
-        let (staged, ask) = match self.unfiled.lock(id).get(&id) {
+        let (staged, ask, in_doubt) = match self.unfiled.lock(id).get(&id) {
             Some(it) => {
                 let (group, entry) = (it.ask.group.clone(), it.entry.clone());
                 let Unfiled { kind, moves, save, placed, .. } = *it;
-                (Staged { kind, group, moves, save, entry, written: !placed }, Arc::clone(&it.ask))
+                let staged = Staged { kind, group, moves, save, entry, written: !placed };
+                (staged, Arc::clone(&it.ask), it.in_doubt.clone())
             }
             None => return Ok(None),
         };
         let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
         if staged.written {
-            let bytes = record::write(&ask, &self.boot.id, Some(&staged.entry))?;
+            // What is in doubt stays so until a step has taken it into account, which may be after the next start.
+            let boot = in_doubt.as_ref().unwrap_or(&self.boot.id);
+            let bytes = record::write(&ask, boot, Some(&staged.entry))?;
             folder.stage(temporary, &bytes, Access::PRIVATE)?;
-        } else {
-            folder.sync_file(&file_name(id))?;
+        } else if let Err(error) = folder.sync_file(&file_name(id)) {
+            // The kernel may treat what it could not write as written, so the next flush makes another file.
+            if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
+                it.placed = false;
+            }
+            return Err(error);
         }
         Ok(Some(staged))
     }
@@ -245,7 +262,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Files all asks that have to be.
+    /// Files all asks that have to be. Goes on after a failure, and returns the first one.
     pub(super) fn flush_all(&self) -> io::Result<()> {
         let _alone = self.unfiled.flushing.lock();
         let closed = {
@@ -253,42 +270,51 @@ impl Files {
             let _nobody_saves = self.writable.write();
             self.journal.close_part(false)
         };
-        self.file_all(closed)
+        let filed = self.file_all();
+        let carried = self.carry_on_failed(&filed.failed);
+        self.end_flush(closed, filed, carried)
     }
 
     /// The same at the end. From then on nothing can be saved, and the journal holds nothing.
     pub(super) fn flush_and_close(&self) -> io::Result<()> {
         let _alone = self.unfiled.flushing.lock();
         let mut writable = self.writable.write();
-        self.file_all(self.journal.close_part(true))?;
+        let (closed, filed) = (self.journal.close_part(true), self.file_all());
+        let carried = self.carry_on(&filed.failed);
+        self.end_flush(closed, filed, carried)?;
         *writable = false;
         self.journal.wipe()
     }
 
-    /// Goes on after a failure, and returns the first one. What cannot be filed goes into the journal once more, so that the
-    /// parts that were closed can be emptied.
-    fn file_all(&self, closed: usize) -> io::Result<()> {
-        let (mut filed, mut carried, mut overtaken) = (Ok(()), Ok(()), false);
+    fn file_all(&self) -> Filed {
+        let mut filed = Filed { first: Ok(()), failed: Vec::new(), overtaken: false };
         for id in self.unfiled.all() {
             match self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                Ok(newest) => overtaken |= !newest,
+                Ok(newest) => filed.overtaken |= !newest,
                 Err(error) => {
-                    carried = carried.and_then(|()| self.carry_on(id));
-                    filed = filed.and(Err(error));
+                    filed.failed.push(id);
+                    filed.first = filed.first.and(Err(error));
                 }
             }
         }
+        filed
+    }
+
+    /// Syncs what was renamed, and empties the parts of the journal that were closed, if what could not be filed is in
+    /// another one by now.
+    fn end_flush(&self, closed: usize, filed: Filed, carried: io::Result<Option<Place>>) -> io::Result<()> {
+        let mut kept = carried.and_then(|last| last.map_or(Ok(()), |last| self.journal.sync(&last)));
         // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
         let touched = std::mem::take(&mut *self.unfiled.folders.lock());
         for (kind, group) in touched {
             if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
                 self.unfiled.touch(kind, &group);
-                carried = carried.and(Err(error));
+                kept = kept.and(Err(error));
             }
         }
-        carried?;
-        self.empty_journal(closed, overtaken)?;
-        filed
+        kept?;
+        self.empty_journal(closed, filed.overtaken)?;
+        filed.first
     }
 
     /// Empties the parts of the journal that were closed. `overtaken`: a record in them was not filed, because a newer one was
@@ -311,15 +337,27 @@ impl Files {
         self.journal.append(kind, bytes)
     }
 
-    /// Appends the record of an ask to the journal again.
-    fn carry_on(&self, id: AskId) -> io::Result<()> {
-        // No save of it can come in between.
-        let mut unfiled = self.unfiled.lock(id);
-        let Some(now) = unfiled.get_mut(&id) else { return Ok(()) };
-        let place = self.append(Some(now.kind), &record::entry(&now.ask)?)?;
-        self.journal.sync(&place)?;
-        now.entry = place.entry;
-        Ok(())
+    /// Appends the records of the asks that could not be filed to the journal again, and returns where the last one is.
+    pub(super) fn carry_on_failed(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        // Whoever saves has appended a newer record, and may not have noted it yet.
+        let _nobody_saves = self.writable.write();
+        self.carry_on(ids)
+    }
+
+    /// The same while nobody saves.
+    fn carry_on(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
+        let mut last = None;
+        for id in ids {
+            let mut unfiled = self.unfiled.lock(*id);
+            let Some(now) = unfiled.get_mut(id) else { continue };
+            let place = self.append(Some(now.kind), &record::entry(&now.ask, now.in_doubt.as_deref())?)?;
+            now.entry = place.entry.clone();
+            last = Some(place);
+        }
+        Ok(last)
     }
 
     /// Notes that an ask is not in the store any more. The journal may have a record of it.
@@ -340,11 +378,12 @@ impl Files {
                 continue;
             };
             match record::read(&entry.bytes) {
-                Ok(Read { ask, .. }) => {
+                Ok(Read { ask, boot, .. }) => {
                     let (id, ask) = (ask.id, Arc::new(ask));
                     self.unfiled.note(&ask, kind, entry.bytes.len(), Saved::InJournal(entry.id));
                     if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
-                        it.after_loss = !self.boot.vouches_for(Some(&entry.boot));
+                        let boot = boot.filter(|boot| !boot.is_empty()).unwrap_or(entry.boot);
+                        it.in_doubt = self.boot.doubts(Some(boot));
                     }
                 }
                 Err(source @ BadRecord::Newer { .. }) => return Err(StoreError::Newer { file: at, source }),
@@ -355,42 +394,49 @@ impl Files {
             }
         }
         for id in self.unfiled.all() {
-            self.compare_with_file(id).map_err(io_error(format!("cannot look for the file of ask {id}")))?;
+            self.compare_with_file(id);
         }
         self.adopted = self.unfiled.all().into_iter().collect();
         Ok(())
     }
 
-    /// Finds out whether the file of an ask is newer than its last entry, and where it is.
-    fn compare_with_file(&self, id: AskId) -> io::Result<()> {
+    /// Finds out whether the file of an ask is newer than its last entry, and where it is. A file that cannot be read counts
+    /// for less than the entry.
+    fn compare_with_file(&self, id: AskId) {
         let mut unfiled = self.unfiled.lock(id);
-        let Some(it) = unfiled.get_mut(&id) else { return Ok(()) };
+        let Some(it) = unfiled.get_mut(&id) else { return };
         for kind in [Kind::Settled, Kind::Pending] {
-            match self.folder(kind, &it.ask.group)?.read_own(&file_name(id), MAX_RECORD_BYTES) {
-                Ok((bytes, _)) => {
-                    let filed = record::read(&bytes).ok();
-                    let is_newer =
-                        filed.as_ref().and_then(|filed| filed.entry.as_ref()).is_some_and(|has| it.entry.is_in(has));
-                    it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
-                    it.kind = if it.moves { Kind::Settled } else { kind };
-                    if let Some(Read { ask, entry: Some(has), .. }) = filed.filter(|_| is_newer) {
-                        (it.ask, it.entry) = (Arc::new(ask), has);
-                        // The last run may have been killed before it had synced the file, or its name.
-                        it.placed = !it.moves;
-                    }
-                    return Ok(());
+            // A folder that is not there is not made: a start needs no room on the disk.
+            let folder = match self.root.sub(&format!("{}/{}", kind.name(), it.ask.group)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                folder => folder.map_err(ReadError::from),
+            };
+            let filed = match folder.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
+                Ok((bytes, _)) => record::read(&bytes).ok(),
+                Err(ReadError::Gone) => continue,
+                Err(error) => {
+                    let file = self.path.join(kind.name()).join(it.ask.group.as_str()).join(file_name(id));
+                    tracing::error!(file = %file.display(), %error, "the record of an ask cannot be read; askd goes by what it noted of the ask");
+                    None
                 }
-                Err(ReadError::Gone) => {}
-                Err(error) => return Err(io::Error::other(error)),
+            };
+            it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
+            it.kind = if it.moves { Kind::Settled } else { kind };
+            if let Some(Read { ask, boot, entry: Some(has) }) = filed
+                && it.entry.is_in(&has)
+            {
+                (it.ask, it.entry, it.in_doubt) = (Arc::new(ask), has, self.boot.doubts(boot));
+                // The last run may have been killed before it had synced the file, or its name.
+                it.placed = !it.moves;
             }
+            return;
         }
-        Ok(())
     }
 
     /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.
     pub(super) fn move_to_settled(&self, ask: &Arc<Ask>) -> io::Result<()> {
-        let _saving = self.writable.read();
-        let bytes = record::entry(ask)?;
+        let _saving = self.saving()?;
+        let bytes = record::entry(ask, None)?;
         let place = self.append(Some(Kind::Settled), &bytes)?;
         self.unfiled.note_moved(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry), true);
         self.cache.lock().moved(ask.id, Kind::Settled);

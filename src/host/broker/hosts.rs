@@ -123,6 +123,14 @@ impl Broker {
         left
     }
 
+    /// What of these effects the host does that serves the folder of the ask's group, if that is not this one.
+    pub(super) fn of_another_host(&self, ask: &Ask, effects: &[Effect]) -> Vec<Effect> {
+        if self.served_elsewhere(&ask.group).is_none() {
+            return Vec::new();
+        }
+        effects.iter().filter(|effect| self.whose(ask, effect) == Whose::Host).cloned().collect()
+    }
+
     /// What of a step's effects this daemon does itself.
     pub(super) fn own_of(&self, ask: &Ask, mut effects: Vec<Effect>) -> Vec<Effect> {
         effects.retain(|effect| self.does(ask, effect));

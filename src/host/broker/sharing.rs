@@ -130,6 +130,10 @@ impl Broker {
         for name in news.documents {
             let _nobody = self.0.beside.documents.send(name);
         }
+        if let Some(shared) = self.0.store.shared() {
+            // Whoever judges a request by these numbers has to know the asks.
+            shared.learned(news.given);
+        }
         *self.0.beside.seen.lock() = Some(began);
         Ok(())
     }
@@ -234,6 +238,12 @@ impl Broker {
         };
         if effects.contains(&Effect::Retire) {
             self.retire_later(id);
+        }
+        let of_host = self.of_another_host(&ask, &effects);
+        if let Some(shared) = self.0.store.shared().filter(|_| !of_host.is_empty())
+            && let Err(error) = shared.hand_on(&ask, of_host)
+        {
+            tracing::warn!(ask = %id, %error, "an ask's host does what the ask asks for at its next start");
         }
         let mut errands: Vec<Errand> = Vec::new();
         self.act(&ask, effects, &mut errands);

@@ -252,7 +252,9 @@ impl Broker {
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }
         self.note(step, now);
-        self.enter(|index| index.update(ask));
+        // Another daemon may have stored something over it already, and this one may have learned that.
+        let newest = if self.is_shared() { self.0.store.cached(ask.id) } else { None };
+        self.enter(|index| index.update(newest.as_ref().unwrap_or(ask)));
         self.0.saved.notify_one();
         crash_point(point(step));
         if retired {

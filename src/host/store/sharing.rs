@@ -78,7 +78,7 @@ pub trait Sharing: Pins {
     /// Whether this daemon does what steps ask for.
     fn leads(&self) -> bool;
 
-    /// How many asks the group had been given at the last look.
+    /// How many asks the group had been given, all of which this daemon knows.
     fn given(&self, group: &Group) -> i64;
 
     /// Saves an ask. [`StoreError::Stale`]: another daemon was faster.
@@ -87,11 +87,17 @@ pub trait Sharing: Pins {
     /// What has changed since the last look. One look at a time.
     fn look(&self) -> Result<News, StoreError>;
 
+    /// All asks are known of which these are the numbers that each group was given.
+    fn learned(&self, given: Vec<(Group, i64)>);
+
     /// Changes when another daemon says that there is news.
     fn hint(&self) -> watch::Receiver<()>;
 
     /// What other daemons' steps ask this one to do, the oldest first.
     fn owed(&self) -> Result<Vec<Owed>, StoreError>;
+
+    /// Leaves these effects to the host that serves the folder of the ask's group: this daemon was asked for them by mistake.
+    fn hand_on(&self, ask: &Ask, effects: Vec<Effect>) -> Result<(), StoreError>;
 
     /// It is under way.
     fn paid(&self, numbers: &[i64]) -> Result<(), StoreError>;
@@ -123,6 +129,8 @@ pub struct News {
     pub allowed: Vec<(Group, Vec<Allowed>)>,
     /// The names of documents that were written.
     pub documents: Vec<String>,
+    /// How many asks each group was given by then.
+    pub given: Vec<(Group, i64)>,
 }
 
 /// What of a step this daemon does not do itself.

@@ -8,9 +8,10 @@ use crate::host::audit::Noted;
 use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
 use askd_core::{AskId, Group};
+use serde::Serialize;
 use serde_json::value::RawValue;
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uuid::Uuid;
@@ -44,7 +45,79 @@ pub(super) enum Write {
     Any,
     /// It is a version again that the server may have lost, with those that it may have lost with it: the row is made, or one
     /// of these is replaced.
-    Again(i64, Vec<Uuid>),
+    Again(i64, Steps),
+}
+
+/// What is stored together with a record, as `askd.save_along` takes it: what others have to do, and lines of the audit log.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Carried {
+    effects: Vec<String>,
+    folders: Vec<Option<String>>,
+    times: Vec<i64>,
+    lines: Vec<String>,
+    /// Only its outcome is kept from then on.
+    retired: bool,
+}
+
+impl Carried {
+    pub(super) fn of(Along { left, noted, retired }: Along<'_>, group: &Group) -> Result<Self, Failed> {
+        let unfit = |error: serde_json::Error| Failed::Unchanged(error.to_string());
+        let (effects, folders) = owed(left, group).map_err(unfit)?;
+        let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
+        let (times, lines) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
+        Ok(Self { effects, folders, times, lines, retired })
+    }
+
+    /// Stores it for the ask whose row has this id.
+    pub(super) async fn store(self, connection: &mut PgConnection, id: String) -> Result<(), sqlx::Error> {
+        let Self { effects, folders, times, lines, retired: _ } = self;
+        let store = query("select askd.save_along($1::uuid, $2, $3, $4, $5)").bind(id);
+        store.bind(effects).bind(folders).bind(times).bind(lines).execute(connection).await.map(drop)
+    }
+
+    fn and(mut self, later: &Self) -> Self {
+        self.effects.extend_from_slice(&later.effects);
+        self.folders.extend_from_slice(&later.folders);
+        self.times.extend_from_slice(&later.times);
+        self.lines.extend_from_slice(&later.lines);
+        self.retired |= later.retired;
+        self
+    }
+}
+
+/// Versions that a row had one after the other, each with what was stored along with it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Steps {
+    /// The operation before them; none, if the row was made by the first one, or replaced whatever was there.
+    before: Option<Uuid>,
+    steps: Vec<(Uuid, Arc<Carried>)>,
+}
+
+impl Steps {
+    pub(super) fn after(before: Option<Uuid>) -> Self {
+        Self { before, steps: Vec::new() }
+    }
+
+    pub(super) fn and(mut self, operation: Uuid, along: Carried) -> Self {
+        self.steps.push((operation, Arc::new(along)));
+        self
+    }
+
+    /// Whether a row of this version lacks the last one.
+    pub(super) fn lack(&self, operation: Uuid) -> bool {
+        self.steps.last().is_some_and(|(last, _)| *last != operation) && self.has(operation)
+    }
+
+    fn has(&self, operation: Uuid) -> bool {
+        self.before == Some(operation) || self.steps.iter().any(|(step, _)| *step == operation)
+    }
+
+    /// What went along with the versions after this one. `None`: the row is not there.
+    fn missing_after(&self, operation: Option<Uuid>) -> Carried {
+        let known = self.steps.iter().position(|(step, _)| Some(*step) == operation);
+        let missing = self.steps.iter().skip(known.map_or(0, |known| known + 1));
+        missing.fold(Carried::default(), |carried, (_, along)| carried.and(along))
+    }
 }
 
 /// What [`Write::Any`] and [`Write::Again`] do. Both take the id, group, operation and record first, and return the new revision.
@@ -54,11 +127,12 @@ const ANY: &str = "insert into askd.asks as kept (id, group_name, operations, re
         operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id(),
         settled = kept.settled or $5
     returning revision";
-const AGAIN: &str = "insert into askd.asks as kept (id, group_name, operations, record, revision)
-    values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5)
-    on conflict (id) do update set revision = $5, record = excluded.record,
-        operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id()
-    where kept.operations[1] = any($6::uuid[])
+const AGAIN: &str = "insert into askd.asks as kept (id, group_name, operations, record, settled, revision)
+    values ($1::uuid, $2, array[$3::uuid], $4::jsonb, $5, $6)
+    on conflict (id) do update set revision = excluded.revision, record = excluded.record,
+        operations = (array_prepend($3::uuid, kept.operations))[1:8], changed = pg_current_xact_id(),
+        settled = kept.settled or $5
+    where kept.operations[1] = $7::uuid
     returning revision";
 
 /// The columns of a [`Row`].
@@ -124,7 +198,7 @@ impl InPostgres {
     pub(super) fn write(
         &self,
         attempt: &Attempt,
-        Along { left, noted, retired }: Along<'_>,
+        along: &Carried,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let Attempt { ask, write, operation, era, .. } = attempt;
@@ -134,7 +208,6 @@ impl InPostgres {
         }
         let record = record::write(ask, era, None).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
-        let (effects, folders) = owed(left, &ask.group).map_err(|error| unfit(&error))?;
         let bytes = record.len();
         let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());
         let over = match write {
@@ -145,8 +218,6 @@ impl InPostgres {
             Write::Any | Write::Again(..) => None,
         };
         let saved = if let Some(over) = over {
-            let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
-            let (times, lines) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
             let row = NewRow {
                 which: uuid(ask.id),
                 of_group: ask.group.to_string(),
@@ -156,15 +227,11 @@ impl InPostgres {
                 code: ask.short_id.to_string(),
                 over,
                 in_era: era.clone(),
-                retired,
-                effects,
-                folders,
-                times,
-                lines,
+                along: along.clone(),
             };
             self.shared.save(&row, durable)
         } else {
-            self.write_over_anything(attempt, record, held, retired, durable)
+            self.write_over_anything(attempt, record, held, along.retired, durable)
         };
         match saved {
             Err(Failed::Conflict) => Ok(None),
@@ -184,7 +251,7 @@ impl InPostgres {
     ) -> Result<Option<i64>, Failed> {
         let (id, group, operation) = (uuid(ask.id), ask.group.to_string(), operation.to_string());
         let again = match write {
-            Write::Again(revision, lost) => Some((*revision, lost.iter().map(Uuid::to_string).collect::<Vec<_>>())),
+            Write::Again(revision, lost) => Some((*revision, Arc::new(lost.clone()))),
             Write::New(_) | Write::Over(_) | Write::Any => None,
         };
         self.shared.change(
@@ -196,13 +263,23 @@ impl InPostgres {
                     if let Some(run) = held {
                         pins::hold(&mut *connection, &group, &run).await?;
                     }
-                    let statement = if again.is_some() { AGAIN } else { ANY };
-                    let save = scalar(statement).bind(id).bind(group).bind(operation).bind(record);
-                    let save = match again {
-                        Some((revision, lost)) => save.bind(revision).bind(lost),
-                        None => save.bind(retired),
+                    let Some((revision, lost)) = again else {
+                        let save = scalar(ANY).bind(id).bind(group).bind(operation).bind(record).bind(retired);
+                        return save.fetch_optional(connection).await;
                     };
-                    save.fetch_optional(connection).await
+                    let there = "select operations[1]::text from askd.asks where id = $1::uuid for update";
+                    let there = scalar::<Option<String>>(there).bind(&id).fetch_optional(&mut *connection).await?;
+                    let there = there.flatten().and_then(|operation| Uuid::parse_str(&operation).ok());
+                    if there.is_some_and(|operation| !lost.lack(operation)) {
+                        return Ok(None);
+                    }
+                    let missing = lost.missing_after(there);
+                    let save = scalar(AGAIN).bind(&id).bind(group).bind(operation).bind(record);
+                    let save =
+                        save.bind(missing.retired).bind(revision).bind(there.map(|operation| operation.to_string()));
+                    let saved = save.fetch_optional(&mut *connection).await?;
+                    missing.store(connection, id).await?;
+                    Ok(saved)
                 })
             }),
         )
@@ -261,18 +338,7 @@ impl InPostgres {
 
     /// The server's era, and the number of a transaction that is on stable storage together with all that was committed before.
     pub(super) fn sync(&self) -> Result<(String, u64), Failed> {
-        self.shared.change(
-            Durable::Yes,
-            Arc::new(|connection| {
-                Box::pin(async move {
-                    // What writes nothing does not wait for the disk.
-                    query("update askd.format set tables = tables").execute(&mut *connection).await?;
-                    let number = "select pg_current_xact_id()::text";
-                    let number = scalar::<String>(number).fetch_one(&mut *connection).await?;
-                    Ok((opening::era(connection).await?, number.parse().unwrap_or_default()))
-                })
-            }),
-        )
+        self.shared.change(Durable::Yes, Arc::new(|connection| Box::pin(opening::synced(connection))))
     }
 
     pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {

@@ -3,6 +3,7 @@
 //! own, so none fails because of another one.
 
 use super::Shared;
+use super::asks::Carried;
 use super::database::{Database, Durable, Failed, LIMIT, Work, query, stopped};
 use super::lease::Lease;
 use crate::clock::Moment;
@@ -40,11 +41,8 @@ pub(super) struct NewRow {
     #[serde(flatten)]
     pub(super) over: Over,
     pub(super) in_era: String,
-    pub(super) retired: bool,
-    pub(super) effects: Vec<String>,
-    pub(super) folders: Vec<Option<String>>,
-    pub(super) times: Vec<i64>,
-    pub(super) lines: Vec<String>,
+    #[serde(flatten)]
+    pub(super) along: Carried,
 }
 
 /// What a save finds in the place of its row.

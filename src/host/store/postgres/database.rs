@@ -5,9 +5,10 @@ use crate::clock::Clock;
 use crate::sabotage::on;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::query::{Query, QueryScalar};
-use sqlx::{Connection as _, FromRow, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{Connection as _, Executor as _, FromRow, PgConnection, PgPool, Postgres};
 use std::fmt;
 use std::future::Future;
 use std::str::FromStr as _;
@@ -20,6 +21,9 @@ const CONNECTIONS: u32 = 8;
 /// How long a transaction may take before its commit, and the commit. Slack waits for 3 s.
 pub(super) const LIMIT: Duration = Duration::from_millis(1_500);
 const COMMIT_LIMIT: Duration = Duration::from_millis(700);
+/// How long the server waits for a daemon in the middle of a transaction. One that is paused, or whose host is gone, would
+/// hold its rows for ever, the lease among them.
+const IDLE: Duration = Duration::from_millis(2_500);
 /// The same for reading everything, which nobody waits for.
 const LONG: Duration = Duration::from_secs(60);
 /// A connection that was idle for longer is tested before it is used.
@@ -107,6 +111,35 @@ pub(super) enum Durable {
     No,
 }
 
+/// A connection in a transaction. It is closed, unless the transaction was ended: what comes of a call that was given up is not
+/// known, and the next transaction must not begin within this one.
+struct Open {
+    connection: PoolConnection<Postgres>,
+    ended: bool,
+}
+
+impl Open {
+    async fn begin(pool: &PgPool, begin: &str) -> Result<Self, sqlx::Error> {
+        let mut open = Self { connection: pool.acquire().await?, ended: false };
+        open.connection.execute(begin).await?;
+        Ok(open)
+    }
+
+    async fn end(mut self, how: &str) -> Result<(), sqlx::Error> {
+        self.connection.execute(how).await?;
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
 /// A database. Cheap to clone, once it is connected.
 #[derive(Debug, Clone)]
 pub(super) struct Connections {
@@ -116,14 +149,14 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Begins a transaction. `first` is done in the same round trip.
-    async fn begin(&self, durable: Durable, first: &str) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    async fn begin(&self, durable: Durable, first: &str) -> Result<Open, sqlx::Error> {
         let commit = if durable == Durable::Yes && !on("nosync") { "on" } else { "off" };
-        let limit = LIMIT.as_millis();
-        self.pool
-            .begin_with(format!(
-                "begin; set local statement_timeout = {limit}; set local synchronous_commit = {commit}; {first}"
-            ))
-            .await
+        let (limit, idle) = (LIMIT.as_millis(), IDLE.as_millis());
+        let begin = format!(
+            "begin; set local statement_timeout = {limit}; set local idle_in_transaction_session_timeout = {idle};
+             set local synchronous_commit = {commit}; {first}"
+        );
+        Open::begin(&self.pool, &begin).await
     }
 
     /// Does work in a transaction, and commits it.
@@ -140,13 +173,21 @@ impl Connections {
         work: Work<T>,
     ) -> Result<T, Failed> {
         let late = || Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()));
+        if left.is_zero() {
+            return Err(late());
+        }
         let prepare = async {
             let mut count = 1;
             loop {
                 let tried = async {
-                    let mut transaction = self.begin(durable, first).await?;
-                    let done = work(&mut transaction).await?;
-                    Ok::<_, sqlx::Error>((transaction, done))
+                    let mut open = self.begin(durable, first).await?;
+                    match work(&mut open.connection).await {
+                        Ok(done) => Ok::<_, sqlx::Error>((open, done)),
+                        Err(error) => {
+                            let _or_closed = open.end("rollback").await;
+                            Err(error)
+                        }
+                    }
                 };
                 match tried.await {
                     Err(error) if is_passing(&error) && count < TRIES => count += 1,
@@ -154,8 +195,8 @@ impl Connections {
                 }
             }
         };
-        let (transaction, done) = self.clock.timeout(left, prepare).await.ok_or_else(late)??;
-        match self.clock.timeout(COMMIT_LIMIT, transaction.commit()).await {
+        let (open, done) = self.clock.timeout(left, prepare).await.ok_or_else(late)??;
+        match self.clock.timeout(COMMIT_LIMIT, open.end("commit")).await {
             Some(Ok(())) => Ok(done),
             Some(Err(error)) if is_refused(&error) => Err(error.into()),
             Some(Err(error)) => Err(Failed::Unknown(error.to_string())),
@@ -168,14 +209,16 @@ impl Connections {
         let limit = if long { LONG } else { LIMIT };
         // All of it is read as it is at one moment.
         let begin = format!(
-            "begin isolation level repeatable read, read only; set local statement_timeout = {}",
-            limit.as_millis()
+            "begin isolation level repeatable read, read only; set local statement_timeout = {limit};
+             set local idle_in_transaction_session_timeout = {limit}",
+            limit = limit.as_millis()
         );
         let read = async {
-            let mut transaction = self.pool.begin_with(begin).await?;
-            let read = work(&mut transaction).await?;
-            transaction.commit().await?;
-            Ok::<_, sqlx::Error>(read)
+            let mut open = Open::begin(&self.pool, &begin).await?;
+            let read = work(&mut open.connection).await;
+            let ended = open.end(if read.is_ok() { "commit" } else { "rollback" }).await;
+            let read = read?;
+            ended.map(|()| read)
         };
         let read = self.clock.timeout(limit, read).await;
         let late = || Failed::Unchanged(format!("the database did not answer within {} ms", limit.as_millis()));

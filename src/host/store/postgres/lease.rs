@@ -32,6 +32,8 @@ struct Inner {
     clock: Clock,
     /// When the last successful renewal was sent.
     renewed: Mutex<Moment>,
+    /// Whether it was given up. Locked by a renewal that is under way.
+    ended: tokio::sync::Mutex<bool>,
     lost: CancellationToken,
 }
 
@@ -85,7 +87,8 @@ impl Lease {
         );
         Ok(taken.await?.map(|fence| {
             let clock = database.clock().clone();
-            Self(Arc::new(Inner { run, fence, clock, renewed: Mutex::new(sent), lost: CancellationToken::new() }))
+            let (renewed, ended, lost) = (Mutex::new(sent), tokio::sync::Mutex::default(), CancellationToken::new());
+            Self(Arc::new(Inner { run, fence, clock, renewed, ended, lost }))
         }))
     }
 
@@ -117,6 +120,10 @@ impl Lease {
     pub(super) async fn keep(self, database: Connections) {
         while !self.0.lost.is_cancelled() {
             self.0.clock.sleep(RENEWED_AFTER).await;
+            let ended = self.0.ended.lock().await;
+            if *ended {
+                return;
+            }
             match self.renew(&database, LEASE).await {
                 Ok(()) => {}
                 Err(Failed::Overtaken) => self.lose(),
@@ -127,6 +134,9 @@ impl Lease {
 
     /// Gives it up, and tells the other daemons: one of them can take it at once.
     pub(super) async fn end(&self, database: &Connections) -> Result<(), Failed> {
+        // A renewal after this would hold the others up.
+        let mut ended = self.0.ended.lock().await;
+        *ended = true;
         self.renew(database, Duration::ZERO).await?;
         notify(database).await
     }

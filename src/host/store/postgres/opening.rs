@@ -250,7 +250,7 @@ impl Waiting {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
         let node = self.node.node.clone();
-        let work: Work<(Mark, String, Vec<PinRow>)> = Arc::new(move |connection| {
+        let work: Work<(Mark, (String, u64), Vec<PinRow>)> = Arc::new(move |connection| {
             let node = node.clone();
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
@@ -259,11 +259,12 @@ impl Waiting {
                 let known = "delete from askd.owed where folder is null and $1
                                  or folder in (select group_name from askd.pins where node = $2)";
                 query(known).bind(leads).bind(node).execute(&mut *connection).await?;
-                Ok((since, era(&mut *connection).await?, pins::all(connection).await?))
+                Ok((since, synced(&mut *connection).await?, pins::all(connection).await?))
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, era, pins) = begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        let (since, (era, flushed), pins) =
+            begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             line: Arc::default(),
@@ -287,7 +288,7 @@ impl Waiting {
             given: Mutex::default(),
             pins: Mutex::default(),
             mark: Mutex::new(since),
-            flushed: Mutex::default(),
+            flushed: Mutex::new(flushed),
             gone: Mutex::default(),
             hints: self.hints.clone(),
             _held: self.held.clone(),
@@ -307,6 +308,15 @@ impl Waiting {
             changed
         })
     }
+}
+
+/// The server's era, and the number of this transaction: once it is committed, and that was waited for, all that was committed before
+/// is on stable storage, too.
+pub(super) async fn synced(connection: &mut PgConnection) -> Result<(String, u64), sqlx::Error> {
+    // What writes nothing does not wait for the disk.
+    query("update askd.format set tables = tables").execute(&mut *connection).await?;
+    let number = scalar::<String>("select pg_current_xact_id()::text").fetch_one(&mut *connection).await?;
+    Ok((era(connection).await?, number.parse().unwrap_or_default()))
 }
 
 /// Names the time since which the server lost nothing that it had committed.

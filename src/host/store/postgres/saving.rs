@@ -1,12 +1,13 @@
 //! A save, until it is certain what became of it: what is stored again after a crash of the server, and what is looked up after the
 //! reply to a commit was lost.
 
-use super::asks::{Version, Write};
+use super::asks::{Carried, Steps, Version, Write};
 use super::database::{Durable, Failed};
 use super::{Cache, InPostgres, failed};
 use crate::host::store::{Along, Save, StoreError, record};
 use crate::random;
 use askd_core::{Ask, AskId};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uuid::Uuid;
@@ -28,10 +29,12 @@ pub(super) struct Attempt {
 pub(super) struct Unflushed {
     pub(super) ask: Arc<Ask>,
     pub(super) version: Version,
-    /// What the row may be if the server has lost it: what it was stored over since the last flush.
-    pub(super) over: Vec<Uuid>,
+    /// This version and those before it since the last flush: the server may have lost some of them, with what went along.
+    pub(super) steps: Steps,
     /// Its transaction has ended, so a flush that begins now covers it.
     pub(super) ended: bool,
+    /// The server has crashed since.
+    pub(super) lost: bool,
 }
 
 impl Attempt {
@@ -82,19 +85,21 @@ impl InPostgres {
             return Ok(false);
         };
         let durable = if save == Save::Now { Durable::Yes } else { Durable::No };
+        let along = Carried::of(along, &ask.group).map_err(failed(what()))?;
         let before = self.unflushed.lock().get(&ask.id).cloned();
         if durable == Durable::No {
             // Before it is written: a flush that finds another era has to know of it.
-            let over = match (&before, &attempt.write) {
-                (Some(before), _) => [&before.over[..], &[before.version.operation]].concat(),
-                (None, Write::Over(version)) => vec![version.operation],
-                (None, _) => Vec::new(),
+            let steps = match (&before, &attempt.write) {
+                (Some(before), _) => before.steps.clone(),
+                (None, Write::Over(version)) => Steps::after(Some(version.operation)),
+                (None, _) => Steps::default(),
             };
+            let steps = steps.and(attempt.operation, along.clone());
             let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
-            let saved = Unflushed { ask: Arc::clone(&ask), version, over, ended: false };
+            let saved = Unflushed { ask: Arc::clone(&ask), version, steps, ended: false, lost: false };
             self.unflushed.lock().insert(ask.id, saved);
         }
-        let written = self.write_or_look(&attempt, along, durable);
+        let written = self.write_or_look(&attempt, &along, durable);
         if let Err(Failed::Unknown(_)) = &written {
             self.doubts.lock().insert(ask.id, attempt.clone());
         }
@@ -102,8 +107,13 @@ impl InPostgres {
         let written = written.map_err(failed(what()));
         self.last_save_failed.store(written.is_err() && !is_crashed, Ordering::Relaxed);
         let mut unflushed = self.unflushed.lock();
+        let lost = unflushed.get(&ask.id).is_some_and(|saved| saved.lost);
         match (&written, before) {
-            (Err(StoreError::Io { .. }), Some(before)) => drop(unflushed.insert(ask.id, before)),
+            (Err(StoreError::Io { .. }), Some(before)) => {
+                unflushed.insert(ask.id, Unflushed { lost: lost || before.lost, ..before });
+            }
+            // It is stored again before anything else happens to the ask.
+            (Ok(None), Some(before)) if before.lost => drop(unflushed.insert(ask.id, before)),
             // Another daemon has gone on, or all of it is on stable storage now.
             (Err(StoreError::Io { .. }), None) | (Ok(None), _) => drop(unflushed.remove(&ask.id)),
             (Ok(Some(_)), _) if durable == Durable::Yes => drop(unflushed.remove(&ask.id)),
@@ -138,7 +148,7 @@ impl InPostgres {
     fn write_or_look(
         &self,
         attempt: &Attempt,
-        along: Along<'_>,
+        along: &Carried,
         durable: Durable,
     ) -> Result<Option<(i64, usize)>, Failed> {
         let stored = || Ok(Some((attempt.revision(), record::USUAL_BYTES)));
@@ -167,22 +177,29 @@ impl InPostgres {
         // Until it is at hand: a new era takes away all that is.
         let era = self.era.lock();
         let version = Version { revision, operation: attempt.operation, vouched: attempt.era == *era };
-        self.cache.lock().put(Arc::clone(&attempt.ask), version, bytes);
+        let mut cache = self.cache.lock();
+        // A look may have found what another daemon has stored over it.
+        if cache.record_of(attempt.ask.id).is_none_or(|(known, _)| known.revision <= revision) {
+            cache.put(Arc::clone(&attempt.ask), version, bytes);
+        }
     }
 
     /// Waits until what was saved is on stable storage. In a new era of the server it stores again what the server has lost.
     pub(super) fn flush_all(&self) -> Result<(), Failed> {
         // Who finds a new era has to be done with it before anybody takes it for the known one.
         let _alone = self.flushing.lock();
-        let before = self.unflushed().into_iter().filter(|saved| saved.ended).collect();
+        let ended: HashSet<Uuid> =
+            self.unflushed().into_iter().filter(|saved| saved.ended).map(|saved| saved.version.operation).collect();
         let (era, transaction) = self.sync()?;
-        let lost = self.adopt(era);
+        self.adopt(era);
         *self.flushed.lock() = transaction;
-        // In the same era, everything committed before is on stable storage now. In a new era, every unflushed ask may be lost.
-        for saved in if lost { self.unflushed() } else { before } {
-            if lost {
+        for saved in self.unflushed() {
+            if saved.lost {
                 self.again(&saved)?;
+            } else if !ended.contains(&saved.version.operation) {
+                continue;
             }
+            // In the same era, everything that was committed before is on stable storage now.
             let mut unflushed = self.unflushed.lock();
             if unflushed.get(&saved.ask.id).is_some_and(|newest| Arc::ptr_eq(&newest.ask, &saved.ask)) {
                 unflushed.remove(&saved.ask.id);
@@ -191,11 +208,11 @@ impl InPostgres {
         Ok(())
     }
 
-    /// Goes on in the server's era; `true` if that is a new one: whatever is at hand may be lost.
-    fn adopt(&self, era: String) -> bool {
+    /// Goes on in the server's era. In a new one, whatever is at hand may be lost.
+    fn adopt(&self, era: String) {
         let mut known = self.era.lock();
-        let lost = *known != era;
-        if lost {
+        if *known != era {
+            self.unflushed.lock().values_mut().for_each(|saved| saved.lost = true);
             *self.cache.lock() = Cache::default();
             // So is what was seen of others.
             let mut mark = self.mark.lock();
@@ -203,14 +220,13 @@ impl InPostgres {
             drop(mark);
             *known = era;
         }
-        lost
     }
 
     /// Stores again what the server has lost. Nothing happens if it has not, or another daemon has gone on without it.
-    fn again(&self, Unflushed { ask, version, over, .. }: &Unflushed) -> Result<(), Failed> {
-        let attempt = Attempt::new(ask, Write::Again(version.revision, over.clone()), self.era(), None);
+    fn again(&self, Unflushed { ask, version, steps, .. }: &Unflushed) -> Result<(), Failed> {
+        let attempt = Attempt::new(ask, Write::Again(version.revision, steps.clone()), self.era(), None);
         let attempt = Attempt { operation: version.operation, ..attempt };
-        self.write(&attempt, Along::default(), Durable::Yes).map(drop)
+        self.write(&attempt, &Carried::default(), Durable::Yes).map(drop)
     }
 
     fn unflushed(&self) -> Vec<Unflushed> {

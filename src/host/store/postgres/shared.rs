@@ -1,15 +1,16 @@
 //! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
 //! wait.
 
-use super::asks::{Row, Version, Write, ask_id, row};
+use super::asks::{Carried, Row, Version, Write, ask_id, row, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::pins::{PinRow, pin_rows, pins};
 use super::saving::Attempt;
 use super::{InPostgres, failed};
 use crate::host::store::{
-    Allowed, Along, BadRecord, Basis, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook, record,
+    Allowed, Along, BadRecord, Basis, LeftTo, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook,
+    record,
 };
-use askd_core::{Ask, AskId, Digest, Group, RequestId, Time};
+use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
@@ -128,7 +129,7 @@ impl InPostgres {
         let mut unflushed = self.unflushed.lock();
         match unflushed.get(&id).cloned() {
             // The server has lost what this daemon has stored since, and gets it again.
-            Some(lost) if lost.over.contains(&version.operation) => {
+            Some(lost) if lost.steps.lack(version.operation) => {
                 (stored.ask, stored.after_loss, version) = (Ask::clone(&lost.ask), false, lost.version);
             }
             Some(old) if old.version != version => drop(unflushed.remove(&id)),
@@ -219,9 +220,7 @@ impl Sharing for InPostgres {
             return Err(StoreError::Stale);
         }
         if let Basis::New(given) = basis {
-            let mut known = self.given.lock();
-            let known = known.entry(ask.group.clone()).or_default();
-            *known = (*known).max(given + 1);
+            self.learned(vec![(ask.group.clone(), given + 1)]);
         }
         Ok(())
     }
@@ -242,7 +241,6 @@ impl Sharing for InPostgres {
             seen = see()?;
         }
         let Seen { mark, era, rows, gone, allowed, documents, given, pins } = seen;
-        self.know_pins(pins);
         let foreign: Vec<String> = {
             let cache = self.cache.lock();
             let is_known = |(id, operation): &(String, Option<String>)| {
@@ -251,32 +249,26 @@ impl Sharing for InPostgres {
             };
             rows.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
         };
+        let heard = self.gone.lock().clone();
+        let unheard = gone.iter().filter(|id| !heard.contains(*id)).cloned().collect();
+        let rows = self.rows(&foreign).map_err(failed(what))?;
+        let records = self.records_of_gone(unheard).map_err(failed(what))?;
+        // Nothing can fail from here on: what counts as seen has to be told.
+        self.know_pins(pins);
+        *self.gone.lock() = gone.into_iter().collect();
         let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
-        for row in self.rows(&foreign).map_err(failed(what))? {
+        for row in rows {
             match self.keep(&row) {
                 Ok(stored) => news.changed.push(stored),
                 Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
             }
         }
-        let unheard: Vec<String> = {
-            let mut heard = self.gone.lock();
-            let unheard = gone.iter().filter(|id| !heard.contains(*id)).cloned().collect();
-            *heard = gone.into_iter().collect();
-            unheard
-        };
-        let records = self.records_of_gone(unheard).map_err(failed(what))?;
         news.gone.extend(records.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
         for ask in &news.gone {
             self.cache.lock().remove(ask.id);
             self.unflushed.lock().remove(&ask.id);
         }
-        let mut known = self.given.lock();
-        for (group, count) in given {
-            let Ok(group) = group.parse() else { continue };
-            let known = known.entry(group).or_default();
-            *known = (*known).max(count);
-        }
-        drop(known);
+        news.given.extend(given.into_iter().filter_map(|(group, count)| Some((group.parse().ok()?, count))));
         // The server may have crashed meanwhile.
         let now = self.era.lock();
         if era.as_ref() == Some(&*now) {
@@ -284,6 +276,14 @@ impl Sharing for InPostgres {
         }
         drop(now);
         Ok(news)
+    }
+
+    fn learned(&self, given: Vec<(Group, i64)>) {
+        let mut known = self.given.lock();
+        for (group, count) in given {
+            let known = known.entry(group).or_default();
+            *known = (*known).max(count);
+        }
     }
 
     fn hint(&self) -> watch::Receiver<()> {
@@ -312,6 +312,22 @@ impl Sharing for InPostgres {
             Some(Owed { number, ask: ask_id(&ask)?, effects })
         };
         Ok(rows.into_iter().filter_map(read).collect())
+    }
+
+    fn hand_on(&self, ask: &Ask, effects: Vec<Effect>) -> Result<(), StoreError> {
+        let what = || format!("cannot leave to its host what ask {} asks for", ask.id);
+        let left = LeftTo { host: effects, ..LeftTo::default() };
+        let along = Along { left: Some(&left), ..Along::default() };
+        let along = Carried::of(along, &ask.group).map_err(failed(what()))?;
+        let id = uuid(ask.id);
+        let handed = self.shared.change(
+            Durable::Yes,
+            Arc::new(move |connection| {
+                let (id, along) = (id.clone(), along.clone());
+                Box::pin(async move { along.store(connection, id).await })
+            }),
+        );
+        handed.map(|()| self.hints.tell()).map_err(failed(what()))
     }
 
     fn paid(&self, numbers: &[i64]) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Moment;
+use crate::host::store::postgres::asks::Carried;
 use crate::host::store::postgres::batches::{Batches, NewRow, Over, Verdict, Waiting};
 use serde_json::value::RawValue;
 use std::mem;
@@ -31,11 +32,7 @@ impl<'a> Bench<'a> {
             code: format!("k{number}"),
             over,
             in_era: self.era.clone(),
-            retired: false,
-            effects: Vec::new(),
-            folders: Vec::new(),
-            times: Vec::new(),
-            lines: Vec::new(),
+            along: Carried::default(),
         }
     }
 

@@ -1,0 +1,171 @@
+//! What calls that fail half-way, and crashes of the server, must not leave behind.
+
+use super::*;
+use crate::host::audit::Noted;
+use crate::host::store::LeftTo;
+use askd_core::{Effect, Time};
+use std::time::Duration;
+
+fn step(ask: &Ask, event: Event) -> Arc<Ask> {
+    Arc::new(ask.clone().step(event, conformance::START).unwrap().unwrap().ask)
+}
+
+/// Takes back what was written since `before` was made, as a crash of the server may.
+fn crash_back(server: &Server) {
+    server.crash();
+    server.sql(
+        "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record, settled = b.settled
+         from before b; delete from askd.owed; delete from askd.audit",
+    );
+}
+
+/// It would keep the lease's row, and no other daemon could take over.
+#[test]
+fn a_daemon_that_is_paused_in_a_transaction_holds_nobody_up_for_long() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let database = Database::new(&server.url, "test-postgres").unwrap();
+    let check = server.sql("select format('select askd.hold(''*'', %L, %s)', holder, fence) from askd.groups").concat();
+    let (connections, clock) = (database.connections().clone(), database.connections().clock().clone());
+    let paused = std::thread::spawn(move || {
+        let sleeps: Work<()> = Arc::new(move |_| {
+            let clock = clock.clone();
+            Box::pin(async move {
+                clock.sleep(Duration::from_secs(5)).await;
+                Ok(())
+            })
+        });
+        database.wait(async move {
+            connections.transact_within(Duration::from_secs(10), Durable::Yes, &check, sleeps).await
+        })
+    });
+    while server
+        .sql("select 'idle' from pg_stat_activity where datname = current_database() and state = 'idle in transaction'")
+        .is_empty()
+    {}
+    server.sql("set statement_timeout = 4000; update askd.groups set fence = fence + 1");
+    assert!(paused.join().unwrap().is_err());
+    assert!(opened.store.save(&Arc::new(ask(1, "g")), Save::Now).is_err());
+}
+
+/// The next transaction on that connection would begin within the one that was given up.
+#[test]
+fn a_transaction_that_is_given_up_while_it_begins_leaves_no_trace() {
+    let Some(server) = Server::found() else { return };
+    let database = Database::new(&server.url, "test-postgres").unwrap();
+    let connections = database.connections().clone();
+    let nothing: Work<()> = Arc::new(|_| Box::pin(async { Ok(()) }));
+    let read: Work<i32> = Arc::new(|connection| Box::pin(query_one(connection)));
+    let told = database.wait(async move {
+        let short = Duration::from_millis(50);
+        let given_up = connections.transact_within(short, Durable::Yes, "select pg_sleep(0.2)", nothing).await;
+        connections.clock().sleep(Duration::from_millis(400)).await;
+        let mut reads = Vec::new();
+        for _ in 0..5 {
+            reads.push(connections.read(false, Arc::clone(&read)).await.map_err(|error| error.to_string()));
+        }
+        Ok((given_up.is_err(), reads))
+    });
+    assert_eq!(told.unwrap(), (true, vec![Ok(1); 5]));
+}
+
+async fn query_one(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    database::scalar("select 1").fetch_one(connection).await
+}
+
+/// Two daemons, and what each has of the port.
+fn two(server: &Server) -> [Opened; 2] {
+    let one = server.opened("one");
+    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
+    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
+    [one, other]
+}
+
+/// What it has read counts as known, so the next look would not tell it.
+#[test]
+fn a_look_that_fails_half_way_has_seen_nothing() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    let (first, second) = (Arc::new(ask(1, "g")), Arc::new(ask(2, "g")));
+    of_one.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    of_other.look().unwrap();
+    one.store.forget(&first.group, first.id).unwrap();
+    of_one.save(&second, &Basis::New(1), Along::default(), Save::Now).unwrap();
+    server.sql("alter table askd.gone rename column record to elsewhere");
+    of_other.look().unwrap_err();
+    server.sql("alter table askd.gone rename column elsewhere to record");
+    let news = of_other.look().unwrap();
+    let changed: Vec<AskId> = news.changed.iter().map(|stored| stored.ask.id).collect();
+    let gone: Vec<AskId> = news.gone.iter().map(|ask| ask.id).collect();
+    assert!(changed.contains(&second.id) && gone == [first.id], "{changed:?} {gone:?}");
+    // Whoever goes by the number knows the asks.
+    assert_eq!(of_other.given(&first.group), 0);
+    of_other.learned(news.given);
+    assert_eq!(of_other.given(&first.group), 2);
+}
+
+/// Others would never hear of what the ask needs from them, and the audit log would lack a line.
+#[test]
+fn what_went_along_with_a_save_that_a_crash_took_is_stored_again_with_it() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let first = Arc::new(ask(1, "g"));
+    shared.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    server.sql("create table before as select * from askd.asks");
+    let left = LeftTo { host: vec![Effect::Status], ..LeftTo::default() };
+    let noted =
+        |what: &str| [Noted { ask: first.id, at: Time::from_millis(7), json: format!("{{\"what\":\"{what}\"}}") }];
+    let viewed = step(&first, Event::Viewed);
+    let save = |ask: &Arc<Ask>, from: Arc<Ask>, what, retired| {
+        let along = Along { left: Some(&left), noted: &noted(what), retired };
+        shared.save(ask, &Basis::Ask(from), along, Save::Soon).unwrap();
+    };
+    save(&viewed, first.clone(), "viewed", false);
+    // The server keeps the first one of the two.
+    server.sql("drop table before; create table before as select * from askd.asks");
+    let answered = Arc::new(settled(Ask::clone(&viewed)));
+    save(&answered, viewed, "answered", true);
+    crash_back(&server);
+    opened.store.flush().unwrap();
+    assert_eq!(server.sql("select settled::text from askd.asks"), ["true"]);
+    assert_eq!(server.sql("select line ->> 'what' from askd.audit"), ["answered"]);
+    assert_eq!(server.sql("select folder from askd.owed"), ["g"]);
+    // What is there is not stored twice.
+    server.crash();
+    opened.store.flush().unwrap();
+    assert_eq!(server.sql("select line ->> 'what' from askd.audit"), ["answered"]);
+}
+
+/// Those that come after the one that failed were lost for good.
+#[test]
+fn a_flush_after_a_crash_that_fails_half_way_is_done_again() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    // These have one code.
+    server.sql("drop index askd.asks_short");
+    let asks: Vec<Arc<Ask>> = (1..4).map(|number| Arc::new(ask(number, "g"))).collect();
+    for (given, ask) in (0..).zip(&asks) {
+        shared.save(ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
+    }
+    server.sql("create table before as select * from askd.asks");
+    let viewed: Vec<Arc<Ask>> = asks.iter().map(|ask| step(ask, Event::Viewed)).collect();
+    for (ask, viewed) in asks.iter().zip(&viewed) {
+        shared.save(viewed, &Basis::Ask(Arc::clone(ask)), Along::default(), Save::Soon).unwrap();
+    }
+    server.crash();
+    server.sql(
+        "update askd.asks a set revision = b.revision, operations = b.operations, record = b.record from before b
+         where a.id = b.id; alter function askd.save_along rename to elsewhere",
+    );
+    for _ in 0..2 {
+        opened.store.flush().unwrap_err();
+    }
+    server.sql("alter function askd.elsewhere rename to save_along");
+    opened.store.flush().unwrap();
+    let mut stored: Vec<Ask> = scan(&*opened.store).unwrap().0.into_iter().map(|stored| stored.ask).collect();
+    stored.sort_by_key(|ask| ask.id);
+    assert_eq!(stored, viewed.iter().map(|ask| Ask::clone(ask)).collect::<Vec<_>>());
+}

@@ -12,6 +12,17 @@ pub(super) enum Notification {
     ChangedIds(ChangedIds),
 }
 
+impl Notification {
+    /// The ids of whoever wrote it, or has others now. Our own messages are written by nobody.
+    pub(super) fn writers(&self) -> Vec<String> {
+        match self {
+            Self::Message(message) => message.ids.all(),
+            Self::ChangedIds(ChangedIds { before, after }) => [&before[..], after].concat(),
+            Self::Status(_) => Vec::new(),
+        }
+    }
+}
+
 /// A person has a new number or business-scoped user id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChangedIds {

@@ -1,7 +1,8 @@
 //! The webhook: Meta's handshake, and what Meta tells.
 
+use super::Whatsapp;
+use super::payload::{self, Notification};
 use super::taps::keyed;
-use super::{Whatsapp, payload};
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use crate::host::channel::{DOCTORS_CHALLENGE, NotStored};
 use askd_core::ChannelName;
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretString};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
@@ -94,7 +95,7 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
 }
 
 /// The same for webhooks that other daemons have verified and kept, one after the other, the oldest first. One that has to come
-/// again stays, and so do those after it.
+/// again stays, and so do those with later messages of the same person.
 pub(super) async fn take_kept(channel: &Whatsapp) {
     let Some(broker) = channel.broker().filter(|broker| broker.is_shared() && broker.leads()) else { return };
     let _alone = channel.0.taking_kept.lock().await;
@@ -102,11 +103,14 @@ pub(super) async fn take_kept(channel: &Whatsapp) {
         Ok(kept) => kept,
         Err(error) => return tracing::debug!(%error, "cannot read kept webhooks"),
     };
+    let mut stays = HashSet::new();
     for webhook in kept {
-        if let Some(told) = payload::read(&webhook.body, &channel.0.settings.phone_number_id)
-            && channel.take(told).await.is_err()
-        {
-            return;
+        if let Some(told) = payload::read(&webhook.body, &channel.0.settings.phone_number_id) {
+            let writers: Vec<String> = told.iter().flat_map(Notification::writers).collect();
+            if writers.iter().any(|id| stays.contains(id)) || channel.take(told).await.is_err() {
+                stays.extend(writers);
+                continue;
+            }
         }
         if let Err(error) = broker.drop_webhook(webhook.number).await {
             return tracing::warn!(%error, "a webhook that was dealt with is read once more");

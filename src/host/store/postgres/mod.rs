@@ -11,6 +11,7 @@ mod forgetting;
 mod hints;
 mod lease;
 mod look;
+mod news;
 mod nodes;
 mod opening;
 mod pins;
@@ -32,9 +33,9 @@ use batches::Line;
 use database::{Database, Durable, Failed, Work, query};
 use hints::Hints;
 use lease::Lease;
+use news::Mark;
 use parking_lot::Mutex;
 use saving::{Attempt, Unflushed};
-use shared::Mark;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -120,6 +121,9 @@ pub struct InPostgres {
     mark: Mutex<Mark>,
     /// The transaction of the last flush.
     flushed: Mutex<u64>,
+    /// The rows that the last look has listed, with their last operations. A transaction that runs for long, in any database of the
+    /// server, has each look list all rows since it began.
+    listed: Mutex<HashMap<String, Option<String>>>,
     /// The asks of which the last look has heard that they are gone.
     gone: Mutex<HashSet<String>>,
     hints: Hints,
@@ -275,10 +279,10 @@ impl Store for InPostgres {
         let rows = self.shared.read(Arc::new(|connection| {
             Box::pin(async move {
                 let all = "select group_name, question, at, by::text from askd.allowed order by group_name, question";
-                shared::allowed_rows(&query(all).fetch_all(connection).await?)
+                news::allowed_rows(&query(all).fetch_all(connection).await?)
             })
         }));
-        Ok(shared::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
+        Ok(news::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
     }
 
     fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {

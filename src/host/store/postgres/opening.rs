@@ -5,9 +5,9 @@ use super::database::{Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
+use super::news::{Mark, mark};
 use super::nodes::{Joined, Joining, Node, abandon, begin};
 use super::pins::{self, PinRow};
-use super::shared::{Mark, mark};
 use super::tables::prepare;
 use super::{InPostgres, Shared};
 use crate::clock::Clock;
@@ -289,6 +289,7 @@ impl Waiting {
             pins: Mutex::default(),
             mark: Mutex::new(since),
             flushed: Mutex::new(flushed),
+            listed: Mutex::default(),
             gone: Mutex::default(),
             hints: self.hints.clone(),
             _held: self.held.clone(),

@@ -214,6 +214,7 @@ impl InPostgres {
         if *known != era {
             self.unflushed.lock().values_mut().for_each(|saved| saved.lost = true);
             *self.cache.lock() = Cache::default();
+            self.listed.lock().clear();
             // So is what was seen of others.
             let mut mark = self.mark.lock();
             *mark = mark.after_crash(*self.flushed.lock());

@@ -1,178 +1,20 @@
 //! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
 //! wait.
 
-use super::asks::{Carried, Row, Version, Write, ask_id, row, uuid};
+use super::asks::{Carried, Write, ask_id, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
-use super::pins::{PinRow, pin_rows, pins};
 use super::saving::Attempt;
 use super::{InPostgres, failed};
-use crate::host::store::{
-    Allowed, Along, BadRecord, Basis, LeftTo, News, Owed, Save, Sharing, Store, StoreError, Stored, Wait, Webhook,
-    record,
-};
-use askd_core::{Ask, AskId, Digest, Effect, Group, RequestId, Time};
-use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row as _};
+use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
+use askd_core::{Ask, Effect, Group, RequestId};
+use sqlx::Row as _;
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// How many rows of a list are read at a time.
 const SOME: i64 = 500;
 
-/// Where a look begins.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
-    since: u64,
-    /// Whatever is open may have become older than it was seen.
-    open: bool,
-}
-
-impl Mark {
-    /// After a crash of the server. Its transactions go on from the last one that is on stable storage, so later numbers come
-    /// again.
-    pub(super) fn after_crash(self, flushed: u64) -> Self {
-        Self { since: self.since.min(flushed), open: true }
-    }
-}
-
-/// What a look finds, before it is parsed.
-#[derive(Debug)]
-struct Seen {
-    mark: Mark,
-    /// The server's era; none after a crash, until a daemon names one.
-    era: Option<String>,
-    /// Each row that was changed, with its last operation.
-    rows: Vec<(String, Option<String>)>,
-    gone: Vec<String>,
-    allowed: Vec<AllowedRow>,
-    documents: Vec<String>,
-    given: Vec<(String, i64)>,
-    pins: Vec<PinRow>,
-}
-
-/// A row of `askd.allowed`: group, question, time, person.
-type AllowedRow = (String, String, i64, String);
-
-pub(super) fn allowed_rows(rows: &[PgRow]) -> Result<Vec<AllowedRow>, sqlx::Error> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))).collect()
-}
-
-/// The rows by group. They are in the order of their groups.
-pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
-    let mut all: Vec<(Group, Vec<Allowed>)> = Vec::new();
-    for (group, question, at, by) in rows {
-        let read = || -> Option<(Group, Allowed)> {
-            let question: Digest = question.parse().ok()?;
-            let allowed = Allowed { question, at: Time::from_millis(at), by: serde_json::from_str(&by).ok()? };
-            Some((group.parse().ok()?, allowed))
-        };
-        match (read(), all.last_mut()) {
-            (None, _) => tracing::error!("a row of askd.allowed is damaged; it counts as missing"),
-            (Some((group, allowed)), Some((last, of_last))) if *last == group => of_last.push(allowed),
-            (Some((group, allowed)), _) => all.push((group, vec![allowed])),
-        }
-    }
-    all
-}
-
-/// Which transaction is the oldest that still runs.
-pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
-    let since = scalar::<String>("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await?;
-    Ok(Mark { since: since.parse().unwrap_or_default(), open: false })
-}
-
-/// All that was changed since `mark`, as it is at one moment.
-async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<Seen, sqlx::Error> {
-    let Mark { since, open } = since;
-    let since = &since.to_string();
-    let mark = mark(&mut *connection).await?;
-    let era = scalar("select mark::text from askd.era").fetch_optional(&mut *connection).await?;
-    let asks = if open {
-        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8 or not settled"
-    } else {
-        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8"
-    };
-    let asks = query(asks).bind(since).fetch_all(&mut *connection).await?;
-    let rows = asks.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    let gone = "select id::text from askd.gone where changed >= $1::text::xid8";
-    let gone = scalar(gone).bind(since).fetch_all(&mut *connection).await?;
-    let allowed = "select group_name, question, at, by::text from askd.allowed where changed >= $1::text::xid8
-                   order by group_name, question";
-    let allowed = allowed_rows(&query(allowed).bind(since).fetch_all(&mut *connection).await?)?;
-    let documents = "select name from askd.documents where changed >= $1::text::xid8";
-    let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
-    let pins = query(pins!("where changed >= $1::text::xid8")).bind(since).fetch_all(&mut *connection).await?;
-    let pins = pin_rows(&pins)?;
-    let given = query("select group_name, accepted from askd.counts").fetch_all(connection).await?;
-    let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    Ok(Seen { mark, era, rows, gone, allowed, documents, given, pins })
-}
-
 impl InPostgres {
-    /// Reads a row anew, and keeps it at hand.
-    pub(super) fn read_row(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
-        let row = self.row(id)?;
-        self.cache.lock().remove(id);
-        let stored = row.map(|row| self.keep(&row)).transpose();
-        stored.map_err(|source| StoreError::Damaged { id, source })
-    }
-
-    /// Keeps a row at hand, unless what is at hand is newer.
-    fn keep(&self, row: &Row) -> Result<Stored, BadRecord> {
-        let read = row.ask()?;
-        // Until it is at hand: a new era takes away all that is.
-        let era = self.era.lock();
-        let mut stored = self.stored(&era, read, row.settled);
-        let id = stored.ask.id;
-        let mut version = Version { revision: row.revision, operation: row.operation, vouched: !stored.after_loss };
-        let mut unflushed = self.unflushed.lock();
-        match unflushed.get(&id).cloned() {
-            // The server has lost what this daemon has stored since, and gets it again.
-            Some(lost) if lost.steps.lack(version.operation) => {
-                (stored.ask, stored.after_loss, version) = (Ask::clone(&lost.ask), false, lost.version);
-            }
-            Some(old) if old.version != version => drop(unflushed.remove(&id)),
-            Some(_) | None => {}
-        }
-        drop(unflushed);
-        let mut cache = self.cache.lock();
-        if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
-            cache.put(Arc::new(stored.ask.clone()), version, row.text().len());
-        }
-        Ok(stored)
-    }
-
-    /// The rows of these asks.
-    fn rows(&self, ids: &[String]) -> Result<Vec<Row>, Failed> {
-        let mut rows = Vec::with_capacity(ids.len());
-        for some in ids.chunks(usize::try_from(SOME).unwrap_or(1)) {
-            let some = some.to_vec();
-            rows.extend(self.shared.read(Arc::new(move |connection| {
-                let some = some.clone();
-                Box::pin(async move {
-                    let rows = query(row!("where id = any($1::uuid[])")).bind(some).fetch_all(connection).await?;
-                    rows.iter().map(Row::of).collect::<Result<Vec<Row>, _>>()
-                })
-            }))?);
-        }
-        Ok(rows)
-    }
-
-    /// What asks were that are gone.
-    fn records_of_gone(&self, ids: Vec<String>) -> Result<Vec<String>, Failed> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.shared.read(Arc::new(move |connection| {
-            let ids = ids.clone();
-            Box::pin(async move {
-                let records = "select record::text from askd.gone where id = any($1::uuid[])";
-                scalar(records).bind(ids).fetch_all(connection).await
-            })
-        }))
-    }
-
     /// Changes something by a statement with these numbers.
     fn drop_numbers(&self, statement: &'static str, numbers: &[i64]) -> Result<(), Failed> {
         let numbers = numbers.to_vec();
@@ -226,56 +68,7 @@ impl Sharing for InPostgres {
     }
 
     fn look(&self) -> Result<News, StoreError> {
-        let what = "cannot read what other daemons have changed";
-        let see = || {
-            let since = *self.mark.lock();
-            let seen = self
-                .shared
-                .read(Arc::new(move |connection| Box::pin(async move { changed_since(connection, since).await })));
-            seen.map_err(failed(what))
-        };
-        let mut seen = see()?;
-        if seen.era.as_ref() != Some(&self.era()) {
-            // The server has crashed.
-            Store::flush(self)?;
-            seen = see()?;
-        }
-        let Seen { mark, era, rows, gone, allowed, documents, given, pins } = seen;
-        let foreign: Vec<String> = {
-            let cache = self.cache.lock();
-            let is_known = |(id, operation): &(String, Option<String>)| {
-                let known = ask_id(id).and_then(|id| cache.record_of(id));
-                known.is_some_and(|(known, _)| operation.as_deref() == Some(&known.operation.to_string()))
-            };
-            rows.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
-        };
-        let heard = self.gone.lock().clone();
-        let unheard = gone.iter().filter(|id| !heard.contains(*id)).cloned().collect();
-        let rows = self.rows(&foreign).map_err(failed(what))?;
-        let records = self.records_of_gone(unheard).map_err(failed(what))?;
-        // Nothing can fail from here on: what counts as seen has to be told.
-        self.know_pins(pins);
-        *self.gone.lock() = gone.into_iter().collect();
-        let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
-        for row in rows {
-            match self.keep(&row) {
-                Ok(stored) => news.changed.push(stored),
-                Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
-            }
-        }
-        news.gone.extend(records.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
-        for ask in &news.gone {
-            self.cache.lock().remove(ask.id);
-            self.unflushed.lock().remove(&ask.id);
-        }
-        news.given.extend(given.into_iter().filter_map(|(group, count)| Some((group.parse().ok()?, count))));
-        // The server may have crashed meanwhile.
-        let now = self.era.lock();
-        if era.as_ref() == Some(&*now) {
-            *self.mark.lock() = mark;
-        }
-        drop(now);
-        Ok(news)
+        self.read_news()
     }
 
     fn learned(&self, given: Vec<(Group, i64)>) {

@@ -169,3 +169,30 @@ fn a_flush_after_a_crash_that_fails_half_way_is_done_again() {
     stored.sort_by_key(|ask| ask.id);
     assert_eq!(stored, viewed.iter().map(|ask| Ask::clone(ask)).collect::<Vec<_>>());
 }
+
+/// Else each look would read all of them again, for as long as any transaction runs on that server.
+#[test]
+fn a_look_reads_a_row_once_however_long_others_have_it_listed() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    let mut long = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut long = |text: &'static str| server.runtime.block_on(sqlx::raw_sql(text).execute(&mut long)).unwrap();
+    long("begin; select pg_current_xact_id()");
+    let first = Arc::new(ask(1, "g"));
+    of_one.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    let changed = || of_other.look().unwrap().changed.len();
+    assert_eq!(changed(), 1);
+    // It is not at hand any more, as if others had pushed it out.
+    server.sql(
+        "create function askd.stays() returns trigger language plpgsql as 'begin return null; end';
+         create trigger stays before delete on askd.asks for each row execute function askd.stays()",
+    );
+    other.store.forget(&first.group, first.id).unwrap();
+    assert_eq!(other.store.cached(first.id), None);
+    assert_eq!(changed(), 0);
+    let viewed = step(&first, Event::Viewed);
+    of_one.save(&viewed, &Basis::Ask(first), Along::default(), Save::Now).unwrap();
+    assert_eq!((changed(), changed()), (1, 0));
+    long("commit");
+}

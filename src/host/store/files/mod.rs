@@ -1,5 +1,6 @@
 //! The store as a folder of files below `state/`: one JSON file for each ask. `Ok` always means: on stable storage.
 
+mod adopting;
 mod boot;
 mod forgetting;
 mod groups;

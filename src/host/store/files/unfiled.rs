@@ -2,15 +2,14 @@
 //! later, only here. A flush writes the files, each once, whatever came meanwhile, and then has the journal emptied.
 //! A file is replaced only by one that is synced, so a loss of power never tears what was filed before.
 
-use super::journal::{Entry, EntryId, Place};
+use super::journal::{EntryId, Place};
 use super::opening::{WITH_JOURNAL, mark_format};
-use super::record::{self, BadRecord, Read};
-use super::{Files, JOURNAL, Kind, MAX_RECORD_BYTES, StoreError, file_name, io_error};
+use super::record;
+use super::{Files, Kind, file_name};
 use crate::host::store::Stored;
-use crate::ipc::files::{Access, ReadError};
+use crate::ipc::files::Access;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::{Mutex, MutexGuard};
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -56,6 +55,19 @@ pub(super) struct Unfiled {
 }
 
 impl Unfiled {
+    /// A start has found its file there. `filed`: what stands in it, up to which entry, and the boot of it that is in doubt.
+    pub(super) fn is_filed(&mut self, kind: Kind, filed: Option<(Ask, EntryId, Option<String>)>) {
+        self.moves = self.kind == Kind::Settled && kind == Kind::Pending;
+        self.kind = if self.moves { Kind::Settled } else { kind };
+        if let Some((ask, has, in_doubt)) = filed
+            && self.entry.is_in(&has)
+        {
+            (self.ask, self.entry, self.in_doubt) = (Arc::new(ask), has, in_doubt);
+            // The last run may have been killed before it had synced the file, or its name.
+            self.placed = !self.moves;
+        }
+    }
+
     /// Where its file is, if it has one.
     pub(super) fn is_in(&self) -> Kind {
         is_in(self.kind, self.moves)
@@ -82,12 +94,6 @@ pub(super) enum Saved {
     Placed(EntryId),
     /// It is nowhere else. No entry about it is later than this one.
     InMemory(EntryId),
-}
-
-/// What the journal keeps of an ask that is not in the store any more.
-#[derive(Serialize, Deserialize)]
-struct Gone {
-    id: AskId,
 }
 
 impl Default for AllUnfiled {
@@ -131,6 +137,14 @@ impl AllUnfiled {
     /// Notes that an ask was saved.
     pub(super) fn note(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, saved: Saved) {
         self.note_moved(ask, kind, bytes, saved, false);
+    }
+
+    /// The same for what an earlier run left in the journal, in this boot if that is in doubt.
+    pub(super) fn note_left(&self, ask: &Arc<Ask>, kind: Kind, bytes: usize, entry: EntryId, in_doubt: Option<String>) {
+        self.note(ask, kind, bytes, Saved::InJournal(entry));
+        if let Some(it) = self.lock(ask.id).get_mut(&ask.id) {
+            it.in_doubt = in_doubt;
+        }
     }
 
     /// The same; `is_filed`: from now on it belongs to the kept outcomes, and its file is still among the open asks.
@@ -358,79 +372,6 @@ impl Files {
             last = Some(place);
         }
         Ok(last)
-    }
-
-    /// Notes that an ask is not in the store any more. The journal may have a record of it.
-    pub(super) fn note_gone(&self, id: AskId) -> io::Result<()> {
-        if self.journal.is_empty() {
-            return Ok(());
-        }
-        self.append(None, &serde_json::to_vec(&Gone { id })?).map(drop)
-    }
-
-    /// Takes in what the last run left in the journal: a flush files it. Comes before any record is read.
-    pub(super) fn adopt(&mut self, entries: Vec<Entry>) -> Result<(), StoreError> {
-        for entry in entries {
-            let at = format!("entry {} of {}", entry.id, self.path.join(JOURNAL).display());
-            let Some(kind) = entry.kind else {
-                let gone: Gone = serde_json::from_slice(&entry.bytes).map_err(|error| io_error(at)(error.into()))?;
-                self.unfiled.lock(gone.id).remove(&gone.id);
-                continue;
-            };
-            match record::read(&entry.bytes) {
-                Ok(Read { ask, boot, .. }) => {
-                    let (id, ask) = (ask.id, Arc::new(ask));
-                    self.unfiled.note(&ask, kind, entry.bytes.len(), Saved::InJournal(entry.id));
-                    if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
-                        let boot = boot.filter(|boot| !boot.is_empty()).unwrap_or(entry.boot);
-                        it.in_doubt = self.boot.doubts(Some(boot));
-                    }
-                }
-                Err(source @ BadRecord::Newer { .. }) => return Err(StoreError::Newer { file: at, source }),
-                // Its checksum is right, so askd wrote it like that.
-                Err(error) => {
-                    tracing::error!(at, %error, "askd cannot read what it noted of an ask, and goes by its file");
-                }
-            }
-        }
-        for id in self.unfiled.all() {
-            self.compare_with_file(id);
-        }
-        self.adopted = self.unfiled.all().into_iter().collect();
-        Ok(())
-    }
-
-    /// Finds out whether the file of an ask is newer than its last entry, and where it is. A file that cannot be read counts
-    /// for less than the entry.
-    fn compare_with_file(&self, id: AskId) {
-        let mut unfiled = self.unfiled.lock(id);
-        let Some(it) = unfiled.get_mut(&id) else { return };
-        for kind in [Kind::Settled, Kind::Pending] {
-            // A folder that is not there is not made: a start needs no room on the disk.
-            let folder = match self.root.sub(&format!("{}/{}", kind.name(), it.ask.group)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                folder => folder.map_err(ReadError::from),
-            };
-            let filed = match folder.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
-                Ok((bytes, _)) => record::read(&bytes).ok(),
-                Err(ReadError::Gone) => continue,
-                Err(error) => {
-                    let file = self.path.join(kind.name()).join(it.ask.group.as_str()).join(file_name(id));
-                    tracing::error!(file = %file.display(), %error, "the record of an ask cannot be read; askd goes by what it noted of the ask");
-                    None
-                }
-            };
-            it.moves = it.kind == Kind::Settled && kind == Kind::Pending;
-            it.kind = if it.moves { Kind::Settled } else { kind };
-            if let Some(Read { ask, boot, entry: Some(has) }) = filed
-                && it.entry.is_in(&has)
-            {
-                (it.ask, it.entry, it.in_doubt) = (Arc::new(ask), has, self.boot.doubts(boot));
-                // The last run may have been killed before it had synced the file, or its name.
-                it.placed = !it.moves;
-            }
-            return;
-        }
     }
 
     /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.

@@ -19,6 +19,8 @@ const SOME: usize = 500;
 pub(super) struct Mark {
     /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
     since: u64,
+    /// The same for how many asks each group was given. The first look of all reads every number.
+    counted: u64,
     /// Whatever is open may have become older than it was seen.
     open: bool,
 }
@@ -27,7 +29,7 @@ impl Mark {
     /// After a crash of the server. Its transactions go on from the last one that is on stable storage, so later numbers come
     /// again.
     pub(super) fn after_crash(self, flushed: u64) -> Self {
-        Self { since: self.since.min(flushed), open: true }
+        Self { since: self.since.min(flushed), counted: self.counted.min(flushed), open: true }
     }
 }
 
@@ -74,14 +76,15 @@ pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
 /// Which transaction is the oldest that still runs.
 pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
     let since = scalar::<String>("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await?;
-    Ok(Mark { since: since.parse().unwrap_or_default(), open: false })
+    Ok(Mark { since: since.parse().unwrap_or_default(), counted: 0, open: false })
 }
 
 /// All that was changed since `mark`, as it is at one moment.
 async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<Seen, sqlx::Error> {
-    let Mark { since, open } = since;
+    let Mark { since, counted, open } = since;
     let since = &since.to_string();
     let mark = mark(&mut *connection).await?;
+    let mark = Mark { counted: mark.since, ..mark };
     let era = scalar("select mark::text from askd.era").fetch_optional(&mut *connection).await?;
     let asks = if open {
         "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8 or not settled"
@@ -99,7 +102,8 @@ async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<See
     let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
     let pins = query(pins!("where changed >= $1::text::xid8")).bind(since).fetch_all(&mut *connection).await?;
     let pins = pin_rows(&pins)?;
-    let given = query("select group_name, accepted from askd.counts").fetch_all(connection).await?;
+    let given = "select group_name, accepted from askd.counts where changed >= $1::text::xid8";
+    let given = query(given).bind(counted.to_string()).fetch_all(connection).await?;
     let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
     Ok(Seen { mark, era, rows, gone, allowed, documents, given, pins })
 }

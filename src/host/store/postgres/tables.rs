@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const LATER: [(i32, &str); 7] = [
+const LATER: [(i32, &str); 8] = [
     (2, include_str!("schema-2.sql")),
     (3, include_str!("schema-3.sql")),
     (4, include_str!("schema-4.sql")),
@@ -18,8 +18,9 @@ const LATER: [(i32, &str); 7] = [
     (6, include_str!("schema-6.sql")),
     (7, include_str!("schema-7.sql")),
     (8, include_str!("schema-8.sql")),
+    (9, include_str!("schema-9.sql")),
 ];
-const TABLES: i32 = 8;
+const TABLES: i32 = 9;
 /// The newest format of records that this askd reads. It writes no other.
 #[expect(clippy::cast_possible_wrap, reason = "it is small")]
 pub(super) const READS: i32 = record::VERSION as i32;

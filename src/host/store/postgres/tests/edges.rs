@@ -196,3 +196,29 @@ fn a_look_reads_a_row_once_however_long_others_have_it_listed() {
     assert_eq!((changed(), changed()), (1, 0));
     long("commit");
 }
+
+/// A database may know very many groups, and each daemon looks every second.
+#[test]
+fn a_look_reads_how_many_asks_a_group_was_given_if_that_has_changed() {
+    let Some(server) = Server::found() else { return };
+    let one = server.opened("one");
+    let of_one = one.store.shared().unwrap();
+    let [g, h] = ["g", "h"].map(|name| name.parse::<Group>().unwrap());
+    server.sql("drop index askd.asks_short");
+    let saves = |number, group: &Group, given| {
+        let ask = Arc::new(ask(number, group.as_str()));
+        of_one.save(&ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
+    };
+    saves(1, &g, 0);
+    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
+    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
+    let of_other = other.store.shared().unwrap();
+    let given = || of_other.look().unwrap().given;
+    assert_eq!(given(), [(g.clone(), 1)], "the first look reads those from before it, too");
+    // Until no transaction of another test keeps it from being sure.
+    while !given().is_empty() {
+        std::thread::yield_now();
+    }
+    saves(2, &h, 0);
+    assert_eq!(given(), [(h, 1)]);
+}

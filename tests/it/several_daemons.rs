@@ -7,7 +7,7 @@ use crate::on_postgres::Database;
 use crate::on_whatsapp::{ADA, sim};
 use crate::remote::{Agent, Remote};
 use crate::timing::faketime;
-use askd_sim::slack::{BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
+use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
 use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
 use std::sync::Barrier;
@@ -39,12 +39,19 @@ impl Cluster {
 
     /// With these settings of the group, and with a promise broken in the first daemon or the others.
     pub(crate) async fn with(count: usize, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
+        let cluster = Self::reached(count, &format!("signing_secret = \"{SIGNING_SECRET}\""), group, sabotage).await?;
+        cluster.people_reach(0).await;
+        Some(cluster)
+    }
+
+    /// The same, and Slack reaches them so.
+    async fn reached(count: usize, by: &str, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
         let phone = Whatsapp::start(sim()).await.unwrap();
         let woken = tempfile::tempdir().unwrap();
         let text = format!(
-            "[slack]\napi_url = \"{1}\"\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\n\
+            "[slack]\napi_url = \"{1}\"\nbot_token = \"{BOT_TOKEN}\"\n{by}\npace = \"0s\"\n\
              [whatsapp]\naccess_token = \"sim-token\"\napp_secret = \"sim-app-secret\"\nverify_token = \"sim-verify-token\"\n\
              phone_number_id = \"{2}\"\napi_url = \"{3}\"\n\
              [groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\", \"{BOB}\"] }}]\n\
@@ -72,7 +79,6 @@ impl Cluster {
         for number in 0..count {
             cluster.start(number);
         }
-        cluster.people_reach(0).await;
         Some(cluster)
     }
 
@@ -224,6 +230,28 @@ async fn a_question_right_after_a_persons_first_message_is_asked_whichever_daemo
         cluster.phone.person_taps(&asked, "yes").expect("a button");
         assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
     }
+}
+
+/// Slack allows ten connections. The daemon that has none takes one over.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_daemons_hold_a_connection_of_socket_mode_and_the_ninth_takes_over() {
+    let Some(mut cluster) = Cluster::reached(9, &format!("app_token = \"{APP_TOKEN}\""), "", None).await else {
+        return;
+    };
+    let slack = &cluster.slack;
+    let connected = |ever| {
+        let reached = || (slack.sockets() == 8 && slack.sockets_ever() == ever).then_some(());
+        meanwhile(|| within(SOON, "eight connections", reached));
+    };
+    connected(8);
+    cluster.hosts[1].world.kill();
+    connected(9);
+    let agent = cluster.agent(0, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let card = cluster.card().await;
+    let clicked = slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert!(clicked.acknowledged, "{clicked:?}");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
 }
 
 /// Rivals at two daemons: one wins, the others are told so, and the outcome is the winner's.

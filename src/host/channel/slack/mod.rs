@@ -9,6 +9,7 @@ mod pace;
 mod payload;
 mod port;
 mod render;
+mod seat;
 mod socket;
 mod text;
 mod visit;

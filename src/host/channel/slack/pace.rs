@@ -72,6 +72,11 @@ impl Pace {
         Self { clock, every, chats: Mutex::default(), calls: KeyedLock::default(), limits: Mutex::default(), rates }
     }
 
+    /// What daemons share, if there are several.
+    pub(super) fn shared(&self) -> Option<Arc<dyn Rates>> {
+        self.rates.clone()
+    }
+
     pub(super) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -275,6 +280,10 @@ mod tests {
             let turn = now.max(*next);
             *next = turn + every;
             Ok(turn.since(now))
+        }
+
+        fn seat(&self, _what: &str, _seats: i32) -> io::Result<bool> {
+            Ok(true)
         }
 
         fn hold(&self, what: &str, time: Duration) -> io::Result<()> {

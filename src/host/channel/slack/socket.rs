@@ -5,6 +5,7 @@ use super::Slack;
 use super::client::CallError;
 use super::inbound::Inbound;
 use super::payload::Payload;
+use super::seat::Seat;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
 use crate::host::channel::NotStored;
@@ -18,6 +19,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -69,7 +71,11 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
     let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
     let standing = &inbound.slack().0.socket;
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let seat = Seat::of(inbound.slack());
     loop {
+        if !seat.taken().await {
+            return;
+        }
         let connected = tokio::select! {
             connected = connect(inbound.slack(), app_token) => connected,
             () = ctx.stopping() => return,
@@ -78,7 +84,7 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
             Ok(socket) => {
                 standing.works();
                 let since = clock.monotonic();
-                let reason = listen(inbound, socket).await;
+                let reason = listen(inbound, socket, seat.lost()).await;
                 tracing::info!(reason, "the connection to Slack ended; connecting again");
                 if clock.monotonic().since(since) >= STABLE {
                     backoff.reset();
@@ -133,7 +139,8 @@ async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Up
 }
 
 /// Reads until the connection ends, and says why it did. Acknowledgements leave in any order.
-async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
+async fn listen(inbound: &Inbound, mut socket: Socket, lost: impl Future<Output = ()>) -> String {
+    let mut lost = pin!(lost);
     let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
     let (acks, mut stored) = mpsc::channel::<Value>(MAX_IN_HAND);
     let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
@@ -166,6 +173,7 @@ async fn listen(inbound: &Inbound, mut socket: Socket) -> String {
                     return "broken".to_owned();
                 }
             }
+            () = &mut lost => break "other daemons have all of them".to_owned(),
             () = ctx.stopping() => break "askd stops".to_owned(),
         }
     };

@@ -202,6 +202,8 @@ impl InPostgres {
                 Box::pin(async move {
                     let whole = "update askd.hosts set boot = null where node = $1";
                     query(whole).bind(node).execute(&mut *connection).await?;
+                    let seats = "delete from askd.seats where run = $1::uuid";
+                    query(seats).bind(&run).execute(&mut *connection).await?;
                     query("delete from askd.nodes where run = $1::uuid").bind(run).execute(&mut *connection).await?;
                     // Also one that has died: it may have saved something without waiting for the disk.
                     let others: i64 = scalar("select count(*) from askd.nodes").fetch_one(&mut *connection).await?;

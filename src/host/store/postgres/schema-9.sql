@@ -1,4 +1,4 @@
--- Version 9: a look reads how many asks a group was given only if that has changed.
+-- Version 9: a look reads how many asks a group was given only if that has changed, and few daemons hold a connection of Socket Mode.
 
 alter table askd.counts add column changed xid8 not null default pg_current_xact_id();
 create index counts_changed on askd.counts (changed);
@@ -20,3 +20,12 @@ begin
     end if;
 end
 $$;
+
+-- Who holds one of the few connections that a platform allows.
+create table askd.seats (
+    what text not null,
+    seat integer not null,
+    run uuid not null,
+    until timestamptz not null,
+    primary key (what, seat)
+);

@@ -222,3 +222,22 @@ fn a_look_reads_how_many_asks_a_group_was_given_if_that_has_changed() {
     saves(2, &h, 0);
     assert_eq!(given(), [(h, 1)]);
 }
+
+#[test]
+fn so_many_daemons_have_a_seat_and_the_next_one_takes_over() {
+    let Some(server) = Server::found() else { return };
+    let one = server.opened("one");
+    let beside = |host| match server.runtime.block_on(server.waiting(host, false).unwrap().turn()).unwrap() {
+        Turn::Joins(opened, _) => opened,
+        Turn::Leads(_) => panic!("two daemons lead"),
+    };
+    let [other, third] = ["other", "third"].map(beside);
+    let seats = |opened: &Opened| opened.documents.rates().unwrap().seat("socket", 2).unwrap();
+    for _ in 0..2 {
+        assert_eq!([&one, &other, &third].map(seats), [true, true, false]);
+    }
+    server.sql("update askd.seats set until = now() - interval '1 s' where seat = 1");
+    assert_eq!([&third, &one, &other].map(seats), [true, false, true]);
+    other.store.close().unwrap();
+    assert_eq!([&one, &third].map(seats), [true, true], "it was given up");
+}

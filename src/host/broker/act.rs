@@ -3,9 +3,8 @@
 
 use super::errands::{Errand, What};
 use super::index::is_chat;
-use super::{Broker, RETRY};
+use super::Broker;
 use crate::host::delivery;
-use crate::host::port::Updated;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
 use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, WidgetEffect, WidgetEvent};
@@ -163,36 +162,6 @@ impl Broker {
             if broker.0.channels.of(&ask, route).wait_for_person(&ask, route, until).await {
                 broker.apply_later(ask.id, WidgetEvent::Opened.on(route));
             }
-        });
-    }
-
-    /// Tries until the card shows what the ask is now, or never can.
-    pub(super) fn update(&self, ask: &Arc<Ask>, route: usize) {
-        let (broker, mut ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.finish(async move {
-            let mut pause = RETRY.0;
-            loop {
-                if !broker.until_ours().await {
-                    return;
-                }
-                match broker.0.channels.of(&ask, route).update(&ask, route).await {
-                    Updated::Done => break,
-                    Updated::Never(why) => {
-                        tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be updated");
-                        broker.give_up(&ask, route, why);
-                        break;
-                    }
-                    Updated::Later(after) => pause = pause.max(after.unwrap_or_default()),
-                }
-                if !broker.pause(&mut pause).await {
-                    return;
-                }
-                // By now it may have to show something else.
-                if let Ok(Some(now)) = broker.get(ask.id).await {
-                    ask = now;
-                }
-            }
-            broker.apply_later(ask.id, WidgetEvent::Updated(ask.face()).on(route));
         });
     }
 }

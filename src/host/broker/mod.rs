@@ -24,6 +24,7 @@ mod sharing;
 mod start;
 mod step;
 mod submit;
+mod updates;
 
 pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
@@ -54,6 +55,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
+use updates::Updates;
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
@@ -84,6 +86,8 @@ struct Inner {
     store: Box<dyn Store>,
     saves: Saves,
     errands: Arc<Gate>,
+    /// The cards that have to be brought up to date.
+    updates: Updates,
     folders: Folders,
     audit: Audit,
     metrics: Metrics,

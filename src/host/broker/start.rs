@@ -5,6 +5,7 @@
 use super::index::Index;
 use super::saves::{Gate, Saves};
 use super::sharing::Beside;
+use super::updates::Updates;
 use super::{Broker, CHANGES, Failure, Inner, PLACES, errands};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
@@ -72,6 +73,7 @@ impl Broker {
         Ok(Self(Arc::new(Inner {
             store,
             errands: Gate::new(errands::AT_A_TIME, saves.promises()),
+            updates: Updates::default(),
             saves,
             folders,
             audit,

@@ -1,0 +1,140 @@
+//! Brings cards up to date. A few cards of each channel have their turn at a time; of the others only their names wait, so that
+//! answers that come while a platform is slow take little memory, however many they are.
+
+use super::{Broker, RETRY};
+use crate::host::port::Updated;
+use askd_core::{Ask, AskId, ChannelName, WidgetEvent};
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// How many cards of a channel have their turn at a time.
+const AT_A_TIME: usize = 64;
+
+/// A card that has to be brought up to date.
+#[derive(Debug, Clone, Copy)]
+struct Card {
+    ask: AskId,
+    route: usize,
+    /// How long to wait before another try.
+    pause: Duration,
+}
+
+/// The cards of each channel that wait for their turn.
+#[derive(Debug, Default)]
+pub(super) struct Updates(Mutex<HashMap<ChannelName, Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    at_work: usize,
+    waiting: VecDeque<Card>,
+    /// The same cards: one that waits already shows whatever is new when it has its turn.
+    names: HashSet<(AskId, usize)>,
+}
+
+impl Updates {
+    /// `true`: whoever calls this has to work the line off.
+    #[must_use]
+    fn join(&self, channel: ChannelName, card: Card) -> bool {
+        let mut lines = self.0.lock();
+        let line = lines.entry(channel).or_default();
+        if !line.names.insert((card.ask, card.route)) {
+            return false;
+        }
+        line.waiting.push_back(card);
+        let goes = line.at_work < AT_A_TIME;
+        line.at_work += usize::from(goes);
+        goes
+    }
+
+    /// The next one; `None`: nobody waits, and the caller's place is free.
+    fn next(&self, channel: ChannelName) -> Option<Card> {
+        let mut lines = self.0.lock();
+        let line = lines.entry(channel).or_default();
+        let next = line.waiting.pop_front();
+        match &next {
+            Some(card) => drop(line.names.remove(&(card.ask, card.route))),
+            None => line.at_work -= 1,
+        }
+        next
+    }
+}
+
+impl Broker {
+    /// Tries until the card shows what the ask is now, or never can.
+    pub(super) fn update(&self, ask: &Ask, route: usize) {
+        if let Some(place) = ask.route(route) {
+            self.line_up(place.channel, Card { ask: ask.id, route, pause: RETRY.0 });
+        }
+    }
+
+    fn line_up(&self, channel: ChannelName, card: Card) {
+        if !self.0.updates.join(channel, card) {
+            return;
+        }
+        let broker = self.clone();
+        self.0.ctx.finish(async move {
+            while let Some(card) = broker.0.updates.next(channel) {
+                // A panic has been reported, and the place must not be lost.
+                let _panicked = AssertUnwindSafe(broker.bring_up_to_date(channel, card)).catch_unwind().await;
+            }
+        });
+    }
+
+    async fn bring_up_to_date(&self, channel: ChannelName, card: Card) {
+        if !self.until_ours().await {
+            return;
+        }
+        let ask = match self.get(card.ask).await {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(ask = %card.ask, %error, "an ask cannot be read; its card is brought up to date later");
+                return self.line_up_later(channel, card, None);
+            }
+        };
+        match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
+            Updated::Done => {}
+            Updated::Never(why) => {
+                tracing::error!(ask = %ask.id, group = %ask.group, route = card.route, why, "a card cannot be updated");
+                self.give_up(&ask, card.route, why);
+            }
+            Updated::Later(after) => return self.line_up_later(channel, card, after),
+        }
+        self.apply_later(ask.id, WidgetEvent::Updated(ask.face()).on(card.route));
+    }
+
+    /// The turn goes to others meanwhile.
+    fn line_up_later(&self, channel: ChannelName, mut card: Card, after: Option<Duration>) {
+        card.pause = card.pause.max(after.unwrap_or_default());
+        let broker = self.clone();
+        self.0.ctx.finish(async move {
+            if broker.pause(&mut card.pause).await {
+                broker.line_up(channel, card);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_cards_have_their_turn_and_one_that_waits_is_named_once() {
+        let (updates, channel) = (Updates::default(), ChannelName::SLACK);
+        let card = |ask| Card { ask: AskId::from_bits(ask), route: 0, pause: Duration::ZERO };
+        for number in 0..AT_A_TIME as u128 {
+            assert!(updates.join(channel, card(number)));
+        }
+        assert!(!updates.join(channel, card(1000)) && !updates.join(channel, card(1000)), "it waits");
+        assert!(updates.join(ChannelName::WEB, card(1000)), "another channel has places of its own");
+        let turns: Vec<AskId> = std::iter::from_fn(|| updates.next(channel)).map(|card| card.ask).collect();
+        assert_eq!(turns.len(), AT_A_TIME + 1);
+        assert_eq!(turns.last(), Some(&AskId::from_bits(1000)));
+        // One place is free by now, and no more than that.
+        assert!(updates.join(channel, card(1)) && !updates.join(channel, card(2)));
+    }
+}

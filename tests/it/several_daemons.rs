@@ -439,6 +439,28 @@ async fn what_a_daemon_has_stored_is_done_later_if_the_leader_cannot_read_it() {
     cluster.says(&card.ts, "*no* by").await;
 }
 
+/// The daemon that Slack calls knows the question as it was before it was shown in Slack too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_click_on_a_card_that_came_later_counts_at_a_daemon_that_has_not_heard_of_it() {
+    let later = format!(
+        "[groups.later]\nescalate_after = \"5s\"\n\
+         routes = [{{ channel = \"web\" }}, {{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"{ALICE}\"] }}]\n"
+    );
+    let Some(cluster) = Cluster::with(2, &later, None).await else { return };
+    let agent = cluster.agent(1, "later");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    meanwhile(|| cluster.hosts[0].world.open_of("r1"));
+    let held = cluster.woken.path().join(HELD);
+    std::fs::write(&held, "").unwrap();
+    let card = cluster.card().await;
+    cluster.people_reach(1).await;
+    let clicked = cluster.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert!(clicked.acknowledged, "{clicked:?}");
+    std::fs::remove_file(&held).unwrap();
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    cluster.says(&card.ts, "*yes* by").await;
+}
+
 /// A crash of the server has taken the card's id, and no daemon remembers it. Whoever takes the answer has it looked for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_card_that_the_database_has_lost_is_found_and_closed() {

@@ -6,10 +6,11 @@ use super::{Broker, KeyedLock, RETRY};
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
 use crate::sabotage::{gate, on};
-use askd_core::{AskId, Effect, Group, RequestId};
+use askd_core::{Ask, AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -144,6 +145,20 @@ impl Broker {
             None if self.is_shared() && self.catch_up().await.is_ok() => find(self),
             found => found,
         }
+    }
+
+    /// One ask, read anew if what is known of it does not fit: another daemon may have changed it since.
+    pub(in crate::host) async fn get_fitting(
+        &self,
+        id: AskId,
+        fits: impl Fn(&Ask) -> bool,
+    ) -> Result<Option<Arc<Ask>>, StoreError> {
+        let known = self.get(id).await?;
+        if !self.is_shared() || known.as_deref().is_none_or(fits) {
+            return Ok(known);
+        }
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.find(id)).await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
     /// Waits until others may have stored something; `false` if there are no others.

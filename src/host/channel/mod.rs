@@ -72,7 +72,12 @@ impl IntoResponse for NotStored {
 
 /// The ask as it is stored, if there is one.
 async fn load(broker: &Broker, id: AskId) -> Result<Option<Arc<Ask>>, NotStored> {
-    broker.get(id).await.map_err(|error| {
+    load_fitting(broker, id, |_| true).await
+}
+
+/// The same, read anew if what this daemon knows of it does not fit: another daemon may have changed it since.
+async fn load_fitting(broker: &Broker, id: AskId, fits: impl Fn(&Ask) -> bool) -> Result<Option<Arc<Ask>>, NotStored> {
+    broker.get_fitting(id, fits).await.map_err(|error| {
         tracing::error!(ask = %id, %error, "an ask could not be read");
         NotStored
     })

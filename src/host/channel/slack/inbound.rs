@@ -5,7 +5,7 @@ use super::client::CallError;
 use super::payload::{Action, Message, MessageEvent, Payload};
 use super::{Slack, render, text};
 use crate::host::broker::Broker;
-use crate::host::channel::{NotStored, apply, load};
+use crate::host::channel::{NotStored, apply, load_fitting};
 use askd_core::{
     Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
     WidgetEvent, wording,
@@ -112,7 +112,7 @@ impl Inbound {
         }
         let Some((id, action)) = interaction.action() else { return Ok(()) };
         let of_another_card = interaction.message.as_ref().and_then(Message::ask).is_some_and(|ask| ask != id);
-        let ask = if of_another_card { None } else { load(&self.broker, id).await? };
+        let ask = if of_another_card { None } else { self.load(id, &container.channel_id).await? };
         let Some(ask) = ask else {
             self.unknown_question(actor, id);
             return Ok(());
@@ -138,6 +138,11 @@ impl Inbound {
         // In this order, so that the reply does not wait until the card is recorded.
         let adopting = async { self.adopt_card(&ask, route, &container.message_ts) };
         tokio::join!(acting, adopting).0
+    }
+
+    /// The ask of a card in this chat. The leader may have shown it there just now.
+    async fn load(&self, id: AskId, chat: &str) -> Result<Option<Arc<Ask>>, NotStored> {
+        load_fitting(&self.broker, id, |ask| route(ask, chat).is_some()).await
     }
 
     /// Takes a message in the thread of a card as the answer, if it is one.
@@ -172,7 +177,7 @@ impl Inbound {
         if !self.is_our_team(team_id.or(team).as_ref()).await? {
             return Ok(());
         }
-        let Some(ask) = load(&self.broker, id).await? else { return Ok(()) };
+        let Some(ask) = self.load(id, &channel).await? else { return Ok(()) };
         let Some(route) = route(&ask, &channel) else { return Ok(()) };
         self.adopt_card(&ask, route, &thread_ts);
         let may_answer =

@@ -12,7 +12,7 @@ use crate::history::History;
 /// The agent of one group.
 pub(crate) struct Agent {
     folder: PathBuf,
-    /// Set if its files lie on a disk that may lose unsynced data.
+    /// Set if a disk may lose unsynced data: its files', or that of askd's records.
     durable: bool,
     taken: HashSet<String>,
     waiting: HashSet<String>,

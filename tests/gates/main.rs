@@ -101,7 +101,11 @@ const GATES: [Gate; 13] = [
         what: "troubles of three daemons",
         counted: LIVES,
         alone: false,
-        sabotages: &[("norowlock", &["two winners", "lost", "left open"]), ("nohandover", &["left open", "lost"])],
+        sabotages: &[
+            ("norowlock", &["two winners", "lost", "left open"]),
+            ("nohandover", &["left open", "lost"]),
+            ("anyhost", &["lost"]),
+        ],
     },
     Gate {
         name: "cluster-power",

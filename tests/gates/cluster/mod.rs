@@ -1,32 +1,33 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
-//! longer than its lease, and the database is cut off, or its computer loses its power. `tests/gates/run` starts the server.
+//! longer than its lease, and the database is cut off, or its computer loses its power. Some groups ask through a folder, which one host
+//! has. `tests/gates/run` starts the server.
 
-use std::fmt::Write as _;
+mod agents;
+mod hosts;
+
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use askd_sim::slack::{BOT_TOKEN, Config, SIGNING_SECRET, Slack};
-use reqwest::StatusCode;
+use askd_sim::slack::{Config, Slack};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::agent::{lock, text};
-use crate::daemon::{Daemon, TOKEN};
+use crate::agent::lock;
 use crate::dice::Dice;
 use crate::history::{History, Reply, Verdict};
 use crate::ports::free_port;
 use crate::server::Server;
 use crate::slack::{LABELS, request_of};
+use hosts::{Host, proxy};
 
-/// How many daemons, groups of agents, and questions of each group at a time.
+pub(crate) use hosts::sql;
+
+/// How many daemons; groups whose agents ask over HTTP; groups with a folder, on one host after the other; and questions of each group
+/// at a time.
 const DAEMONS: usize = 3;
-const GROUPS: usize = 20;
+const REMOTE: usize = 64;
+const IN_FOLDERS: usize = 30;
 const WIDTH: usize = 2;
 /// Between two troubles.
 const LIFE: Duration = Duration::from_secs(5);
@@ -39,6 +40,18 @@ const CUT: Duration = Duration::from_secs(3);
 const DRAINED: Duration = Duration::from_secs(60);
 const CHANNEL: &str = "C0AGENTS";
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
+
+fn remote(group: usize) -> String {
+    format!("g{group}")
+}
+
+fn in_folder(group: usize) -> String {
+    format!("f{group}")
+}
+
+fn groups() -> impl Iterator<Item = String> {
+    (0..REMOTE).map(remote).chain((0..IN_FOLDERS).map(in_folder))
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,11 +68,6 @@ pub(crate) fn missing() -> Option<String> {
     std::env::var_os("ASKD_TEST_POSTGRES").is_none().then(why)
 }
 
-struct Host {
-    folder: TempDir,
-    daemon: Daemon,
-}
-
 struct World {
     hosts: Vec<Host>,
     slack: Slack,
@@ -68,6 +76,8 @@ struct World {
     /// Where the proxy listens, for each of the ports.
     doors: [SocketAddr; 2],
     tokens: Vec<String>,
+    /// Whether the database may lose that a response was taken: it comes again then, and has to say the same.
+    forgets: bool,
     asking: AtomicBool,
     over: AtomicBool,
     refused: AtomicUsize,
@@ -92,7 +102,7 @@ pub(crate) async fn play(
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
     let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
-    let hosts = ports.iter().enumerate().map(|(n, ports)| host(n, *ports, (&url, doors), &slack, sabotage));
+    let hosts = ports.iter().enumerate().map(|(n, ports)| Host::new(n, *ports, (&url, doors), &slack, sabotage));
     let hosts: Vec<Host> = hosts.collect::<Result<_, _>>()?;
     for host in &hosts {
         host.daemon.spawn().await?;
@@ -101,16 +111,19 @@ pub(crate) async fn play(
     slack.set_interactivity_url(Some(format!("http://{}/slack/interactions", doors[0])));
     let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
     let http = http.build().map_err(|error| error.to_string())?;
-    let tokens = tokens(&http, doors[0]).await?;
-    let (asking, over) = (AtomicBool::new(true), AtomicBool::new(false));
+    let tokens = agents::tokens(&http, doors[0]).await?;
+    let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
     let (history, refused) = (Mutex::default(), AtomicUsize::new(0));
-    let world = Arc::new(World { hosts, slack, history, http, doors, tokens, asking, over, refused });
+    let world = Arc::new(World { hosts, slack, history, http, doors, tokens, forgets, asking, over, refused });
     let mut dice = Dice::new(seed);
     let mut everybody = tokio::task::JoinSet::new();
-    for group in 0..GROUPS {
+    for group in 0..REMOTE {
         for nth in 0..WIDTH {
-            everybody.spawn(agent(Arc::clone(&world), group, nth, dice.split()));
+            everybody.spawn(agents::asks_over_http(Arc::clone(&world), group, nth, dice.split()));
         }
+    }
+    for group in 0..IN_FOLDERS {
+        everybody.spawn(agents::asks_in_folder(Arc::clone(&world), group, dice.split()));
     }
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
@@ -149,7 +162,7 @@ pub(crate) async fn play(
     ));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
-            crate::keep(&host.folder.path().join("log"));
+            host.keep_log();
         }
     }
     for host in &world.hosts {
@@ -158,141 +171,9 @@ pub(crate) async fn play(
     Ok(verdict)
 }
 
-pub(crate) fn sql(url: &str, text: &str) -> Result<(), String> {
-    let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
-    let told = told.map_err(|error| format!("psql: {error}"))?;
-    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
-}
-
-fn host(
-    number: usize,
-    ports: [u16; 2],
-    (url, doors): (&str, [SocketAddr; 2]),
-    slack: &Slack,
-    sabotage: Option<&str>,
-) -> Result<Host, String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let data: PathBuf = folder.path().join("data");
-    let mut settings = format!(
-        "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[web]\ntoken = \"{TOKEN}\"\n\
-         [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
-         [postgres]\nurl = \"{url}\"\nlisten_url = \"{url}\"\nnode = \"host-{number}\"\n\
-         [slack]\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\napi_url = \"{}\"\n",
-        data.display(),
-        ports[0],
-        doors[0],
-        ports[1],
-        doors[1],
-        slack.api_url()
-    );
-    let responders = PEOPLE.map(|person| format!("\"{person}\"")).join(", ");
-    for group in 0..GROUPS {
-        let _never_fails = writeln!(
-            settings,
-            "[groups.g{group}]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [{responders}] }}]"
-        );
-    }
-    std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
-    let daemon = Daemon::new(folder.path(), sabotage)?;
-    Ok(Host { folder, daemon })
-}
-
-/// Sends each connection to a daemon that takes it: another one each time.
-async fn proxy(ports: &[[u16; 2]], which: usize) -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let ports: Vec<u16> = ports.iter().map(|ports| ports[which]).collect();
-    tokio::spawn(async move {
-        let mut next = 0;
-        while let Ok((mut from, _)) = listener.accept().await {
-            next += 1;
-            let ports: Vec<u16> = (0..ports.len()).map(|nth| ports[(next + nth) % ports.len()]).collect();
-            tokio::spawn(async move {
-                for port in ports {
-                    if let Ok(mut to) = TcpStream::connect(("127.0.0.1", port)).await {
-                        let _ended = tokio::io::copy_bidirectional(&mut from, &mut to).await;
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    Ok(address)
-}
-
-async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<Vec<String>, String> {
-    let mut tokens = Vec::new();
-    for group in 0..GROUPS {
-        let body = json!({"group": format!("g{group}"), "name": "gate"});
-        let made = http.post(format!("http://{inbox}/api/v1/tokens")).bearer_auth(TOKEN).json(&body).send().await;
-        let made: Value = made.map_err(|error| error.to_string())?.json().await.map_err(|error| error.to_string())?;
-        tokens.push(made["token"].as_str().ok_or_else(|| made.to_string())?.to_owned());
-    }
-    Ok(tokens)
-}
-
 impl World {
-    /// A call of an agent; `None` if no whole answer came.
-    async fn call(
-        &self,
-        group: usize,
-        process: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Option<(StatusCode, Vec<u8>)> {
-        let url = format!("http://{}/agent/v1{path}", self.doors[1]);
-        let request = match body {
-            Some(body) => self.http.post(url).json(body),
-            None => self.http.get(url),
-        };
-        let answer = request.bearer_auth(&self.tokens[group]).header("askd-process", process).send().await.ok()?;
-        let status = answer.status();
-        Some((status, answer.bytes().await.ok()?.to_vec()))
-    }
-
     fn broken(&self) {
         self.refused.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Asks one question after the other, and takes each outcome. What breaks is called again.
-async fn agent(world: Arc<World>, group: usize, nth: usize, mut dice: Dice) {
-    let process = format!("p{group}x{nth}");
-    for number in 0.. {
-        if !world.asking.load(Ordering::SeqCst) {
-            return;
-        }
-        let request = format!("g{group}x{nth}x{number}");
-        lock(&world.history).asked(&request);
-        let question = json!({"question": text(&request), "options": LABELS});
-        let body = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
-        let mut path = "/asks".to_owned();
-        let mut sent = Some(&body);
-        while !world.over.load(Ordering::SeqCst) {
-            let answered = world.call(group, &process, &path, sent).await;
-            match (&answered, sent.is_some()) {
-                (Some((StatusCode::OK | StatusCode::CREATED, _)), true) => {
-                    (path, sent) = (format!("/asks/{request}?wait=20"), None);
-                    continue;
-                }
-                (Some((StatusCode::OK, outcome)), false) => {
-                    lock(&world.history).response(&request, outcome);
-                    break;
-                }
-                (Some((StatusCode::ACCEPTED, _)), false) => continue,
-                _ => world.broken(),
-            }
-            tokio::time::sleep(dice.millis(50, 400)).await;
-        }
-        let taken = json!({});
-        while !world.over.load(Ordering::SeqCst) {
-            match world.call(group, &process, &format!("/asks/{request}/taken"), Some(&taken)).await {
-                Some((StatusCode::NO_CONTENT | StatusCode::GONE, _)) => break,
-                _ => world.broken(),
-            }
-            tokio::time::sleep(dice.millis(50, 400)).await;
-        }
-        tokio::time::sleep(dice.millis(10, 200)).await;
     }
 }
 

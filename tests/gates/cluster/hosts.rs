@@ -1,0 +1,92 @@
+//! The hosts of `cluster`: their settings, and the proxy that sends each connection to a daemon that takes it.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use askd_sim::slack::{BOT_TOKEN, SIGNING_SECRET, Slack};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{CHANNEL, PEOPLE, groups};
+use crate::daemon::{Daemon, TOKEN};
+
+/// A host with a daemon, and with the folders of some groups.
+pub(super) struct Host {
+    folder: TempDir,
+    pub(super) daemon: Daemon,
+}
+
+impl Host {
+    /// `doors` are where the proxy listens for people and for agents.
+    pub(super) fn new(
+        number: usize,
+        ports: [u16; 2],
+        (url, doors): (&str, [SocketAddr; 2]),
+        slack: &Slack,
+        sabotage: Option<&str>,
+    ) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut settings = format!(
+            "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[web]\ntoken = \"{TOKEN}\"\n\
+             [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
+             [postgres]\nurl = \"{url}\"\nlisten_url = \"{url}\"\nnode = \"host-{number}\"\n\
+             [slack]\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\napi_url = \"{}\"\n",
+            folder.path().join("data").display(),
+            ports[0],
+            doors[0],
+            ports[1],
+            doors[1],
+            slack.api_url()
+        );
+        let responders = PEOPLE.map(|person| format!("\"{person}\"")).join(", ");
+        for group in groups() {
+            let _never_fails = writeln!(
+                settings,
+                "[groups.{group}]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [{responders}] }}]"
+            );
+        }
+        std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
+        let daemon = Daemon::new(folder.path(), sabotage)?;
+        Ok(Self { folder, daemon })
+    }
+
+    /// Where the folders of its groups are.
+    pub(super) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(super) fn keep_log(&self) {
+        crate::keep(&self.folder.path().join("log"));
+    }
+}
+
+/// Sends each connection to a daemon that takes it: another one each time.
+pub(super) async fn proxy(ports: &[[u16; 2]], which: usize) -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let ports: Vec<u16> = ports.iter().map(|ports| ports[which]).collect();
+    tokio::spawn(async move {
+        let mut next = 0;
+        while let Ok((mut from, _)) = listener.accept().await {
+            next += 1;
+            let ports: Vec<u16> = (0..ports.len()).map(|nth| ports[(next + nth) % ports.len()]).collect();
+            tokio::spawn(async move {
+                for port in ports {
+                    if let Ok(mut to) = TcpStream::connect(("127.0.0.1", port)).await {
+                        let _ended = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(address)
+}
+
+pub(crate) fn sql(url: &str, text: &str) -> Result<(), String> {
+    let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
+    let told = told.map_err(|error| format!("psql: {error}"))?;
+    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+}

@@ -166,12 +166,17 @@ impl Daemon {
 
     /// Asks that are open.
     pub(crate) async fn open(&self) -> Vec<Value> {
-        let (mut open, mut after) = (Vec::new(), String::new());
-        while let Some((_, list)) = self.call(&format!("/asks?state=open&limit=1000{after}"), None).await {
-            open.extend(list["asks"].as_array().cloned().unwrap_or_default());
+        self.asks("state=open").await
+    }
+
+    /// Asks of which this is so.
+    pub(crate) async fn asks(&self, which: &str) -> Vec<Value> {
+        let (mut asks, mut after) = (Vec::new(), String::new());
+        while let Some((_, list)) = self.call(&format!("/asks?{which}&limit=1000{after}"), None).await {
+            asks.extend(list["asks"].as_array().cloned().unwrap_or_default());
             let Some(next) = list["next"].as_str() else { break };
             after = format!("&after={next}");
         }
-        open
+        asks
     }
 }

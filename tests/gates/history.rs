@@ -113,9 +113,19 @@ impl History {
         self.0.iter().filter_map(|(request, life)| Some((request, life.responses.first()?)))
     }
 
+    /// The requests that have no response yet.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().filter(|(_, life)| life.responses.is_empty()).map(|(request, _)| request)
+    }
+
     /// How many requests have no response yet.
     pub(crate) fn waiting(&self) -> usize {
-        self.0.values().filter(|life| life.responses.is_empty()).count()
+        self.unanswered().count()
+    }
+
+    /// The daemon never got this request: nothing is owed to it.
+    pub(crate) fn forget(&mut self, request: &str) {
+        self.0.remove(request);
     }
 
     /// The judgement.

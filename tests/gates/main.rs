@@ -99,12 +99,13 @@ const GATES: [Gate; 13] = [
         name: "cluster",
         rounds: [4, 4, 60],
         what: "troubles of three daemons",
-        counted: LIVES,
+        counted: &["lost", "torn", "invented", "two winners", "twice", "second cards", "left open", "untold"],
         alone: false,
         sabotages: &[
             ("norowlock", &["two winners", "lost", "left open"]),
             ("nohandover", &["left open", "lost"]),
             ("anyhost", &["lost"]),
+            ("nosilence", &["untold"]),
         ],
     },
     Gate {

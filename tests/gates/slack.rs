@@ -68,8 +68,7 @@ pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) history: Mutex<History>,
     data: PathBuf,
-    /// Cards that were seen closed: not worth another look during the run.
-    closed: Mutex<HashSet<String>>,
+    closed: Closed,
     asking: AtomicBool,
     over: AtomicBool,
     /// Read-locked by tasks that use files; `None` while there is no disk.
@@ -123,7 +122,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
         daemon,
         history: Mutex::default(),
         data,
-        closed: Mutex::default(),
+        closed: Closed::default(),
         asking: AtomicBool::new(true),
         over: AtomicBool::new(false),
         disk: RwLock::new(disk),
@@ -314,7 +313,7 @@ async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
     let (mut last, mut moved) = (None, Instant::now());
     loop {
         let pending = files::below(&world.data.join("state/pending_questions"));
-        let left = (world.history().waiting(), pending, live(world, None).len());
+        let left = (world.history().waiting(), pending, world.closed.live(&world.slack).len());
         if left == (0, 0, 0) {
             return Ok(true);
         }
@@ -357,18 +356,20 @@ pub(crate) fn request_of(message: &Message) -> Option<String> {
     rest.split_once(':').map(|(request, _)| request.to_owned())
 }
 
-/// Cards that can still be used, of one channel or of all.
-fn live(world: &World, channel: Option<&str>) -> Vec<Message> {
-    let mut closed = lock(&world.closed);
-    let candidates = world.slack.select(|message| {
-        !closed.contains(&message.ts)
-            && message.by_app
-            && message.only_for.is_none()
-            && channel.is_none_or(|channel| message.channel == channel)
-    });
-    let (live, done): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|message| !message.elements().is_empty());
-    closed.extend(done.into_iter().map(|message| message.ts));
-    live
+/// Cards that were seen closed: not worth another look during the run.
+#[derive(Default)]
+pub(crate) struct Closed(Mutex<HashSet<String>>);
+
+impl Closed {
+    /// Cards that can still be used.
+    pub(crate) fn live(&self, slack: &Slack) -> Vec<Message> {
+        let mut closed = lock(&self.0);
+        let candidates =
+            slack.select(|message| !closed.contains(&message.ts) && message.by_app && message.only_for.is_none());
+        let (live, done): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|message| !message.elements().is_empty());
+        closed.extend(done.into_iter().map(|message| message.ts));
+        live
+    }
 }
 
 /// Asks, and takes the responses.
@@ -392,7 +393,7 @@ async fn agent(world: Arc<World>, group: String, width: usize, mut dice: Dice) {
 async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 90)).await;
-        let mut cards = live(&world, None);
+        let mut cards = world.closed.live(&world.slack);
         // Where a person with a phone is asked too, that person gets a chance.
         cards.retain(|card| dice.chance(20) || !request_of(card).is_some_and(|request| phones::is_group(&request)));
         if cards.is_empty() {

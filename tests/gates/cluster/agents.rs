@@ -86,10 +86,12 @@ pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, 
     }
 }
 
-/// Asks through the folder of a group, and takes the responses. The daemon of that host dies and comes back, like the others.
+/// Asks through the folder of a group, and takes the responses. The daemon of that host dies and comes back, like the others, unless the
+/// host is gone, and this agent with it.
 pub(super) async fn asks_in_folder(world: Arc<World>, group: usize, mut dice: Dice) {
-    let mut agent = Agent::new(&world.hosts[group % DAEMONS].data(), &in_folder(group), world.forgets);
-    while !world.over.load(Ordering::SeqCst) {
+    let host = &world.hosts[group % DAEMONS];
+    let mut agent = Agent::new(&host.data(), &in_folder(group), world.forgets);
+    while !world.over.load(Ordering::SeqCst) && !host.is_gone() {
         agent.take(&world.history);
         if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
             agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);

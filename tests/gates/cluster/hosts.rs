@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use askd_sim::slack::{BOT_TOKEN, SIGNING_SECRET, Slack};
 use tempfile::TempDir;
@@ -16,6 +17,7 @@ use crate::daemon::{Daemon, TOKEN};
 pub(super) struct Host {
     folder: TempDir,
     pub(super) daemon: Daemon,
+    gone: AtomicBool,
 }
 
 impl Host {
@@ -49,7 +51,17 @@ impl Host {
         }
         std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
         let daemon = Daemon::new(folder.path(), sabotage)?;
-        Ok(Self { folder, daemon })
+        Ok(Self { folder, daemon, gone: AtomicBool::new(false) })
+    }
+
+    /// It never comes back, and neither do the agents beside it.
+    pub(super) async fn go(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        self.daemon.kill().await;
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// Where the folders of its groups are.

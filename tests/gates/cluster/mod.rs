@@ -1,27 +1,30 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
 //! longer than its lease, and the database is cut off, or its computer loses its power. Some groups ask through a folder, which one host
-//! has. `tests/gates/run` starts the server.
+//! has, and in the end one of these hosts is gone for good. `tests/gates/run` starts the server.
 
 mod agents;
+mod gone;
 mod hosts;
+mod troubles;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use askd_sim::slack::{Config, Slack};
-use rustix::process::{Pid, Signal, kill_process};
+use askd_sim::slack::{Config, Message, Slack};
 
 use crate::agent::lock;
 use crate::dice::Dice;
 use crate::history::{History, Reply, Verdict};
 use crate::ports::free_port;
-use crate::server::Server;
-use crate::slack::{LABELS, request_of};
+use crate::slack::{Closed, LABELS, request_of};
+use gone::{Bereaved, untold};
 use hosts::{Host, proxy};
+use troubles::{Came, Database};
 
 pub(crate) use hosts::sql;
+pub(crate) use troubles::Troubles;
 
 /// How many daemons; groups whose agents ask over HTTP; groups with a folder, on one host after the other; and questions of each group
 /// at a time.
@@ -31,11 +34,6 @@ const IN_FOLDERS: usize = 30;
 const WIDTH: usize = 2;
 /// Between two troubles.
 const LIFE: Duration = Duration::from_secs(5);
-/// How long the paused daemon is paused: longer than its lease and all that it may still do in it.
-const PAUSE: Duration = Duration::from_secs(40);
-/// A pause takes long, so there is one in so many troubles, and none in a short run.
-const LONG: usize = 10;
-const CUT: Duration = Duration::from_secs(3);
 /// How long after the last trouble something may be left.
 const DRAINED: Duration = Duration::from_secs(60);
 const CHANNEL: &str = "C0AGENTS";
@@ -49,17 +47,14 @@ fn in_folder(group: usize) -> String {
     format!("f{group}")
 }
 
-fn groups() -> impl Iterator<Item = String> {
-    (0..REMOTE).map(remote).chain((0..IN_FOLDERS).map(in_folder))
+/// The host that has the folder of this group, or of this request's group.
+fn host_of(name: &str) -> Option<usize> {
+    let group: usize = name.strip_prefix('f')?.split('-').next()?.parse().ok()?;
+    Some(group % DAEMONS)
 }
 
-/// What goes wrong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Troubles {
-    /// Of the daemons, and of their way to the database.
-    OfDaemons,
-    /// The power of the database's computer is cut, with or without the death of a daemon.
-    OfPower,
+fn groups() -> impl Iterator<Item = String> {
+    (0..REMOTE).map(remote).chain((0..IN_FOLDERS).map(in_folder))
 }
 
 /// Why the gate cannot be played here.
@@ -71,6 +66,7 @@ pub(crate) fn missing() -> Option<String> {
 struct World {
     hosts: Vec<Host>,
     slack: Slack,
+    closed: Closed,
     history: Mutex<History>,
     http: reqwest::Client,
     /// Where the proxy listens, for each of the ports.
@@ -90,14 +86,9 @@ pub(crate) async fn play(
     seed: u64,
     sabotage: Option<&'static str>,
 ) -> Result<Verdict, String> {
-    let mut own = if troubles == Troubles::OfPower { Some(Server::start()?) } else { None };
-    let server = match &own {
-        Some(own) => own.url(),
-        None => std::env::var("ASKD_TEST_POSTGRES").map_err(|error| error.to_string())?,
-    };
     let name = format!("cluster_{}_{seed}_{}", std::process::id(), sabotage.unwrap_or("whole"));
-    sql(&server, &format!("create database {name}"))?;
-    let url = format!("{}/{name}", server.rsplit_once('/').ok_or("the server's URL has no database")?.0);
+    let mut database = Database::new(troubles, name)?;
+    let url = database.url()?;
     let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
@@ -113,8 +104,8 @@ pub(crate) async fn play(
     let http = http.build().map_err(|error| error.to_string())?;
     let tokens = agents::tokens(&http, doors[0]).await?;
     let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
-    let (history, refused) = (Mutex::default(), AtomicUsize::new(0));
-    let world = Arc::new(World { hosts, slack, history, http, doors, tokens, forgets, asking, over, refused });
+    let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
+    let world = Arc::new(World { hosts, slack, closed, history, http, doors, tokens, forgets, asking, over, refused });
     let mut dice = Dice::new(seed);
     let mut everybody = tokio::task::JoinSet::new();
     for group in 0..REMOTE {
@@ -128,38 +119,21 @@ pub(crate) async fn play(
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
     }
-    let (mut kills, mut cuts, mut pauses, mut losses) = (0, 0, 0, 0);
+    let mut came = Came::default();
     for round in 0..rounds {
         tokio::time::sleep(LIFE).await;
-        let host = &world.hosts[dice.roll(DAEMONS)];
-        if let Some(own) = &mut own {
-            if dice.chance(50) {
-                host.daemon.kill().await;
-                kills += 1;
-            }
-            tokio::task::block_in_place(|| own.lose_power())?;
-            losses += 1;
-        } else if rounds >= LONG && round % LONG == LONG / 2 {
-            paused(host).await?;
-            pauses += 1;
-        } else if dice.chance(25) {
-            cut_off(&server, &name).await?;
-            cuts += 1;
-        } else {
-            host.daemon.kill().await;
-            kills += 1;
-        }
-        revive(&world).await?;
+        world.trouble(&mut database, (round, rounds), &mut dice, &mut came).await?;
     }
     world.asking.store(false, Ordering::SeqCst);
     let drained = drain(&world).await?;
     world.over.store(true, Ordering::SeqCst);
     while everybody.join_next().await.is_some() {}
-    let mut verdict = judge(&world, drained);
+    let bereaved = world.bereaved();
+    let inherited = world.inherit(&bereaved).await;
+    let mut verdict = judge(&world, &bereaved, drained);
+    verdict.note(inherited);
     let refused = world.refused.load(Ordering::SeqCst);
-    verdict.note(format!(
-        "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {losses} losses of its power, {refused} calls refused or broken"
-    ));
+    verdict.note(format!("{came}, {refused} calls refused or broken"));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
             host.keep_log();
@@ -175,13 +149,23 @@ impl World {
     fn broken(&self) {
         self.refused.fetch_add(1, Ordering::SeqCst);
     }
+
+    /// All cards, each with its request.
+    fn cards(&self) -> impl Iterator<Item = (String, Message)> {
+        self.slack.messages(CHANNEL).into_iter().filter_map(|card| Some((request_of(&card)?, card)))
+    }
+
+    /// Cards that can still be used.
+    fn live(&self) -> Vec<Message> {
+        self.closed.live(&self.slack)
+    }
 }
 
 /// Clicks on anything that can be clicked.
 async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     while !world.over.load(Ordering::SeqCst) {
         tokio::time::sleep(dice.millis(5, 60)).await;
-        let mut cards = world.slack.select(|message| message.by_app && !message.elements().is_empty());
+        let mut cards = world.live();
         if cards.is_empty() {
             continue;
         }
@@ -199,40 +183,13 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     }
 }
 
-/// Stops a daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees.
-async fn paused(host: &Host) -> Result<(), String> {
-    let pid = host.daemon.pid().await.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("no daemon to pause")?;
-    kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
-    tokio::time::sleep(PAUSE).await;
-    kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
-}
-
-/// The database ends all connections, and takes none for a while.
-async fn cut_off(server: &str, name: &str) -> Result<(), String> {
-    sql(server, &format!("alter database {name} allow_connections false"))?;
-    sql(server, &format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"))?;
-    tokio::time::sleep(CUT).await;
-    sql(server, &format!("alter database {name} allow_connections true"))
-}
-
-/// Starts what does not run, as systemd would.
-async fn revive(world: &World) -> Result<(), String> {
-    for host in &world.hosts {
-        if !host.daemon.runs().await {
-            host.daemon.kill().await;
-            host.daemon.spawn().await?;
-        }
-    }
-    Ok(())
-}
-
 /// Without more trouble, waits until everything has ended. False: something is left.
 async fn drain(world: &World) -> Result<bool, String> {
     let until = Instant::now() + DRAINED;
     while Instant::now() < until {
-        revive(world).await?;
-        let live = world.slack.select(|message| message.by_app && !message.elements().is_empty()).len();
-        if lock(&world.history).waiting() == 0 && live == 0 {
+        world.revive().await?;
+        let waits = lock(&world.history).unanswered().any(|request| !world.is_bereaved(request));
+        if !waits && world.live().is_empty() && untold(&world.bereaved()).next().is_none() {
             return Ok(true);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -240,14 +197,15 @@ async fn drain(world: &World) -> Result<bool, String> {
     Ok(false)
 }
 
-fn judge(world: &World, drained: bool) -> Verdict {
+fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     let mut history = lock(&world.history);
-    for card in world.slack.messages(CHANNEL) {
-        if let Some(request) = request_of(&card) {
-            history.card(&request, "slack", !card.elements().is_empty());
-        }
+    for (request, card) in world.cards() {
+        history.card(&request, "slack", !card.elements().is_empty());
     }
     let mut verdict = history.judge();
+    for request in untold(bereaved) {
+        verdict.found("untold", 1, &format!("{request}: its card does not say that the agent's host is away"));
+    }
     if !drained && verdict.findings().is_empty() {
         verdict.found("left open", 1, "something is still owed");
     }

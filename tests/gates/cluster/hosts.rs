@@ -6,12 +6,25 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use askd_sim::slack::{BOT_TOKEN, SIGNING_SECRET, Slack};
+use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, Slack};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{CHANNEL, PEOPLE, groups};
 use crate::daemon::{Daemon, TOKEN};
+
+/// What all hosts have in common.
+pub(super) struct Shared<'a> {
+    /// The database.
+    pub(super) url: String,
+    /// Where each daemon listens: for people, and for agents.
+    pub(super) ports: Vec<[u16; 2]>,
+    /// Where the proxy listens for them.
+    pub(super) doors: [SocketAddr; 2],
+    pub(super) slack: &'a Slack,
+    /// Whether Slack brings clicks over Socket Mode.
+    pub(super) by_socket: bool,
+}
 
 /// A host with a daemon, and with the folders of some groups.
 pub(super) struct Host {
@@ -21,20 +34,20 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// `doors` are where the proxy listens for people and for agents.
-    pub(super) fn new(
-        number: usize,
-        ports: [u16; 2],
-        (url, doors): (&str, [SocketAddr; 2]),
-        slack: &Slack,
-        sabotage: Option<&str>,
-    ) -> Result<Self, String> {
+    pub(super) fn new(number: usize, all: &Shared<'_>, sabotage: Option<&str>) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let Shared { url, doors, slack, by_socket, .. } = all;
+        let ports = all.ports[number];
+        let clicks = if *by_socket {
+            format!("app_token = \"{APP_TOKEN}\"")
+        } else {
+            format!("signing_secret = \"{SIGNING_SECRET}\"")
+        };
         let mut settings = format!(
             "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[web]\ntoken = \"{TOKEN}\"\n\
              [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
              [postgres]\nurl = \"{url}\"\nlisten_url = \"{url}\"\nnode = \"host-{number}\"\n\
-             [slack]\nbot_token = \"{BOT_TOKEN}\"\nsigning_secret = \"{SIGNING_SECRET}\"\npace = \"0s\"\napi_url = \"{}\"\n",
+             [slack]\nbot_token = \"{BOT_TOKEN}\"\n{clicks}\npace = \"0s\"\napi_url = \"{}\"\n",
             folder.path().join("data").display(),
             ports[0],
             doors[0],

@@ -1,6 +1,7 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
 //! longer than its lease, and the database is cut off, or its computer loses its power. Some groups ask through a folder, which one host
-//! has, and in the end one of these hosts is gone for good. `tests/gates/run` starts the server.
+//! has, and in the end one of these hosts is gone for good. With an odd seed Slack brings clicks over Socket Mode, otherwise by webhook:
+//! an app has one or the other. `tests/gates/run` starts the server.
 
 mod agents;
 mod gone;
@@ -20,7 +21,7 @@ use crate::history::{History, Reply, Verdict};
 use crate::ports::free_port;
 use crate::slack::{Closed, LABELS, request_of};
 use gone::{Bereaved, untold};
-use hosts::{Host, proxy};
+use hosts::{Host, Shared, proxy};
 use troubles::{Came, Database};
 
 pub(crate) use hosts::sql;
@@ -88,18 +89,18 @@ pub(crate) async fn play(
 ) -> Result<Verdict, String> {
     let name = format!("cluster_{}_{seed}_{}", std::process::id(), sabotage.unwrap_or("whole"));
     let mut database = Database::new(troubles, name)?;
-    let url = database.url()?;
     let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
     let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
-    let hosts = ports.iter().enumerate().map(|(n, ports)| Host::new(n, *ports, (&url, doors), &slack, sabotage));
-    let hosts: Vec<Host> = hosts.collect::<Result<_, _>>()?;
+    let by_socket = seed % 2 == 1;
+    let shared = Shared { url: database.url()?, ports, doors, slack: &slack, by_socket };
+    let hosts: Vec<Host> = (0..DAEMONS).map(|number| Host::new(number, &shared, sabotage)).collect::<Result<_, _>>()?;
     for host in &hosts {
         host.daemon.spawn().await?;
         host.daemon.listening().await?;
     }
-    slack.set_interactivity_url(Some(format!("http://{}/slack/interactions", doors[0])));
+    slack.set_interactivity_url((!by_socket).then(|| format!("http://{}/slack/interactions", doors[0])));
     let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
     let http = http.build().map_err(|error| error.to_string())?;
     let tokens = agents::tokens(&http, doors[0]).await?;
@@ -133,7 +134,8 @@ pub(crate) async fn play(
     let mut verdict = judge(&world, &bereaved, drained);
     verdict.note(inherited);
     let refused = world.refused.load(Ordering::SeqCst);
-    verdict.note(format!("{came}, {refused} calls refused or broken"));
+    let way = if by_socket { "over Socket Mode" } else { "by webhook" };
+    verdict.note(format!("clicks {way}, {came}, {refused} calls refused or broken"));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
             host.keep_log();
@@ -173,11 +175,10 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
         let (Some(request), nth) = (request_of(&card), dice.roll(LABELS.len())) else { continue };
         let began = Instant::now();
         if let Ok(sent) = world.slack.click(&card.channel, &card.ts, &format!("pick:0:{nth}"), person).await {
-            let ended = sent.status.is_some_and(|status| (200..300).contains(&status));
-            if !ended {
+            if !sent.acknowledged {
                 world.broken();
             }
-            let reply = if ended { Reply::Ended } else { Reply::Unknown };
+            let reply = if sent.acknowledged { Reply::Ended } else { Reply::Unknown };
             lock(&world.history).attempt(&request, ("slack", person), LABELS[nth], began, reply);
         }
     }

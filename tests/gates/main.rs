@@ -106,6 +106,7 @@ const GATES: [Gate; 13] = [
             ("nohandover", &["left open", "lost"]),
             ("anyhost", &["lost"]),
             ("nosilence", &["untold"]),
+            ("unkept", &["lost"]),
         ],
     },
     Gate {

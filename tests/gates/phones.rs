@@ -1,4 +1,4 @@
-//! People with a phone in the world of `slack`: each is asked by a group of their own, every second one in Slack too if
+//! People with a phone in the worlds of `slack` and `cluster`: each is asked by a group of their own, every second one in Slack too if
 //! the answer takes longer than a second. They quote the question and reply with a number. Meta loses one reply in
 //! twenty, delivers each webhook until it gets a 200, and once more after the next start.
 
@@ -13,7 +13,7 @@ use crate::agent::lock;
 use crate::dice::Dice;
 use crate::history::{History, Verdict, label_of};
 use crate::post::Room;
-use crate::slack::{LABELS, World};
+use crate::slack::LABELS;
 
 /// One reply of a person.
 struct Said {
@@ -93,8 +93,8 @@ impl Phones {
         channel + &groups.collect::<String>()
     }
 
-    /// Adds what people said and were shown to the history. Returns how many replies were asked back.
-    pub(crate) fn tell(&self, history: &mut History) -> usize {
+    /// Adds what people said and were shown to the history; an acknowledged reply is read so soon. Returns how many were asked back.
+    pub(crate) fn tell(&self, history: &mut History, read: Duration) -> usize {
         let mut asked = 0;
         for said in lock(&self.said).iter() {
             let by = ("whatsapp", number(said.person));
@@ -108,7 +108,7 @@ impl Phones {
             asked += usize::from(asked_back);
             // Otherwise a reply that quotes an open question is its outcome once it is acknowledged, or comes too late.
             let acknowledged = self.room.acknowledged(&said.id).filter(|_| !asked_back);
-            let acknowledged = acknowledged.map(|acknowledged| acknowledged.at);
+            let acknowledged = acknowledged.map(|acknowledged| acknowledged.at + read);
             history.attempt_at(&said.request, (by.0, &by.1), said.label, said.began, acknowledged);
         }
         for message in (0..self.people).flat_map(|person| self.sim.messages_to(&number(person))) {
@@ -121,7 +121,6 @@ impl Phones {
 
     /// Judges whether each answer from a phone was given there, and whether everybody was told how it ended.
     pub(crate) fn judge(&self, history: &History, verdict: &mut Verdict) {
-        let mut closed: BTreeMap<(usize, &str), (usize, usize)> = BTreeMap::new();
         for (request, response) in history.responses().filter(|(request, _)| is_group(request)) {
             let by = &response["result"]["answered_by"];
             let label = label_of(response).unwrap_or_default();
@@ -129,16 +128,8 @@ impl Phones {
             if by_phone(by) && !history.gave(request, ("whatsapp", by["id"].as_str().unwrap_or_default()), label) {
                 verdict.found("invented", 1, &format!("{request}: nobody gave {label:?} on {by}"));
             }
-            let person = request.trim_start_matches("phone").split('-').next().and_then(|person| person.parse().ok());
-            let messages = person.map(|person| self.sim.messages_to(&number(person))).unwrap_or_default();
-            if messages.iter().any(|message| asks(message).is_some_and(|asked| asked == *request)) {
-                // The labels are the same in all questions, so closing lines are counted.
-                let line = format!("Answered: {label} by");
-                let told = messages.iter().filter(|message| message.text.contains(&line)).count();
-                closed.entry((person.unwrap_or(0), label)).or_insert((0, told)).0 += 1;
-            }
         }
-        for ((person, label), (shown, told)) in closed.iter().filter(|(_, (shown, told))| told < shown) {
+        for Untold { person, label, shown, told } in self.untold(history) {
             let text =
                 format!("person {person}: {shown} questions were answered with {label}, {told} closing lines came");
             verdict.found("left open", shown - told, &text);
@@ -146,6 +137,50 @@ impl Phones {
         let all = lock(&self.said).len();
         verdict.note(format!("{all} replies on phones, {} webhooks repeated", self.room.repeats()));
     }
+
+    /// Who was not told how each question ended that was shown to them.
+    pub(crate) fn untold(&self, history: &History) -> Vec<Untold> {
+        let mut closed: BTreeMap<(usize, String), (usize, usize)> = BTreeMap::new();
+        for (request, response) in history.responses().filter(|(request, _)| is_group(request)) {
+            let label = label_of(response).unwrap_or_default();
+            let person = request.trim_start_matches("phone").split('-').next().and_then(|person| person.parse().ok());
+            let messages = person.map(|person| self.sim.messages_to(&number(person))).unwrap_or_default();
+            if messages.iter().any(|message| asks(message).is_some_and(|asked| asked == *request)) {
+                // The labels are the same in all questions, so closing lines are counted.
+                let line = format!("Answered: {label} by");
+                let told = messages.iter().filter(|message| message.text.contains(&line)).count();
+                closed.entry((person.unwrap_or(0), label.to_owned())).or_insert((0, told)).0 += 1;
+            }
+        }
+        let untold = closed.into_iter().filter(|(_, (shown, told))| told < shown);
+        untold.map(|((person, label), (shown, told))| Untold { person, label, shown, told }).collect()
+    }
+
+    /// Reads the newest question, and quotes it in a reply.
+    pub(crate) async fn answers(&self, person: usize, mut dice: Dice, is_over: impl Fn() -> bool) {
+        let mut dealt_with = 0;
+        while !is_over() {
+            tokio::time::sleep(dice.millis(200, 1_500)).await;
+            let messages = self.sim.messages_to(&number(person));
+            let questions: Vec<_> = messages.iter().filter_map(|message| Some((message, asks(message)?))).collect();
+            let new = questions.get(dealt_with..).unwrap_or_default();
+            let Some((message, request)) = new.first() else { continue };
+            dealt_with += 1;
+            let nth = dice.roll(LABELS.len());
+            let (began, at) = (Instant::now(), now());
+            let id = self.sim.person_quotes(&number(person), &message.id, &(nth + 1).to_string());
+            let said = Said { id, person, request: request.clone(), label: LABELS[nth], began, at };
+            lock(&self.said).push(said);
+        }
+    }
+}
+
+/// So many questions that were answered with this label were shown to a person, and fewer closing lines came.
+pub(crate) struct Untold {
+    person: usize,
+    label: String,
+    shown: usize,
+    told: usize,
 }
 
 /// The request that a message asks about; `None`: the message is not a question.
@@ -153,25 +188,6 @@ fn asks(message: &Message) -> Option<String> {
     let (_, rest) = message.text.split_once("Case ").filter(|_| message.stage.shown())?;
     let request = rest.split_once(':')?.0;
     message.text.contains(&format!("1. {}", LABELS[0])).then(|| request.to_owned())
-}
-
-/// Reads the newest question, and quotes it in a reply.
-pub(crate) async fn answers(world: Arc<World>, person: usize, mut dice: Dice) {
-    let Some(phones) = world.phones() else { return };
-    let mut dealt_with = 0;
-    while !world.is_over() {
-        tokio::time::sleep(dice.millis(200, 1_500)).await;
-        let messages = phones.sim.messages_to(&number(person));
-        let questions: Vec<_> = messages.iter().filter_map(|message| Some((message, asks(message)?))).collect();
-        let new = questions.get(dealt_with..).unwrap_or_default();
-        let Some((message, request)) = new.first() else { continue };
-        dealt_with += 1;
-        let nth = dice.roll(LABELS.len());
-        let (began, at) = (Instant::now(), now());
-        let id = phones.sim.person_quotes(&number(person), &message.id, &(nth + 1).to_string());
-        let said = Said { id, person, request: request.clone(), label: LABELS[nth], began, at };
-        lock(&phones.said).push(said);
-    }
 }
 
 fn now() -> i64 {

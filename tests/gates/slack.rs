@@ -150,7 +150,12 @@ pub(crate) async fn play(plan: &Plan) -> Result<Verdict, String> {
             }
             asks.await;
         });
-        everybody.spawn(phones::answers(answering, person, dice.split()));
+        let dice = dice.split();
+        everybody.spawn(async move {
+            if let Some(phones) = answering.phones() {
+                phones.answers(person, dice, || answering.is_over()).await;
+            }
+        });
     }
     for person in PEOPLE {
         everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
@@ -336,7 +341,7 @@ fn judge(world: &World, drained: bool) -> Verdict {
             }
         }
     }
-    let asked_back = world.phones.as_ref().map(|phones| phones.tell(&mut history));
+    let asked_back = world.phones.as_ref().map(|phones| phones.tell(&mut history, Duration::ZERO));
     let mut verdict = history.judge();
     if let Some(phones) = &world.phones {
         phones.judge(&history, &mut verdict);

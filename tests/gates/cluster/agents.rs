@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::{DAEMONS, REMOTE, WIDTH, World, in_folder, remote};
+use crate::PHONES;
 use crate::agent::{Agent, lock, text};
 use crate::daemon::TOKEN;
 use crate::dice::Dice;
@@ -16,7 +17,7 @@ use crate::slack::LABELS;
 /// A token for each group that asks over HTTP.
 pub(super) async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
-    for group in 0..REMOTE {
+    for group in 0..REMOTE + PHONES {
         let body = json!({"group": remote(group), "name": "gate"});
         let made = http.post(format!("http://{inbox}/api/v1/tokens")).bearer_auth(TOKEN).json(&body).send().await;
         let made: Value = made.map_err(|error| error.to_string())?.json().await.map_err(|error| error.to_string())?;
@@ -47,6 +48,9 @@ impl World {
 
 /// Asks over HTTP, and takes each outcome. What breaks is called again.
 pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, mut dice: Dice) {
+    if group >= REMOTE {
+        world.phones.wrote().await;
+    }
     let process = format!("p{group}x{nth}");
     for number in 0.. {
         if !world.asking.load(Ordering::SeqCst) {
@@ -58,7 +62,7 @@ pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, 
         let body = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
         let mut path = "/asks".to_owned();
         let mut sent = Some(&body);
-        while !world.over.load(Ordering::SeqCst) {
+        while !world.is_over() {
             let answered = world.call(group, &process, &path, sent).await;
             match (&answered, sent.is_some()) {
                 (Some((StatusCode::OK | StatusCode::CREATED, _)), true) => {
@@ -75,7 +79,7 @@ pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, 
             tokio::time::sleep(dice.millis(50, 400)).await;
         }
         let taken = json!({});
-        while !world.over.load(Ordering::SeqCst) {
+        while !world.is_over() {
             match world.call(group, &process, &format!("/asks/{request}/taken"), Some(&taken)).await {
                 Some((StatusCode::NO_CONTENT | StatusCode::GONE, _)) => break,
                 _ => world.broken(),
@@ -91,7 +95,7 @@ pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, 
 pub(super) async fn asks_in_folder(world: Arc<World>, group: usize, mut dice: Dice) {
     let host = &world.hosts[group % DAEMONS];
     let mut agent = Agent::new(&host.data(), &in_folder(group), world.forgets);
-    while !world.over.load(Ordering::SeqCst) && !host.is_gone() {
+    while !world.is_over() && !host.is_gone() {
         agent.take(&world.history);
         if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
             agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{CHANNEL, PEOPLE, groups};
 use crate::daemon::{Daemon, TOKEN};
+use crate::phones::Phones;
 
 /// What all hosts have in common.
 pub(super) struct Shared<'a> {
@@ -24,6 +25,7 @@ pub(super) struct Shared<'a> {
     pub(super) slack: &'a Slack,
     /// Whether Slack brings clicks over Socket Mode.
     pub(super) by_socket: bool,
+    pub(super) phones: &'a Phones,
 }
 
 /// A host with a daemon, and with the folders of some groups.
@@ -36,7 +38,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(number: usize, all: &Shared<'_>, sabotage: Option<&str>) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let Shared { url, doors, slack, by_socket, .. } = all;
+        let Shared { url, doors, slack, by_socket, phones, .. } = all;
         let ports = all.ports[number];
         let clicks = if *by_socket {
             format!("app_token = \"{APP_TOKEN}\"")
@@ -62,6 +64,7 @@ impl Host {
                 "[groups.{group}]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [{responders}] }}]"
             );
         }
+        settings.push_str(&phones.settings(CHANNEL));
         std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
         let daemon = Daemon::new(folder.path(), sabotage)?;
         Ok(Self { folder, daemon, gone: AtomicBool::new(false) })

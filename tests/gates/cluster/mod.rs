@@ -1,7 +1,7 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
 //! longer than its lease, and the database is cut off, or its computer loses its power. Some groups ask through a folder, which one host
 //! has, and in the end one of these hosts is gone for good. With an odd seed Slack brings clicks over Socket Mode, otherwise by webhook:
-//! an app has one or the other. `tests/gates/run` starts the server.
+//! an app has one or the other. Some people are asked on their phone. `tests/gates/run` starts the server.
 
 mod agents;
 mod gone;
@@ -14,10 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use askd_sim::slack::{Config, Message, Slack};
+use askd_sim::whatsapp::FaultMix;
+use tokio::task::JoinSet;
 
+use crate::PHONES;
 use crate::agent::lock;
 use crate::dice::Dice;
 use crate::history::{History, Reply, Verdict};
+use crate::phones::{self, Phones};
 use crate::ports::free_port;
 use crate::slack::{Closed, LABELS, request_of};
 use gone::{Bereaved, untold};
@@ -27,21 +31,26 @@ use troubles::{Came, Database};
 pub(crate) use hosts::sql;
 pub(crate) use troubles::Troubles;
 
-/// How many daemons; groups whose agents ask over HTTP; groups with a folder, on one host after the other; and questions of each group
-/// at a time.
+/// How many daemons; groups whose agents ask over HTTP in Slack, before those of the phones; groups with a folder, on one host after the
+/// other; and questions of each group at a time.
 const DAEMONS: usize = 3;
 const REMOTE: usize = 64;
 const IN_FOLDERS: usize = 30;
 const WIDTH: usize = 2;
 /// Between two troubles.
 const LIFE: Duration = Duration::from_secs(5);
-/// How long after the last trouble something may be left.
-const DRAINED: Duration = Duration::from_secs(60);
+/// How long nothing at all may happen, without more trouble, before everything has ended. For daemons that are broken on purpose the
+/// wait is shorter, but longer than a host is silent before cards say so.
+const STUCK: Duration = Duration::from_secs(60);
+const STUCK_BROKEN: Duration = Duration::from_secs(25);
+/// How soon the leader, or the next one, reads a webhook of WhatsApp that another daemon has kept and acknowledged. Until then somebody else
+/// may be faster.
+const READ: Duration = Duration::from_secs(20);
 const CHANNEL: &str = "C0AGENTS";
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
 
 fn remote(group: usize) -> String {
-    format!("g{group}")
+    group.checked_sub(REMOTE).map_or_else(|| format!("g{group}"), phones::group)
 }
 
 fn in_folder(group: usize) -> String {
@@ -54,6 +63,7 @@ fn host_of(name: &str) -> Option<usize> {
     Some(group % DAEMONS)
 }
 
+/// The groups that ask in Slack.
 fn groups() -> impl Iterator<Item = String> {
     (0..REMOTE).map(remote).chain((0..IN_FOLDERS).map(in_folder))
 }
@@ -67,6 +77,7 @@ pub(crate) fn missing() -> Option<String> {
 struct World {
     hosts: Vec<Host>,
     slack: Slack,
+    phones: Phones,
     closed: Closed,
     history: Mutex<History>,
     http: reqwest::Client,
@@ -89,53 +100,26 @@ pub(crate) async fn play(
 ) -> Result<Verdict, String> {
     let name = format!("cluster_{}_{seed}_{}", std::process::id(), sabotage.unwrap_or("whole"));
     let mut database = Database::new(troubles, name)?;
-    let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
-    let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
-    let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
-    let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
-    let by_socket = seed % 2 == 1;
-    let shared = Shared { url: database.url()?, ports, doors, slack: &slack, by_socket };
-    let hosts: Vec<Host> = (0..DAEMONS).map(|number| Host::new(number, &shared, sabotage)).collect::<Result<_, _>>()?;
-    for host in &hosts {
-        host.daemon.spawn().await?;
-        host.daemon.listening().await?;
-    }
-    slack.set_interactivity_url((!by_socket).then(|| format!("http://{}/slack/interactions", doors[0])));
-    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
-    let http = http.build().map_err(|error| error.to_string())?;
-    let tokens = agents::tokens(&http, doors[0]).await?;
-    let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
-    let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
-    let world = Arc::new(World { hosts, slack, closed, history, http, doors, tokens, forgets, asking, over, refused });
+    let world = Arc::new(begin(&database, troubles, seed, sabotage).await?);
     let mut dice = Dice::new(seed);
-    let mut everybody = tokio::task::JoinSet::new();
-    for group in 0..REMOTE {
-        for nth in 0..WIDTH {
-            everybody.spawn(agents::asks_over_http(Arc::clone(&world), group, nth, dice.split()));
-        }
-    }
-    for group in 0..IN_FOLDERS {
-        everybody.spawn(agents::asks_in_folder(Arc::clone(&world), group, dice.split()));
-    }
-    for person in PEOPLE {
-        everybody.spawn(clicks(Arc::clone(&world), person, dice.split()));
-    }
+    let mut everybody = everybody(&world, &mut dice);
     let mut came = Came::default();
     for round in 0..rounds {
         tokio::time::sleep(LIFE).await;
         world.trouble(&mut database, (round, rounds), &mut dice, &mut came).await?;
+        // Meta delivers again what it has delivered before.
+        world.phones.room.started(&world.inbox());
     }
     world.asking.store(false, Ordering::SeqCst);
-    let drained = drain(&world).await?;
+    let drained = drain(&world, if sabotage.is_some() { STUCK_BROKEN } else { STUCK }).await?;
     world.over.store(true, Ordering::SeqCst);
     while everybody.join_next().await.is_some() {}
     let bereaved = world.bereaved();
     let inherited = world.inherit(&bereaved).await;
     let mut verdict = judge(&world, &bereaved, drained);
-    verdict.note(inherited);
     let refused = world.refused.load(Ordering::SeqCst);
-    let way = if by_socket { "over Socket Mode" } else { "by webhook" };
-    verdict.note(format!("clicks {way}, {came}, {refused} calls refused or broken"));
+    let way = if by_socket(seed) { "over Socket Mode" } else { "by webhook" };
+    verdict.note(format!("{inherited}, clicks {way}, {came}, {refused} calls refused or broken"));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
             host.keep_log();
@@ -147,7 +131,66 @@ pub(crate) async fn play(
     Ok(verdict)
 }
 
+fn by_socket(seed: u64) -> bool {
+    seed % 2 == 1
+}
+
+/// Starts the platforms, the proxy and the daemons.
+async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Option<&str>) -> Result<World, String> {
+    let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
+    let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
+    let phones = Phones::open(PHONES, seed).await?;
+    let ports: Vec<[u16; 2]> = (0..DAEMONS).map(|_| [free_port(), free_port()]).collect();
+    let doors = [proxy(&ports, 0).await?, proxy(&ports, 1).await?];
+    let by_socket = by_socket(seed);
+    let shared = Shared { url: database.url()?, ports, doors, slack: &slack, by_socket, phones: &phones };
+    let hosts: Vec<Host> = (0..DAEMONS).map(|number| Host::new(number, &shared, sabotage)).collect::<Result<_, _>>()?;
+    for host in &hosts {
+        host.daemon.spawn().await?;
+        host.daemon.listening().await?;
+    }
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
+    let http = http.build().map_err(|error| error.to_string())?;
+    let tokens = agents::tokens(&http, doors[0]).await?;
+    let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
+    let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
+    let world = World { hosts, slack, phones, closed, history, http, doors, tokens, forgets, asking, over, refused };
+    let interactions = (!by_socket).then(|| format!("{}/slack/interactions", world.inbox()));
+    world.slack.set_interactivity_url(interactions);
+    world.phones.room.started(&world.inbox());
+    Ok(world)
+}
+
+fn everybody(world: &Arc<World>, dice: &mut Dice) -> JoinSet<()> {
+    let mut everybody = JoinSet::new();
+    for group in 0..REMOTE + PHONES {
+        for nth in 0..WIDTH {
+            everybody.spawn(agents::asks_over_http(Arc::clone(world), group, nth, dice.split()));
+        }
+    }
+    for group in 0..IN_FOLDERS {
+        everybody.spawn(agents::asks_in_folder(Arc::clone(world), group, dice.split()));
+    }
+    for person in PEOPLE {
+        everybody.spawn(clicks(Arc::clone(world), person, dice.split()));
+    }
+    for person in 0..PHONES {
+        let (world, dice) = (Arc::clone(world), dice.split());
+        everybody.spawn(async move { world.phones.answers(person, dice, || world.is_over()).await });
+    }
+    everybody
+}
+
 impl World {
+    /// Where the proxy takes what people do.
+    fn inbox(&self) -> String {
+        format!("http://{}", self.doors[0])
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
     fn broken(&self) {
         self.refused.fetch_add(1, Ordering::SeqCst);
     }
@@ -155,6 +198,13 @@ impl World {
     /// All cards, each with its request.
     fn cards(&self) -> impl Iterator<Item = (String, Message)> {
         self.slack.messages(CHANNEL).into_iter().filter_map(|card| Some((request_of(&card)?, card)))
+    }
+
+    /// What is left: agents that wait, cards that can still be used, cards and people that were not told how it ended.
+    fn left(&self) -> [usize; 4] {
+        let waits = lock(&self.history).unanswered().filter(|request| !self.is_bereaved(request)).count();
+        let (live, untold) = (self.live().len(), untold(&self.bereaved()).count());
+        [waits, live, untold, self.phones.untold(&lock(&self.history)).len()]
     }
 
     /// Cards that can still be used.
@@ -165,7 +215,7 @@ impl World {
 
 /// Clicks on anything that can be clicked.
 async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
-    while !world.over.load(Ordering::SeqCst) {
+    while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 60)).await;
         let mut cards = world.live();
         if cards.is_empty() {
@@ -184,18 +234,23 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     }
 }
 
-/// Without more trouble, waits until everything has ended. False: something is left.
-async fn drain(world: &World) -> Result<bool, String> {
-    let until = Instant::now() + DRAINED;
-    while Instant::now() < until {
+/// Without more trouble, waits until everything has ended. False: nothing moves any more, but something is left.
+async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
+    world.phones.sim.faults(FaultMix::default());
+    let (mut last, mut moved) = (None, Instant::now());
+    loop {
         world.revive().await?;
-        let waits = lock(&world.history).unanswered().any(|request| !world.is_bereaved(request));
-        if !waits && world.live().is_empty() && untold(&world.bereaved()).next().is_none() {
+        let left = world.left();
+        if left == [0; 4] {
             return Ok(true);
+        }
+        if last != Some(left) {
+            (last, moved) = (Some(left), Instant::now());
+        } else if moved.elapsed() > stuck {
+            return Ok(false);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Ok(false)
 }
 
 fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
@@ -203,7 +258,10 @@ fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     for (request, card) in world.cards() {
         history.card(&request, "slack", !card.elements().is_empty());
     }
+    let asked_back = world.phones.tell(&mut history, READ);
     let mut verdict = history.judge();
+    world.phones.judge(&history, &mut verdict);
+    verdict.note(format!("{asked_back} replies asked back"));
     for request in untold(bereaved) {
         verdict.found("untold", 1, &format!("{request}: its card does not say that the agent's host is away"));
     }

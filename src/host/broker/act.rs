@@ -1,9 +1,9 @@
 //! Doing what a saved step asks for. Each effect is a task of its own or an errand, is tried until it is done,
 //! and comes back as an event; all of them may be done twice.
 
+use super::Broker;
 use super::errands::{Errand, What};
 use super::index::is_chat;
-use super::Broker;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};

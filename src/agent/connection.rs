@@ -144,8 +144,8 @@ impl Connection {
                     let after =
                         reply.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
                     pause = pause.max(Duration::from_secs(after.unwrap_or(0))).min(PAUSES.1);
-                    // Behind a proxy that gave up, the daemon may have gone on.
-                    heard |= matches!(reply.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT);
+                    // Behind a proxy that gave up, the daemon may have gone on. The daemon itself says when it has not.
+                    heard |= reply.status().is_server_error() && !is_problem(&reply);
                     format!("it answers {}", reply.status())
                 }
                 Ok(reply) => return Ok(reply),
@@ -167,10 +167,14 @@ impl Connection {
 /// own: what askd refuses is a problem in JSON.
 fn is_for_now(reply: &Response) -> bool {
     let status = reply.status();
-    let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
-    let is_problem = kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"));
     let held = status == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
-    held || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || !(status.is_success() || is_problem)
+    held || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || !(status.is_success() || is_problem(reply))
+}
+
+/// Whether the daemon says what is wrong.
+fn is_problem(reply: &Response) -> bool {
+    let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"))
 }
 
 /// Whether a token may be sent there: by HTTPS, or within one's own network. A name counts if no name of the internet is like it.

@@ -227,6 +227,8 @@ impl Call {
         loop {
             let reply = match self.at.try_until(Method::GET, &path, b"", until).await {
                 Ok(reply) => reply,
+                // The outcome is here, and what refuses the token from now on cannot take it back.
+                Err(Failed::Refused) if self.has_outcome() => return Ok(Next::Over),
                 Err(Failed::Refused) => return Err(AgentError::Refused(self.at.url.clone())),
                 // The outcome is here, and the daemon holds it from its next start on.
                 Err(Failed::Late { .. }) if self.has_outcome() => return Ok(Next::Renew),
@@ -372,6 +374,33 @@ mod tests {
         assert!(matches!(waiter.look(), Err(AgentError::Gone(why)) if why == "over"));
         assert!(clock.monotonic().since(began) >= PAUSES.0, "it pauses after a portal");
         assert!(waiter.left().is_some_and(|left| left > Duration::from_secs(30)), "{:?}", waiter.left());
+    }
+
+    /// Its token is revoked while nobody calls: the next call gets what the process has.
+    #[tokio::test]
+    async fn an_outcome_that_is_here_stays_when_the_token_is_refused() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let url = replies(&[
+            "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"type\": \"ask_user:response\", \"request_id\": \"r1\", \
+             \"status\": \"answered\", \"answers\": {\"Deploy?\": \"yes\"}}",
+            "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n",
+        ]);
+        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        let system = Clock::system();
+        for _ in 0..200 {
+            if waiter.take().is_some() {
+                break;
+            }
+            system.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(waiter.take().is_some(), "{:?}", waiter.look());
+        hand.advance(RENEW_EVERY);
+        for _ in 0..20 {
+            system.sleep(Duration::from_millis(20)).await;
+            assert!(waiter.take().is_some() && waiter.look().is_ok());
+        }
     }
 
     #[tokio::test]

@@ -31,6 +31,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   // What got no reply, to be sent again when askd is back; that is done once.
   let unsent = null;
   let resent = false;
+  // Whether a try of this card got no reply, so that it may have counted.
+  let unsure = false;
   let hurried = false;
 
   const age = time();
@@ -97,10 +99,12 @@ export function openCard(firstAsk, { settled, unreached }) {
   }
 
   function failed(failure, again, focus) {
+    unsure ||= failure.status === 0 || failure.status >= 500;
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
     if (over && isLate(over)) stayLate(over);
     else if (over) {
-      notice(over, { lost: true, focus: stays(focus) });
+      // A try whose reply was lost may be the one that counted.
+      notice(over, { lost: failure.status === 409 && !unsure, focus: stays(focus) });
       return;
     }
     state = 'open';
@@ -222,7 +226,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     const again = unsent;
     unsent = null;
     problem.replaceChildren();
-    if (again.dismisses || resent) return;
+    if (again.dismisses || resent || isLate(ask)) return;
     resent = true;
     again.run();
   }

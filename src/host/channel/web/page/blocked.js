@@ -3,7 +3,7 @@
 
 import { allowAgain } from './api.js';
 import { el, said, uniqueId } from './dom.js';
-import { ago, exact, NOT_TAKEN } from './words.js';
+import { ago, exact } from './words.js';
 
 export const isBlocked = (ask) => Boolean(ask.block) && !ask.block.allowed_again;
 
@@ -59,13 +59,6 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     if (when.textContent !== text) when.textContent = text;
   }
 
-  // The page has moved under the pointer.
-  function clickNotTaken() {
-    if (busy || problem.firstChild) return false;
-    problem.replaceChildren(el('p', { class: 'said' }, NOT_TAKEN));
-    return true;
-  }
-
   // askd is back: what it did not reply to can be pressed again.
   function reconnected() {
     if (!busy) problem.replaceChildren();
@@ -73,5 +66,5 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
 
   update(ask);
   tick();
-  return { element, update, reconnected, clickNotTaken, tick, focused: () => element.contains(document.activeElement) };
+  return { element, update, reconnected, tick, focused: () => element.contains(document.activeElement) };
 }

@@ -8,7 +8,7 @@ import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
-import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, NOT_TAKEN, now, outcomeOf, until } from './words.js';
+import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, now, outcomeOf, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -31,8 +31,6 @@ export function openCard(firstAsk, { settled, unreached }) {
   // What got no reply, to be sent again when askd is back; that is done once.
   let unsent = null;
   let resent = false;
-  // Whether a try of this card got no reply, so that it may have counted.
-  let unsure = false;
   let hurried = false;
 
   const age = time();
@@ -99,12 +97,10 @@ export function openCard(firstAsk, { settled, unreached }) {
   }
 
   function failed(failure, again, focus) {
-    unsure ||= failure.status === 0 || failure.status >= 500;
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
     if (over && isLate(over)) stayLate(over);
     else if (over) {
-      // A try whose reply was lost may be the one that counted.
-      notice(over, { lost: failure.status === 409 && !unsure, focus: stays(focus) });
+      notice(over, { lost: true, focus: stays(focus) });
       return;
     }
     state = 'open';
@@ -208,7 +204,7 @@ export function openCard(firstAsk, { settled, unreached }) {
   // A click that the page did not take says so. Returns whether what stands below has moved for that.
   function clickNotTaken() {
     if (state !== 'open' || sending.textContent !== '') return false;
-    sending.textContent = NOT_TAKEN;
+    sending.textContent = 'Not sent: the page moved as you clicked. Click again if you meant this question.';
     return true;
   }
 
@@ -226,7 +222,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     const again = unsent;
     unsent = null;
     problem.replaceChildren();
-    if (again.dismisses || resent || isLate(ask)) return;
+    if (again.dismisses || resent) return;
     resent = true;
     again.run();
   }

@@ -12,8 +12,6 @@ export function setClock(dateHeader) {
 
 export const now = () => Date.now() + offset;
 
-export const NOT_TAKEN = 'Not sent: the page moved as you clicked. Click again if you meant this question.';
-
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;

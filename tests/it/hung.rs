@@ -1,28 +1,35 @@
 //! A disk that never answers stops the group whose folder lies on it, and no other group.
 
 use crate::harness::{Agent, SOON, World, within};
+use rustix::mount::{MountFlags, mount};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A file system whose server never answers: any process that looks into it waits.
-struct Hung {
+/// A file system at a group's folder, until it is dropped.
+struct Mounted {
     at: std::path::PathBuf,
-    _server: fs::File,
+    _server: Option<fs::File>,
 }
 
-impl Hung {
-    fn mount(at: &std::path::Path) -> Option<Self> {
-        use rustix::mount::{MountFlags, mount};
+impl Mounted {
+    /// One that works; `None` without a right to mount.
+    fn working(at: &std::path::Path) -> Option<Self> {
+        mount("askd-working", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None).ok()?;
+        Some(Self { at: at.to_owned(), _server: None })
+    }
+
+    /// One whose server never answers: any process that looks into it waits.
+    fn hung(at: &std::path::Path) -> Option<Self> {
         use std::os::fd::AsRawFd as _;
         let server = fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", server.as_raw_fd());
         let options = std::ffi::CString::new(options).unwrap();
         mount("askd-hung", at, "fuse", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str())).ok()?;
-        Some(Self { at: at.to_owned(), _server: server })
+        Some(Self { at: at.to_owned(), _server: Some(server) })
     }
 }
 
-impl Drop for Hung {
+impl Drop for Mounted {
     fn drop(&mut self) {
         rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH).unwrap();
     }
@@ -67,7 +74,7 @@ fn a_hung_group_folder_stops_that_group_alone_and_is_said() {
     let mut world = World::empty().with_binary();
     let folder = world.data().join("ipc/hung");
     fs::create_dir_all(&folder).unwrap();
-    let Some(hung) = Hung::mount(&folder) else {
+    let Some(hung) = Mounted::hung(&folder) else {
         println!(
             "SKIPPED a_hung_group_folder_stops_that_group_alone_and_is_said: no FUSE here (needs root and /dev/fuse)"
         );
@@ -84,6 +91,34 @@ fn a_hung_look_stops_that_group_alone_and_is_said() {
     let mut world = World::empty().env("ASKD_SABOTAGE", "hang");
     world.group("hung");
     one_group_hangs(&mut world);
+}
+
+/// What is forgotten is tidied up in its group's folder, where that may hang.
+#[test]
+fn what_is_forgotten_of_a_hung_group_holds_up_no_other_group() {
+    let world = World::empty().config("[asks]\nkeep_settled = \"1m\"\n");
+    let folder = world.data().join("ipc/hung");
+    fs::create_dir_all(&folder).unwrap();
+    let Some(_working) = Mounted::working(&folder) else {
+        println!("SKIPPED what_is_forgotten_of_a_hung_group_holds_up_no_other_group: no right to mount here");
+        return;
+    };
+    let world = world.started();
+    let [hung, honest] = ["hung", "honest"].map(|name| world.group(name));
+    let asks = ["h0", "h1", "h2", "h3", "h4", "h5"].map(|id| {
+        hung.ask_framework(id);
+        let ask = world.open_of(id);
+        assert_eq!(world.answer(&ask, &serde_json::json!({(format!("{id}_0")): "Vue"})).0, 200);
+        hung.take(id);
+        format!("/asks/{}", ask["id"].as_str().unwrap())
+    });
+    world.all_done("hung");
+    let _hung = Mounted::hung(&folder).unwrap();
+    world.later(Duration::from_secs(61));
+    world.passing(Duration::from_secs(180), "that all of them are forgotten", || {
+        asks.iter().all(|ask| world.call("GET", ask, None).0 == 404).then_some(())
+    });
+    three_are_answered(&world, &honest);
 }
 
 mod measures {

@@ -72,7 +72,7 @@ impl Broker {
                 Err(error) => Err(io::Error::other(error)),
             }
         };
-        match tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+        match self.from_folder(&ask.group, read).await {
             Ok(Some(briefing)) => self.0.sessions.start(ask, &briefing, group).await,
             Ok(None) => Tried::Read,
             Err(error) => Tried::Failed(format!("its briefing cannot be read: {error}")),

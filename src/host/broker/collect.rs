@@ -5,6 +5,7 @@
 use super::errands::Errand;
 use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
+use crate::host::folders::Folders;
 use crate::host::session::Liveness;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
@@ -211,9 +212,21 @@ impl Broker {
         None
     }
 
+    /// Removes what was put away.
     pub(super) fn tidy(&self, ask: &Arc<Ask>) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.finish_blocking(move || broker.0.tidy(&ask, false));
+        self.remove(ask, false);
+    }
+
+    /// The same of an ask that is forgotten, and its briefing, too.
+    pub(super) fn tidy_all(&self, ask: &Arc<Ask>) {
+        if self.does_folder_work(&ask.group) {
+            self.remove(ask, true);
+        }
+    }
+
+    fn remove(&self, ask: &Arc<Ask>, all: bool) {
+        let (folders, of) = (self.0.folders.clone(), Arc::clone(ask));
+        self.in_folder(&ask.group, move || remove(&folders, &of, all));
     }
 
     /// Tries until the work is done, then reports the result. One thing at a time for an ask, judged by the ask as
@@ -230,14 +243,14 @@ impl Broker {
             loop {
                 let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.lock(ask.id)).await else { return };
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
-                let done = tokio::task::spawn_blocking(move || {
+                let done = broker.from_folder(&ask.group, move || {
                     let _alone = alone;
                     match worker.0.store.load(&on.group, on.id).map_err(io::Error::other)? {
                         Some(ask) => task(&worker, &ask),
                         None => Ok(None),
                     }
                 });
-                match done.await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+                match done.await {
                     Ok(Some(done)) => return broker.apply_later(ask.id, event(done)),
                     Ok(None) => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -314,28 +327,26 @@ impl Broker {
     }
 }
 
-impl super::Inner {
-    /// Removes what was put away, and with `all` the briefing too. A failure leaves litter and does no other harm.
-    pub(super) fn tidy(&self, ask: &Ask, all: bool) {
-        let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
-            if names.is_empty() {
-                return Ok(());
-            }
-            let folder = self.folders.get(&ask.group, folder)?;
-            names.iter().try_for_each(|name| folder.remove(name).map(drop))
-        };
-        let back = ask.waiters.iter().filter(|waiter| waiter.response.is_taken_back() && waiter.carrier.is_file());
-        let mut briefings = vec![withdrawn_name(&ask.id)];
-        if all {
-            briefings.push(response_name(&ask.id));
+/// Removes what was put away, and with `all` the briefing too. A failure leaves litter and does no other harm.
+fn remove(folders: &Folders, ask: &Ask, all: bool) {
+    let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
+        if names.is_empty() {
+            return Ok(());
         }
-        let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
-            .and_then(|()| remove(BRIEFINGS, briefings));
-        if let Err(error) = removed
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
-        }
+        let folder = folders.get(&ask.group, folder)?;
+        names.iter().try_for_each(|name| folder.remove(name).map(drop))
+    };
+    let back = ask.waiters.iter().filter(|waiter| waiter.response.is_taken_back() && waiter.carrier.is_file());
+    let mut briefings = vec![withdrawn_name(&ask.id)];
+    if all {
+        briefings.push(response_name(&ask.id));
+    }
+    let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
+        .and_then(|()| remove(BRIEFINGS, briefings));
+    if let Err(error) = removed
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
     }
 }
 

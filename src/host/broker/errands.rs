@@ -2,8 +2,9 @@
 //! time have theirs, so that a burst of clicks is not held up by what follows earlier ones. An errand that fails is tried
 //! again until it is done, and comes back as an event.
 //!
-//! Errands use the folders of groups, which may hang. So only a few of the store's threads ever run them, and none does where
-//! a folder is mounted. A thread that writes a response also saves that it did: nothing waits for another thread in between.
+//! Errands use the folders of groups, which may hang, and line up for them: [`super::folder_work`]. None of the store's threads
+//! runs errands where a folder is mounted. A thread that writes a response also saves that it did: nothing waits for another
+//! thread in between.
 
 use super::saves::Work;
 use super::{Broker, RETRY};
@@ -13,10 +14,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How many asks' errands are run at a time, where their folders are on the disk of the root. A folder that is mounted may
-/// hang by itself, so its errands wait for nobody.
-pub(super) const AT_A_TIME: usize = 4;
 
 pub(super) type Task = fn(&Folders, &Ask, &RequestId) -> io::Result<()>;
 
@@ -62,16 +59,14 @@ impl Broker {
     /// The errands as work that can be done now, unless they line up, and whether their folder is on the disk of the root.
     fn turn_of(&self, mut errands: Vec<Errand>) -> Option<(Work, bool)> {
         let first = errands.first()?;
-        let is_home = self.0.folders.is_home(&first.ask.group);
-        if !is_home {
+        let group = first.ask.group.clone();
+        if !self.0.folders.is_home(&group) {
             // Cards do not wait for the folder.
             let cards = errands.extract_if(.., |errand| matches!(errand.what, What::Update { .. }));
             cards.for_each(|errand| drop(self.run_errand(errand)));
         }
         let broker = self.clone();
-        let work: Work = Box::new(self.0.ctx.as_own(move || broker.run_errands(errands)));
-        let work = if is_home { self.0.errands.admit(work) } else { Some(work) };
-        work.map(|work| (work, is_home))
+        self.turn_in_folder(&group, move || broker.run_errands(errands))
     }
 
     /// Runs errands on this thread, and what they lead to.

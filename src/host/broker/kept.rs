@@ -12,9 +12,8 @@ use std::io;
 impl Broker {
     /// Whether a response lies where its waiter looks for it.
     pub(super) async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
-        let (folders, group, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        let look = move || lies_in(&*folders.ensure(&group, RESPONSES)?, &request_id);
-        tokio::task::spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        let (folders, of, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
+        self.from_folder(group, move || lies_in(&*folders.ensure(&of, RESPONSES)?, &request_id)).await
     }
 
     /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.

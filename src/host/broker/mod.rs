@@ -11,6 +11,7 @@ mod attempts;
 mod briefings;
 mod collect;
 mod errands;
+mod folder_work;
 mod hosts;
 mod index;
 mod kept;
@@ -45,10 +46,11 @@ use crate::host::store::{Loading, Store, StoreError};
 use crate::host::traces::Traces;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Digest, Event, Group, Refusal, RequestId, ShortId, Time};
+use folder_work::FolderWork;
 use index::{Index, Naming};
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
-use saves::{Gate, Saves};
+use saves::Saves;
 use serde_json::value::RawValue;
 use sharing::Beside;
 use std::collections::{HashSet, VecDeque};
@@ -85,7 +87,7 @@ impl WeakBroker {
 struct Inner {
     store: Box<dyn Store>,
     saves: Saves,
-    errands: Arc<Gate>,
+    folder_work: FolderWork,
     /// The cards that have to be brought up to date.
     updates: Updates,
     folders: Folders,

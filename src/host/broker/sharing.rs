@@ -121,12 +121,10 @@ impl Broker {
         for stored in &news.changed {
             self.learn(stored);
         }
-        for ask in &news.gone {
-            if self.does_folder_work(&ask.group) {
-                self.0.tidy(ask, true);
-            }
-            self.drop_ask(ask);
+        for ask in news.gone {
+            self.drop_ask(&ask);
             let _nobody = self.0.changes.send(ask.id);
+            self.tidy_all(&Arc::new(ask));
         }
         for name in news.documents {
             let _nobody = self.0.beside.documents.send(name);

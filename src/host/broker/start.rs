@@ -2,11 +2,12 @@
 //! is known as soon as it is read, or as soon as somebody names it. What is undone for it comes before anything else
 //! that happens to it (`lane`).
 
+use super::folder_work::FolderWork;
 use super::index::Index;
-use super::saves::{Gate, Saves};
+use super::saves::Saves;
 use super::sharing::Beside;
 use super::updates::Updates;
-use super::{Broker, CHANGES, Failure, Inner, PLACES, errands};
+use super::{Broker, CHANGES, Failure, Inner, PLACES};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::delivery;
@@ -72,7 +73,7 @@ impl Broker {
         let (saves, index) = (Saves::new(&ctx)?, Index::default());
         Ok(Self(Arc::new(Inner {
             store,
-            errands: Gate::new(errands::AT_A_TIME, saves.promises()),
+            folder_work: FolderWork::new(saves.promises()),
             updates: Updates::default(),
             saves,
             folders,

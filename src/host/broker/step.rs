@@ -232,9 +232,7 @@ impl Broker {
         let allowed = self.0.allow(ask, &step.effects, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.0.store.forget(&ask.group, ask.id)?;
-            if self.does_folder_work(&ask.group) {
-                self.0.tidy(ask, true);
-            }
+            self.tidy_all(ask);
             self.drop_ask(ask);
             self.0.saved.notify_one();
             return Ok(());

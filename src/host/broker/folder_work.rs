@@ -1,0 +1,69 @@
+//! Work in the folders of groups, which may hang. A few things are done at a time where the folders are on the disk of the
+//! root. A folder that is mounted may hang by itself, so each such group has a line of its own: it takes a few threads at most,
+//! and others do not wait for it.
+
+use super::Broker;
+use super::saves::{Gate, Promises, Work};
+use askd_core::Group;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// How much is done at a time on the disk of the root, and in a folder that is mounted.
+const AT_A_TIME: usize = 4;
+
+/// Who has a turn.
+#[derive(Debug)]
+pub(super) struct FolderWork {
+    home: Arc<Gate>,
+    mounted: Mutex<HashMap<Group, Arc<Gate>>>,
+    promises: Arc<Promises>,
+}
+
+impl FolderWork {
+    pub(super) fn new(promises: &Arc<Promises>) -> Self {
+        let home = Gate::new(AT_A_TIME, promises);
+        Self { home, mounted: Mutex::default(), promises: Arc::clone(promises) }
+    }
+
+    fn of_mounted(&self, group: &Group) -> Arc<Gate> {
+        let mut gates = self.mounted.lock();
+        if gates.len() == gates.capacity() {
+            // Whatever runs or waits holds its gate.
+            gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        }
+        Arc::clone(gates.entry(group.clone()).or_insert_with(|| Gate::new(AT_A_TIME, &self.promises)))
+    }
+}
+
+impl Broker {
+    /// Takes in work in a group's folder. What it returns, if anything, has to be run: it is the turn of that work. Also whether
+    /// the folder is on the disk of the root.
+    pub(super) fn turn_in_folder(&self, group: &Group, work: impl FnOnce() + Send + 'static) -> Option<(Work, bool)> {
+        let (is_home, lines) = (self.0.folders.is_home(group), &self.0.folder_work);
+        let work: Work = Box::new(self.0.ctx.as_own(work));
+        let turn = if is_home { lines.home.admit(work) } else { lines.of_mounted(group).admit(work) };
+        turn.map(|work| (work, is_home))
+    }
+
+    /// Does something in a group's folder, on another thread.
+    pub(super) fn in_folder(&self, group: &Group, work: impl FnOnce() + Send + 'static) {
+        if let Some((work, _)) = self.turn_in_folder(group, work) {
+            self.0.ctx.finish_blocking(work);
+        }
+    }
+
+    /// The same for work that its caller waits for.
+    pub(super) async fn from_folder<T: Send + 'static>(
+        &self,
+        group: &Group,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (told, done) = oneshot::channel();
+        // It is no error if the caller has gone.
+        self.in_folder(group, move || drop(told.send(work())));
+        done.await.unwrap_or_else(|_panicked| Err(io::Error::other("it panicked")))
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! A group is the folder it comes from. Folders are opened below the root and never through links. Those used last are
 //! held open; a stat before each use notices one that was replaced. A folder that is mounted is not held, because that
-//! would keep it from being unmounted. Reads no requests, writes no responses.
+//! would keep it from being unmounted. While it is unmounted, askd does not use what lies under its mount point: files that
+//! are missing there were taken by nobody. Reads no requests, writes no responses.
 
 use super::standing::Problem;
 use crate::clock::Moment;
@@ -12,7 +13,7 @@ use crate::random;
 use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub struct Folders {
     held: Arc<Mutex<Held>>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
+    /// Folders on which another file system was seen in this run.
+    mounted: Arc<Mutex<HashMap<Group, BTreeSet<String>>>>,
     /// What keeps groups' folders from working now.
     problems: Arc<Mutex<BTreeMap<Group, Problem>>>,
     /// When all of them were looked at last, and how many did not answer.
@@ -65,7 +68,8 @@ impl Folders {
     pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
         let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(MOST_HELD))));
-        Ok(Self { root, access, run, held, home: Arc::default(), problems: Arc::default(), looked: Arc::default() })
+        let (home, mounted, problems, looked) = Default::default();
+        Ok(Self { root, access, run, held, home, mounted, problems, looked })
     }
 
     /// Notes that all of them were looked at, and how many did not answer.
@@ -137,7 +141,12 @@ impl Folders {
 
     /// One of a group's folders, only to look at files in it by name: no watch reports that.
     pub fn pin(&self, group: &Group, name: &str) -> io::Result<Dir> {
-        Dir::pinned(&self.root)?.pin(&format!("{}/{name}", group.folder()))
+        let root = Dir::pinned(&self.root)?;
+        let dir = root.pin(&format!("{}/{name}", group.folder()))?;
+        if self.was_mounted(group, name) && dir.stamp()?.device() == root.stamp()?.device() {
+            return Err(unmounted());
+        }
+        Ok(dir)
     }
 
     /// One of a group's folders.
@@ -150,29 +159,46 @@ impl Folders {
             return Ok(dir);
         }
         let root = Dir::pinned(&self.root)?;
-        let dir = Arc::new(root.sub(&format!("{}/{name}", group.folder()))?);
+        let dir = match root.sub(&format!("{}/{name}", group.folder())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_unmounted(&root, group, name) => {
+                return Err(unmounted());
+            }
+            found => Arc::new(found?),
+        };
         let stamp = dir.stamp()?;
         let is_home = stamp.device() == root.stamp()?.device();
-        self.note_home(group, is_home);
+        self.note_home(group, name, is_home);
+        if is_home && self.was_mounted(group, name) {
+            return Err(unmounted());
+        }
         if is_home {
             self.held.lock().put(path, (stamp, Arc::clone(&dir)));
         }
         Ok(dir)
     }
 
-    /// Whether a group's folders were on the disk of the root when they were last looked at. Others may hang by themselves.
+    /// Whether a group's folders are on the disk of the root, as far as this run has seen. Others may hang by themselves.
     pub fn is_home(&self, group: &Group) -> bool {
         self.home.lock().contains(group)
     }
 
-    /// Notes whether they are.
-    pub fn note_home(&self, group: &Group, is_home: bool) {
-        let mut home = self.home.lock();
+    /// Notes whether one of a group's folders is. None is that was mounted before.
+    pub fn note_home(&self, group: &Group, name: &str, is_home: bool) {
         if !is_home {
-            home.remove(group);
-        } else if !home.contains(group) {
-            home.insert(group.clone());
+            self.mounted.lock().entry(group.clone()).or_default().insert(name.to_owned());
+            self.home.lock().remove(group);
+        } else if !self.is_home(group) && !self.mounted.lock().contains_key(group) {
+            self.home.lock().insert(group.clone());
         }
+    }
+
+    fn was_mounted(&self, group: &Group, name: &str) -> bool {
+        self.mounted.lock().get(group).is_some_and(|names| names.contains(name))
+    }
+
+    /// Whether a folder that is missing would lie on a file system that is not mounted now.
+    fn is_unmounted(&self, root: &Dir, group: &Group, name: &str) -> bool {
+        self.was_mounted(group, name) && !root.leads_elsewhere(group.folder())
     }
 
     /// One of a group's folders, made if need be.
@@ -257,6 +283,9 @@ impl Folders {
     fn cannot_open(error: &io::Error, path: &Path) -> FolderTrouble {
         let me = rustix::process::geteuid().as_raw();
         let fix = match error.kind() {
+            io::ErrorKind::NotConnected => {
+                "mount it again, or restart askd if the group's folders shall be on this disk".to_owned()
+            }
             io::ErrorKind::PermissionDenied => {
                 format!("let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
             }
@@ -264,4 +293,8 @@ impl Folders {
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
+}
+
+fn unmounted() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "a file system was mounted here, and is not any more")
 }

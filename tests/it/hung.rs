@@ -1,7 +1,7 @@
-//! A disk that never answers stops the group whose folder lies on it, and no other group.
+//! A disk that never answers, or is not mounted, stops the group whose folder lies on it, and no other group.
 
-use crate::harness::{Agent, SOON, World, within};
-use rustix::mount::{MountFlags, mount};
+use crate::harness::{Agent, SOON, World, names, within};
+use rustix::mount::{MountFlags, mount, mount_bind};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,12 @@ impl Mounted {
     /// One that works; `None` without a right to mount.
     fn working(at: &std::path::Path) -> Option<Self> {
         mount("askd-working", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None).ok()?;
+        Some(Self { at: at.to_owned(), _server: None })
+    }
+
+    /// The same with what lies in a folder of another disk; `None` without a right to mount.
+    fn disk(folder: &std::path::Path, at: &std::path::Path) -> Option<Self> {
+        mount_bind(folder, at).ok()?;
         Some(Self { at: at.to_owned(), _server: None })
     }
 
@@ -119,6 +125,42 @@ fn what_is_forgotten_of_a_hung_group_holds_up_no_other_group() {
         asks.iter().all(|ask| world.call("GET", ask, None).0 == 404).then_some(())
     });
     three_are_answered(&world, &honest);
+}
+
+/// While a group's disk is not mounted, nobody has taken what is missing in the empty folder below.
+#[test]
+fn an_outcome_on_a_disk_that_is_not_mounted_was_not_taken() {
+    let world = World::empty();
+    let (folder, disk) = (world.data().join("ipc/g"), tempfile::tempdir_in("/dev/shm").unwrap());
+    fs::create_dir_all(&folder).unwrap();
+    let Some(mounted) = Mounted::disk(disk.path(), &folder) else {
+        println!("SKIPPED an_outcome_on_a_disk_that_is_not_mounted_was_not_taken: no right to mount here");
+        return;
+    };
+    let world = world.started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.open_of("r1");
+    assert_eq!(world.answer(&ask, &serde_json::json!({"r1_0": "Vue"})).0, 200);
+    agent.wait("r1");
+    drop(mounted);
+    let said = "a file system was mounted here, and is not any more. Fix: mount it again";
+    world.passing(Duration::from_secs(60), "the complaint", || world.log().contains(said).then_some(()));
+    let (mut looks, a_while) = (0, Duration::from_secs(120));
+    world.passing(a_while, "many looks", || {
+        looks += 1;
+        (looks == 60).then_some(())
+    });
+    let settled = world.state().join("settled/g");
+    let is_taken = || {
+        let mut records = names(&settled).into_iter().filter_map(|name| fs::read_to_string(settled.join(name)).ok());
+        records.any(|record| record.contains("\"response\": \"taken\""))
+    };
+    assert!(!is_taken());
+    assert!(fs::read_dir(&folder).unwrap().next().is_none(), "nothing is made below the mount point");
+    let _mounted = Mounted::disk(disk.path(), &folder).unwrap();
+    agent.take("r1");
+    world.passing(Duration::from_secs(60), "that it was taken", || is_taken().then_some(()));
 }
 
 mod measures {

@@ -72,7 +72,7 @@ impl Broker {
                 Err(error) => Err(io::Error::other(error)),
             }
         };
-        match self.from_folder(&ask.group, read).await {
+        match self.done_in_folder(&ask.group, read).await {
             Ok(Some(briefing)) => self.0.sessions.start(ask, &briefing, group).await,
             Ok(None) => Tried::Read,
             Err(error) => Tried::Failed(format!("its briefing cannot be read: {error}")),

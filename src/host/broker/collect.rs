@@ -243,7 +243,7 @@ impl Broker {
             loop {
                 let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.lock(ask.id)).await else { return };
                 let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
-                let done = broker.from_folder(&ask.group, move || {
+                let done = broker.done_in_folder(&ask.group, move || {
                     let _alone = alone;
                     match worker.0.store.load(&on.group, on.id).map_err(io::Error::other)? {
                         Some(ask) => task(&worker, &ask),

@@ -56,7 +56,7 @@ impl Broker {
     }
 
     /// The same for work that its caller waits for.
-    pub(super) async fn from_folder<T: Send + 'static>(
+    pub(super) async fn done_in_folder<T: Send + 'static>(
         &self,
         group: &Group,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -13,7 +13,7 @@ impl Broker {
     /// Whether a response lies where its waiter looks for it.
     pub(super) async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
         let (folders, of, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
-        self.from_folder(group, move || lies_in(&*folders.ensure(&of, RESPONSES)?, &request_id)).await
+        self.done_in_folder(group, move || lies_in(&*folders.ensure(&of, RESPONSES)?, &request_id)).await
     }
 
     /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.

@@ -66,9 +66,8 @@ impl GroupScanner {
         let (dir, root) = root;
         let stamp = dir.stat_below(&self.tasks).ok();
         if let Some(stamp) = stamp {
-            let is_home = root.device() == stamp.device();
-            self.is_mounted.store(!is_home, Ordering::Relaxed);
-            self.folders.note_home(&self.group, is_home);
+            self.folders.note_home(&self.group, TASKS, root.device() == stamp.device());
+            self.is_mounted.store(!self.folders.is_home(&self.group), Ordering::Relaxed);
         }
         let now = self.ctx.clock().monotonic();
         let mut glance = self.glance.lock();

@@ -75,7 +75,7 @@ impl Survey {
 
 /// Whether the check of the folders has logged this already, and how to mend it.
 pub(super) fn is_said_elsewhere(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotConnected)
 }
 
 /// How long a file must stay unchanged before it is judged for good.

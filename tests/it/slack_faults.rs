@@ -189,6 +189,29 @@ async fn a_crash_between_post_and_record_gives_no_second_card() {
     assert_eq!(world.slack.messages(CHANNEL).len(), 1);
 }
 
+/// The card was posted, askd was killed before it knew, and then the history could not be read: a second card is posted, and both
+/// are closed.
+#[tokio::test]
+async fn of_two_cards_after_a_crash_none_stays_open() {
+    let mut world = in_slack(Mode::Http).start().await;
+    let first = unconfirmed(&world, 500, 200).await;
+    is_missed(&world).await;
+    world.stop().await;
+    let (path, record) = world.records().into_iter().next().unwrap();
+    assert!(record.contains("\"interrupted\": false"));
+    write(&path, record.replace("\"interrupted\": false", "\"interrupted\": true").as_bytes());
+    world.begin().await;
+    let another = || world.slack.messages(CHANNEL).into_iter().find(|message| message.ts != first.ts);
+    let second = world.passes(Duration::from_secs(120), "the second card", another).await;
+    world.slack.faults().clear();
+    world.stored(&second.ts).await;
+    world.slack.click(CHANNEL, &second.ts, "pick:0:1", ALICE).await.expect("sent");
+    for card in [&first, &second] {
+        world.says(CHANNEL, &card.ts, "Answered: b").await;
+    }
+    world.all_closed(SOON).await;
+}
+
 #[tokio::test]
 async fn a_definite_failure_is_tried_again_and_says_so() {
     let world = in_slack(Mode::Http).start().await;

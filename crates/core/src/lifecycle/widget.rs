@@ -151,6 +151,11 @@ impl Widget {
         self.posts.iter().map(|post| post.message_id.as_str())
     }
 
+    /// Whether it was posted again without knowing what came of an earlier post: that one may be up, too.
+    pub fn may_be_up_twice(&self) -> bool {
+        self.attempt > 1 || self.one_by_one.repeated
+    }
+
     /// The person who is asked now: the chat of the route, or another one who is answering.
     pub fn asked(&self) -> &str {
         self.one_by_one.to.as_ref().unwrap_or(&self.route.chat)

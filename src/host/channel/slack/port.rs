@@ -216,7 +216,7 @@ impl Slack {
         let chat = &widget.route.chat;
         let mut cards: Vec<String> = widget.messages().map(str::to_owned).collect();
         // A post that counted as lost may have appeared since.
-        if widget.attempt > 1 || cards.is_empty() {
+        if widget.may_be_up_twice() || cards.is_empty() {
             match self.posted_messages(ask, chat).await {
                 Ok(posted) => cards.extend(posted.cards),
                 Err(CallError::Refused { code, .. }) if is_final(&code) => {}

@@ -12,8 +12,8 @@ use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, Group, RequestId, Taker, Time,
-    WaiterEvent, wording,
+    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
+    Time, WaiterEvent, wording,
 };
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -188,11 +188,13 @@ impl Broker {
             }
             // A briefing is there as soon as it is written.
             (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
-                let work = |broker: &Self, ask: &Ask| match ask.follow_up().briefing.state() {
-                    DeliveryState::Owed => broker.write_briefing(ask).map(Some),
+                let work = |broker: &Self, ask: &Ask| match ask.follow_up() {
+                    owed if owed.briefing.state() == DeliveryState::Owed => {
+                        broker.write_briefing(ask).map(|()| Some(owed.briefings))
+                    }
                     _ => Ok(None),
                 };
-                self.work(ask, work, |()| DeliveryEvent::Published.to(Taker::Briefing));
+                self.work(ask, work, |nth| Event::FollowUp(FollowUpEvent::Briefed { nth }));
             }
             (to, DeliveryEffect::TakeBack) => {
                 let taker = to.clone();

@@ -21,7 +21,10 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
         },
         Event::FollowUp(event) => match event {
             FollowUpEvent::Lifted { .. } => true,
-            FollowUpEvent::Tried(_) | FollowUpEvent::Stopped | FollowUpEvent::HostAway(_) => false,
+            FollowUpEvent::Briefed { .. }
+            | FollowUpEvent::Tried(_)
+            | FollowUpEvent::Stopped
+            | FollowUpEvent::HostAway(_) => false,
         },
         Event::Tick
         | Event::Interrupted

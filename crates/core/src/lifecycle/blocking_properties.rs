@@ -54,7 +54,12 @@ impl Seen {
                 | Event::Widget { .. }
                 | Event::Delivery { .. }
                 | Event::Waiter { .. }
-                | Event::FollowUp(FollowUpEvent::Tried(_) | FollowUpEvent::Stopped | FollowUpEvent::HostAway(_)),
+                | Event::FollowUp(
+                    FollowUpEvent::Briefed { .. }
+                    | FollowUpEvent::Tried(_)
+                    | FollowUpEvent::Stopped
+                    | FollowUpEvent::HostAway(_),
+                ),
             ) => assert!(!ended, "ended by {event:?}"),
         }
         if matches!(event, Some(Event::PowerLost)) {

@@ -146,9 +146,9 @@ pub enum Taker {
 /// Something that happened to an outcome on its way to a taker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryEvent {
-    /// It is synced under a name of our own. A briefing skips this.
+    /// It is synced under a name of our own.
     Written,
-    /// It is where its taker looks for it.
+    /// It is where its taker looks for it. Of a briefing, [`FollowUpEvent::Briefed`] says so.
     Published,
     /// The taker has taken it.
     Taken {
@@ -184,6 +184,11 @@ pub enum WaiterEvent {
 /// Something that happened after the decision.
 #[derive(Debug, Clone)]
 pub enum FollowUpEvent {
+    /// A briefing is where the agent looks for it.
+    Briefed {
+        /// Which of the ask's briefings: by now another one may be owed, with what has come since.
+        nth: u32,
+    },
     /// A start of the agent was tried.
     Tried(Tried),
     /// The session was stopped.

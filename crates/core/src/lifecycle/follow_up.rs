@@ -100,7 +100,13 @@ impl FollowUp {
                 cx.note(Fact::Unblocked);
             }
             (FollowUpEvent::HostAway(away), ..) if self.host_away != away => self.host_away = away,
-            (FollowUpEvent::Stopped | FollowUpEvent::Lifted { .. } | FollowUpEvent::HostAway(_), ..) => return false,
+            (
+                FollowUpEvent::Briefed { .. }
+                | FollowUpEvent::Stopped
+                | FollowUpEvent::Lifted { .. }
+                | FollowUpEvent::HostAway(_),
+                ..,
+            ) => return false,
         }
         true
     }

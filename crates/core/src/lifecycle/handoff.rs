@@ -213,28 +213,33 @@ impl AskState {
         cx.act(follow_up.briefing.owe().to(Taker::Briefing));
     }
 
+    /// That briefing is there. It was written and published in one rename.
+    pub(super) fn briefed(&mut self, nth: u32, cx: &mut Context) -> bool {
+        let Some(FollowUp { briefing, briefings, .. }) = self.follow_up_mut() else { return false };
+        if nth != *briefings || !briefing.step(DeliveryEvent::Written, cx.now) {
+            return false;
+        }
+        briefing.step(DeliveryEvent::Published, cx.now);
+        cx.note(Fact::Briefed);
+        if self.is_worth_a_start() && self.rules.session.start {
+            cx.act(Effect::FollowUp(FollowUpEffect::Start));
+            let next = cx.now + START_AGAIN.1;
+            let start = AgentStart::Starting { since: cx.now, tries: 0, next, running: false };
+            self.change(|follow_up| follow_up.start = start);
+        }
+        self.tidy(cx);
+        true
+    }
+
     /// Something happened to the briefing.
     pub(super) fn step_briefing(&mut self, event: DeliveryEvent, cx: &mut Context) -> bool {
         let Some(FollowUp { briefing, .. }) = self.follow_up_mut() else { return false };
-        if event == DeliveryEvent::Published {
-            // It is written and published in one rename.
-            briefing.step(DeliveryEvent::Written, cx.now);
-        }
-        if event == DeliveryEvent::Written || !briefing.step(event, cx.now) {
+        let is_written = matches!(event, DeliveryEvent::Written | DeliveryEvent::Published);
+        if is_written || !briefing.step(event, cx.now) {
             return false;
         }
         match event {
-            DeliveryEvent::Written => {}
-            DeliveryEvent::Published => {
-                cx.note(Fact::Briefed);
-                if self.is_worth_a_start() && self.rules.session.start {
-                    cx.act(Effect::FollowUp(FollowUpEffect::Start));
-                    let next = cx.now + START_AGAIN.1;
-                    let start = AgentStart::Starting { since: cx.now, tries: 0, next, running: false };
-                    self.change(|follow_up| follow_up.start = start);
-                }
-                self.tidy(cx);
-            }
+            DeliveryEvent::Written | DeliveryEvent::Published => {}
             DeliveryEvent::Taken { .. } => {
                 cx.note(Fact::BriefingRead);
                 self.change(|follow_up| {

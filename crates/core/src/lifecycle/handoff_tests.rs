@@ -51,10 +51,16 @@ fn back(number: u8, gone: bool) -> Event {
     DeliveryEvent::TakenBack { taken: gone }.of(request_id(number))
 }
 
+/// Its newest briefing is there.
+fn briefed(ask: Ask, now: Time) -> Ask {
+    let nth = ask.follow_up().briefings;
+    then(ask, Event::FollowUp(FollowUpEvent::Briefed { nth }), now)
+}
+
 /// Timed out, which its waiter knows, and answered after that; the briefing lies there.
 fn answered_late() -> Ask {
     let ask = collected(published(then(asked(), Event::Tick, at(600)), 0, at(600)), 0, at(600), at(610));
-    let ask = then(then(ask, answer(), at(700)), DeliveryEvent::Published.to(Taker::Briefing), at(700));
+    let ask = briefed(then(ask, answer(), at(700)), at(700));
     assert!(matches!(ask.follow_up().start, AgentStart::Starting { .. }));
     ask
 }
@@ -64,6 +70,19 @@ fn late_for_another() -> Ask {
     let ask = then(answered_late(), Event::Requested(Relation::Reclaims(Vec::new())), at(710));
     let ask = then(ask, DeliveryEvent::TakenBack { taken: false }.to(Taker::Briefing), at(710));
     published(then(ask, Event::Requested(Relation::JoinsSettled(Box::new(waiter(1)))), at(711)), 1, at(711))
+}
+
+/// Nobody took the timeout, so it is being briefed, and the answer comes while that is written.
+#[test]
+fn a_late_answer_is_briefed_although_an_older_briefing_is_being_written() {
+    let (mut ask, day) = (asked(), 24 * 3600);
+    ask.0.rules.session.late_answers = Duration::from_secs(7 * day);
+    let ask = published(then(ask, Event::Tick, at(600)), 0, at(600));
+    let ask = then(then(ask, Event::Tick, at(600 + day)), back(0, false), at(600 + day));
+    let ask = then(ask, answer(), at(601 + day));
+    let ask = perhaps(ask, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 }), at(602 + day));
+    assert_eq!(ask.follow_up().briefing.state(), DeliveryState::Owed, "the answer is not in that one");
+    assert!(matches!(briefed(ask, at(603 + day)).follow_up().start, AgentStart::Starting { .. }));
 }
 
 #[test]
@@ -113,7 +132,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
     assert_eq!(briefing.follow_up().briefing.state(), DeliveryState::Owed);
     for ask in [reclaimed, briefing] {
         let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(7)), 0, at(7));
-        let ask = perhaps(perhaps(ask, DeliveryEvent::Published.to(Taker::Briefing), at(8)), Event::Tick, at(60));
+        let ask = perhaps(perhaps(ask, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 }), at(8)), Event::Tick, at(60));
         assert!(ask.has_no_briefing(), "told by its response, and by a start: {ask:?}");
     }
 }
@@ -148,7 +167,7 @@ fn what_was_read_is_not_called_uncollected() {
     let ask = then(ask, Event::Tick, at(606));
     assert_eq!(ask.remark(), Remark::Overdue);
     let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(620)), back(0, false), at(620));
-    let ask = then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(620));
+    let ask = briefed(ask, at(620));
     let read = then(ask.clone(), Event::FollowUp(FollowUpEvent::Tried(Tried::Read)), at(621));
     assert_eq!(read.remark(), Remark::Plain);
     let ask = then(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(621));
@@ -164,11 +183,8 @@ fn an_answer_that_is_briefed_late_is_not_forgotten_at_once() {
     ask.0.rules.keep = Duration::from_secs(60);
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
     let ask = then(then(ask, Event::Tick, at(65)), back(0, false), at(65));
-    let ask = then(
-        then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(66)),
-        Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: false })),
-        at(67),
-    );
+    let ask =
+        then(briefed(ask, at(66)), Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: false })), at(67));
     assert!(ask.deadline() > at(68), "the agent that was just started has not read it: {ask:?}");
     let ask = then(ask, DeliveryEvent::Taken { since: at(66) }.to(Taker::Briefing), at(80));
     assert!(next(ask, Event::Tick, at(80)).effects.contains(&Effect::Forget));
@@ -180,7 +196,7 @@ fn who_withdrew_takes_nobodys_answer_along() {
     let ask = published(then(ask, WaiterEvent::Withdrawn.of(request_id(1)), at(2)), 1, at(2));
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
     let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
-    let ask = then(ask, DeliveryEvent::Published.to(Taker::Briefing), at(6));
+    let ask = briefed(ask, at(6));
     let taken = collected(ask.clone(), 1, at(2), at(7));
     assert!(taken.has_briefing() && taken.is_untaken(), "{taken:?}");
     let again = then(ask, Event::Requested(Relation::Replays(request_id(1))), at(7));

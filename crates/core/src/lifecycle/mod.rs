@@ -321,6 +321,7 @@ impl AskState {
     fn step_follow_up(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
         match event {
             FollowUpEvent::Lifted { by } => self.lift(by, cx),
+            FollowUpEvent::Briefed { nth } => self.briefed(nth, cx),
             event @ (FollowUpEvent::Tried(_) | FollowUpEvent::Stopped | FollowUpEvent::HostAway(_)) => {
                 let changed = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
                 self.tidy(cx);

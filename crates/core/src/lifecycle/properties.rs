@@ -203,7 +203,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
         1 => whose().prop_map(|request_id| WaiterEvent::Collected { by: "t".to_owned() }.of(request_id)),
         3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
-        3 => Just(DeliveryEvent::Published.to(Taker::Briefing)),
+        3 => (1..3_u32).prop_map(|nth| Event::FollowUp(FollowUpEvent::Briefed { nth })),
         1 => any::<bool>().prop_map(|gone| DeliveryEvent::TakenBack { taken: gone }.to(Taker::Briefing)),
         3 => tried().prop_map(|tried| Event::FollowUp(FollowUpEvent::Tried(tried))),
         1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
@@ -497,7 +497,11 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
         Effect::Delivery { to, effect } => {
             let event = match (&to, effect) {
                 (Taker::Waiter(_), DeliveryEffect::Write) => DeliveryEvent::Written,
-                (Taker::Briefing, DeliveryEffect::Write) | (_, DeliveryEffect::Publish) => DeliveryEvent::Published,
+                (Taker::Waiter(_), DeliveryEffect::Publish) => DeliveryEvent::Published,
+                (Taker::Briefing, DeliveryEffect::Write | DeliveryEffect::Publish) => {
+                    let nth = ask.follow_up().briefings;
+                    return Some(Event::FollowUp(FollowUpEvent::Briefed { nth }));
+                }
                 (_, DeliveryEffect::TakeBack) => DeliveryEvent::TakenBack { taken: false },
             };
             Some(event.to(to))
@@ -792,7 +796,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let dead = step(overdue, WaiterEvent::Died.of(request_id(0)), later);
     let back = step(dead, DeliveryEvent::TakenBack { taken: false }.of(request_id(0)), later);
     let read = step(
-        step(back, DeliveryEvent::Published.to(Taker::Briefing), later),
+        step(back, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 }), later),
         Event::FollowUp(FollowUpEvent::Tried(Tried::Read)),
         later,
     );

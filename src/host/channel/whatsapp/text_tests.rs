@@ -3,8 +3,8 @@
 use super::deadline_text::zoned;
 use super::text::{Audience, How, blocked, question, tame, update};
 use askd_core::{
-    Accepted, Ask, AskId, Choice, Content, Delivery, DeliveryEvent, Digest, Draft, Event, FollowUpEvent, Given, Heard,
-    Names, Person, Questions, Relation, Reply, Taker, WidgetEvent,
+    Accepted, Ask, AskId, Choice, Content, Delivery, Digest, Draft, Event, FollowUpEvent, Given, Heard, Names, Person,
+    Questions, Relation, Reply, WidgetEvent,
 };
 use askd_core::{ChannelName, Route, Rules, SessionRules, Source, Time, TimeoutPolicy, Told, Tried, Via, Waiter};
 use jiff::tz::TimeZone;
@@ -230,7 +230,7 @@ fn after_the_timeout(ask: Ask, now: Time) {
     assert_eq!(closing(&answered, Audience::Others, over), [line]);
     assert_eq!(update(&answered, Audience::Others), Vec::<String>::new(), "until it is known what becomes of it");
     let started = step(
-        step(answered, DeliveryEvent::Published.to(Taker::Briefing)),
+        step(answered, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 })),
         Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: true })),
     );
     let remark = "The agent was started with the answer.";

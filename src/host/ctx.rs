@@ -119,6 +119,11 @@ impl Ctx {
         self.unless_cut(self.clock.sleep(pause)).await.is_some()
     }
 
+    /// Whether channels and sessions are asked for nothing more.
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
     /// Waits until the daemon takes in nothing new.
     pub async fn stopping(&self) {
         self.stopping.cancelled().await;

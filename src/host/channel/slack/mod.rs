@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 pub use visit::Visit;
 
 /// How long a start waits for the answer to `auth.test`.
@@ -48,8 +48,6 @@ const AUTH_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// The pauses between the tries to post an ephemeral message, and how often askd tries.
 const EPHEMERAL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 const EPHEMERAL_TRIES: u32 = 3;
-/// How many cards are updated at a time.
-const UPDATES: usize = 64;
 
 /// One workspace's Slack, as far as the app reaches. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -63,8 +61,6 @@ struct Inner {
     ctx: Ctx,
     started: Time,
     bot: OnceCell<AuthTest>,
-    /// Places for cards that are being updated.
-    updates: Semaphore,
     looks: Looks,
     /// Whether the socket of Socket Mode could be opened.
     socket: Standing,
@@ -102,7 +98,6 @@ pub(in crate::host) fn open(
         ctx,
         started,
         bot,
-        updates: Semaphore::new(UPDATES),
         looks: Looks::default(),
         socket: Standing::default(),
         logged: Mutex::default(),

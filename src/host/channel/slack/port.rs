@@ -112,10 +112,11 @@ impl Channel for Slack {
         }
     }
 
-    /// Updates every card of the ask in this chat. A call under way takes much memory, so that not all cards of a burst are
-    /// updated at once.
+    /// Updates every card of the ask in this chat.
     async fn update(&self, ask: &Ask, route: usize) -> Updated {
-        let Some(_place) = self.0.ctx.unless_cut(self.0.updates.acquire()).await else { return Updated::Later(None) };
+        if self.0.ctx.is_cut() {
+            return Updated::Later(None);
+        }
         Box::pin(self.update_now(ask, route)).await
     }
 

@@ -8,7 +8,7 @@ use crate::host::store::Rates;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many there are: one less than Slack allows, and one for a daemon that has lost its own without knowing it yet.
+/// How many there are. Slack allows ten: a daemon may have lost its own without knowing it yet.
 const SEATS: i32 = 8;
 /// How often a daemon says that it still has one, or looks for one.
 const AGAIN: Duration = Duration::from_secs(3);

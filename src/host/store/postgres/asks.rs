@@ -49,7 +49,7 @@ pub(super) enum Write {
 }
 
 /// What is stored together with a record, as `askd.save_along` takes it: what others have to do, and lines of the audit log.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Carried {
     effects: Vec<String>,
     folders: Vec<Option<String>>,
@@ -278,7 +278,9 @@ impl InPostgres {
                     let save =
                         save.bind(missing.retired).bind(revision).bind(there.map(|operation| operation.to_string()));
                     let saved = save.fetch_optional(&mut *connection).await?;
-                    missing.store(connection, id).await?;
+                    if saved.is_some() {
+                        missing.store(connection, id).await?;
+                    }
                     Ok(saved)
                 })
             }),

@@ -21,11 +21,11 @@ const CONNECTIONS: u32 = 8;
 /// How long a transaction may take before its commit, and the commit. Slack waits for 3 s.
 pub(super) const LIMIT: Duration = Duration::from_millis(1_500);
 const COMMIT_LIMIT: Duration = Duration::from_millis(700);
+/// How long reading everything may take, which nobody waits for.
+const LONG: Duration = Duration::from_secs(60);
 /// How long the server waits for a daemon in the middle of a transaction. One that is paused, or whose host is gone, would
 /// hold its rows for ever, the lease among them.
 const IDLE: Duration = Duration::from_millis(2_500);
-/// The same for reading everything, which nobody waits for.
-const LONG: Duration = Duration::from_secs(60);
 /// A connection that was idle for longer is tested before it is used.
 const TEST_AFTER: Duration = Duration::from_millis(200);
 /// How many times a transaction is tried if it conflicts with others.

@@ -199,8 +199,10 @@ impl InPostgres {
             rows.iter().filter(|row| !is_known(row)).map(|(id, _)| id.clone()).collect()
         };
         let listed = rows.into_iter().collect();
-        let heard = self.gone.lock().clone();
-        let unheard = gone.iter().filter(|id| !heard.contains(*id)).cloned().collect();
+        let unheard = {
+            let heard = self.gone.lock();
+            gone.iter().filter(|id| !heard.contains(*id)).cloned().collect()
+        };
         let rows = self.rows(&foreign).map_err(failed(what))?;
         let records = self.records_of_gone(unheard).map_err(failed(what))?;
         // Nothing can fail from here on: what counts as seen has to be told.

@@ -228,6 +228,56 @@ async fn a_quote_or_ten_seconds_need_no_confirmation() {
     }
 }
 
+/// A quote proves what it quotes: a note about the first question says nothing about the second.
+#[tokio::test]
+async fn a_quote_of_a_note_about_one_question_does_not_answer_the_next() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    let two = json!({"questions": [{"question": "One?", "options": ["a", "b"]}, {"question": "Two?", "options": ["c", "d"]}]});
+    world.ask("r1", two);
+    world.shown(ADA, "One?").await;
+    world.writes(ADA, "7").await;
+    let note = world.shown(ADA, "Please pick 1-2").await;
+    world.phone.person_quotes(ADA, &note.id, "1");
+    world.shown(ADA, "Two?").await;
+    world.quiet(1).await;
+    world.phone.person_quotes(ADA, &note.id, "2");
+    world.shown(ADA, "That question has already been answered.").await;
+    assert!(world.response_now("r1").is_none());
+    world.writes(ADA, "1").await;
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"One?": "a", "Two?": "c"}));
+}
+
+/// A quote of what is about no question does not stand for a question whose message nothing has named yet.
+#[tokio::test]
+async fn a_quote_of_what_is_about_no_question_proves_nothing() {
+    for own in [false, true] {
+        let world = on_whatsapp(sim(), TO_ADA, "").await;
+        world.writes(ADA, "hello").await;
+        for (id, text) in [("r1", "First?"), ("r2", "Second?")] {
+            world.ask(id, choice(text, &["a", "b"]));
+            world.shown(ADA, text).await;
+        }
+        let said = world.writes(ADA, "2").await;
+        let list = world.shown(ADA, "Which question do you mean?").await;
+        for (id, text) in [("r1", "First?"), ("r2", "Second?")] {
+            let question = world.shown(ADA, text).await;
+            world.phone.person_quotes(ADA, &question.id, "1");
+            world.response(id).await;
+        }
+        world.all_closed(SOON).await;
+        // Neither a status nor the reply to the call names the question.
+        world.phone.ladder(Ladder { told: false, ..Ladder::default() });
+        world.phone.fault(Fault::TruncatedBody, 1);
+        world.ask("r3", choice("Third?", &["c", "d"]));
+        assert!(world.phone.wait_for_message(|m| m.stage.shown() && m.text.contains("Third?"), SOON).await.is_some());
+        world.phone.ladder(Ladder::default());
+        world.taken(&world.phone.person_quotes(ADA, if own { &said } else { &list.id }, "1")).await;
+        world.shown(ADA, BEFORE).await;
+        assert!(world.response_now("r3").is_none(), "own: {own}");
+    }
+}
+
 #[tokio::test]
 async fn another_spelling_of_a_number_is_the_same_person() {
     let bia = Person { also: vec!["5511987654321".to_owned()], ..Person::new("551187654321", "Bia") };

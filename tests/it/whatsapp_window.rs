@@ -42,6 +42,20 @@ async fn silent_for_a_day_a_template_opens_the_chat_and_the_question_follows() {
     assert_eq!(templates, 1, "one invitation is enough for all that waits");
 }
 
+/// The invitation asks nothing: a swipe on it is no answer to the question that is held back.
+#[tokio::test]
+async fn a_quote_of_the_invitation_opens_the_chat_and_answers_nothing() {
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    world.ask("r1", json!({"questions": [{"question": "Delete it?", "type": "confirm"}]}));
+    let template = invited(&world).await;
+    world.taken(&world.phone.person_quotes(ADA, &template.id, "yes")).await;
+    let question = world.shown(ADA, "Delete it?").await;
+    assert!(world.response_now("r1").is_none(), "nobody answers a question that was not shown");
+    let sent = question.reached(Stage::Sent).unwrap() / 1000;
+    world.phone.person_says_at(ADA, "no", sent + 1);
+    assert_eq!(world.response("r1").await["result"]["answers"]["Delete it?"], "No");
+}
+
 #[tokio::test]
 async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
     let mut world = binary_on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;

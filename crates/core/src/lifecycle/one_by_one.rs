@@ -169,8 +169,7 @@ impl AskState {
         let (until, fall_back) = (cx.now + self.rules.timeout, cx.now + self.rules.render_timeout);
         let settled = self.is_over();
         let widget = &mut self.widgets[route];
-        let part = widget.one_by_one.index;
-        widget.remember(message, part);
+        widget.invited(message);
         cx.note(Fact::Posted { route, attempt: widget.attempt });
         if settled {
             widget.came_up(cx.now);

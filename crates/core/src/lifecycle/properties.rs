@@ -414,7 +414,7 @@ pub(super) fn judge_cards(before: Option<&Ask>, event: Option<&Event>, step: &St
     }
     if let Some(Event::Widget { route, event: WidgetEvent::Spotted(message) }) = event {
         let widget = &ask.widgets[*route];
-        assert!(widget.question_of(message).is_some(), "what was spotted is known, so that it is closed");
+        assert!(widget.knows(message), "what was spotted is known, so that it is closed");
         let again = before.and_then(|before| changing(before, *route)).is_some();
         let updates = changing(ask, *route) == Some(again);
         assert!(!ask.is_over() || updates || !widget.route.posts(), "spotted too late: closed too");

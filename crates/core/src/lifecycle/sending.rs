@@ -196,6 +196,14 @@ mod tests {
     }
 
     #[test]
+    fn an_invitation_is_kept_and_asks_no_question() {
+        let ask = posted(begin(), 1, Posted::Held("template".to_owned()));
+        let widget = &ask.widgets[0];
+        assert_eq!(widget.messages().collect::<Vec<_>>(), ["template"]);
+        assert_eq!((widget.question_of("template"), widget.invitation()), (None, Some("template")));
+    }
+
+    #[test]
     fn the_question_that_is_on_its_way_to_one_person_is_not_taken_for_shown_when_another_one_replies() {
         let says = |ask: Ask, who: &str| {
             let heard = Heard { message: format!("of {who}"), at: None, names: Names::Message };

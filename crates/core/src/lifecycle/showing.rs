@@ -163,13 +163,13 @@ impl AskState {
     pub(super) fn spotted(&mut self, route: usize, message: String, cx: &mut Context) -> bool {
         let first_face = self.first_face();
         let Some(widget) = self.widgets.get_mut(route) else { return false };
-        if widget.question_of(&message).is_some() {
+        if widget.knows(&message) {
             return false;
         }
         cx.note(Fact::Posted { route, attempt: widget.attempt });
         // The newest message stays the card that people use.
         let at = widget.posts.len().saturating_sub(1);
-        widget.posts.insert(at, Post { message_id: message, question: widget.one_by_one.index });
+        widget.posts.insert(at, Post { message_id: message, question: widget.one_by_one.index, invitation: false });
         if let Some(card) = widget.state.card_mut() {
             card.grow(first_face);
         } else {

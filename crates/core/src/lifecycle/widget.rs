@@ -31,6 +31,9 @@ pub struct Post {
     pub message_id: String,
     /// The number of the question that it asked; `0` if it asks all of them.
     pub question: usize,
+    /// It asked none: it only invited the person to write, so a quote of it says nothing about a question.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub invitation: bool,
 }
 
 /// How far a widget is that asks one question after the other, and what it went through.
@@ -139,9 +142,19 @@ impl Widget {
 
     /// Keeps the channel's id of a message, and which question it asked.
     pub(super) fn remember(&mut self, message_id: String, question: usize) -> bool {
-        let new = self.question_of(&message_id).is_none();
+        self.keep(Post { message_id, question, invitation: false })
+    }
+
+    /// Keeps the channel's id of a message that invites the person to write.
+    pub(super) fn invited(&mut self, message_id: String) {
+        let question = self.one_by_one.index;
+        self.keep(Post { message_id, question, invitation: true });
+    }
+
+    fn keep(&mut self, post: Post) -> bool {
+        let new = !self.knows(&post.message_id);
         if new {
-            self.posts.push(Post { message_id, question });
+            self.posts.push(post);
         }
         new
     }
@@ -161,9 +174,19 @@ impl Widget {
         self.one_by_one.to.as_ref().unwrap_or(&self.route.chat)
     }
 
+    /// Whether that message was posted here.
+    pub(super) fn knows(&self, message: &str) -> bool {
+        self.messages().any(|known| known == message)
+    }
+
     /// Which question the message of that id asked.
     pub fn question_of(&self, message: &str) -> Option<usize> {
-        self.posts.iter().find(|post| post.message_id == message).map(|post| post.question)
+        self.posts.iter().find(|post| post.message_id == message && !post.invitation).map(|post| post.question)
+    }
+
+    /// The message that last invited the person to write.
+    pub fn invitation(&self) -> Option<&str> {
+        self.posts.iter().rfind(|post| post.invitation).map(|post| post.message_id.as_str())
     }
 
     /// Which try of the question that is on its way this is, from 1.

@@ -1,6 +1,7 @@
 //! What people write about a question that was asked too often: `allow`, with its code or as a reply to its message.
 //! Everything else goes on to [`super::answering`].
 
+use super::contacts::About;
 use super::inbound::Incoming;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
@@ -40,7 +41,7 @@ impl Incoming<'_> {
         let blocks = self.broker.blocked();
         let code = match &allows {
             Allows::Nothing if reader.said.is_empty() => return Ok(false),
-            Allows::Nothing if reader.subject.is_none_or(|subject| !blocks.contains(&subject)) => return Ok(false),
+            Allows::Nothing if reader.subject().is_none_or(|subject| !blocks.contains(&subject)) => return Ok(false),
             Allows::Nothing | Allows::It => None,
             Allows::Coded(code) => Some(code.as_str()),
         };
@@ -48,9 +49,9 @@ impl Incoming<'_> {
         blocked.sort_by_key(|asked| (asked.ask.created_at, asked.ask.id));
         if allows == Allows::Nothing {
             // A reply to the message of a block: say what the person can do about it.
-            let quoted = blocked.iter().find(|asked| Some(asked.ask.id) == reader.subject);
-            if let Some(Asked { ask, .. }) = quoted {
-                self.tell(Some(ask), wording::how_to_allow(ask.short_id.as_str()));
+            let quoted = blocked.iter().find(|asked| Some(asked.ask.id) == reader.subject());
+            if let Some(asked) = quoted {
+                self.tell(asked.about(), wording::how_to_allow(asked.ask.short_id.as_str()));
             }
             return Ok(quoted.is_some());
         }
@@ -66,7 +67,7 @@ impl Incoming<'_> {
                     let ask = &blocked[at].ask;
                     Some((ask.short_id.to_string(), text::in_short(ask.content.questions.first()?)))
                 });
-                self.tell(None, wording::which_to_allow(&list.collect::<Vec<_>>()));
+                self.tell(About::Nothing(()), wording::which_to_allow(&list.collect::<Vec<_>>()));
                 Ok(true)
             }
             Target::Which(_) | Target::Unnamed(_) | Target::Before(_) | Target::Nothing => Ok(false),
@@ -76,11 +77,11 @@ impl Incoming<'_> {
     async fn allow(&self, asked: &Asked) -> Result<(), NotStored> {
         let event = Event::Allow { source: Source::Route(asked.route), person: self.sender(asked) };
         match apply(self.broker, asked.ask.id, event).await? {
-            Some((ask, Some(refusal))) => self.tell(Some(&ask), text::tame(&refusal.to_string())),
+            Some((_, Some(refusal))) => self.tell(asked.about(), text::tame(&refusal.to_string())),
             // The chat itself gets the closing message.
             Some((ask, None)) if !self.ids.contains(&ask.widgets[asked.route].route.chat) => {
                 if let Some(line) = ask.closing_line() {
-                    self.tell(Some(&ask), text::tame(&line));
+                    self.tell(About::Ask(ask.id), text::tame(&line));
                 }
             }
             Some((_, None)) | None => {}

@@ -1,6 +1,6 @@
 //! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
-use super::contacts::{Confirmation, Note};
+use super::contacts::{About, Confirmation, Note};
 use super::inbound::Incoming;
 use super::payload::{Body, Chosen};
 use super::posting::LISTEN;
@@ -37,7 +37,7 @@ impl Incoming<'_> {
             Target::Which(which) | Target::Unnamed(which) => {
                 let list = which.into_iter().map(|at| &asked[at]);
                 let list = list.map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
-                self.tell(None, wording::which_one(&list.collect::<Vec<_>>()));
+                self.tell(About::Nothing(()), wording::which_one(&list.collect::<Vec<_>>()));
             }
             Target::One(at) | Target::Confirm(at) if self.message.forwarded => {
                 // It was written for another reader.
@@ -93,7 +93,7 @@ impl Incoming<'_> {
     /// Does what the words say about that ask.
     async fn deal_with(&self, reader: &Reader<'_>, asked: &Asked) -> Result<(), NotStored> {
         let (ask, open) = (&asked.ask, asked.is_open());
-        if open && self.message.quotes.as_ref().is_some_and(|quoted| asked.has_dealt_with(quoted)) {
+        if open && reader.quoted_question(asked).is_some_and(|question| question < asked.next()) {
             self.ask_back(asked, &Unfit::AnsweredAlready);
             return Ok(());
         }
@@ -115,12 +115,12 @@ impl Incoming<'_> {
             Meaning::Show if open => {
                 let texts = self.channel.question_texts(ask, asked.route, asked.next(), &self.reply_to, false);
                 for text in texts {
-                    self.tell(Some(ask), text);
+                    self.tell(asked.about(), text);
                 }
             }
             Meaning::Show => {
                 self.tell(
-                    Some(ask),
+                    asked.about(),
                     text::closing(ask, text::Audience::Others, &self.channel.now_in(&self.reply_to)).join("\n"),
                 );
             }
@@ -133,7 +133,7 @@ impl Incoming<'_> {
         if let Some(asked) = before.find(|asked| reader.would_answer(asked))
             && self.channel.0.contacts.tell_before(&self.person, asked.ask.id, asked.next())
         {
-            self.tell(Some(&asked.ask), wording::FROM_BEFORE.to_owned());
+            self.tell(asked.about(), wording::FROM_BEFORE.to_owned());
         }
     }
 
@@ -157,7 +157,7 @@ impl Incoming<'_> {
     fn send_confirmation(&self, asked: &Asked, nth: u8) {
         let text = text::tame(&wording::did_you_mean(&text::in_short(asked.question())));
         let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
-        self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), confirms });
+        self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
     }
 
     /// Whether the message was a `1` that confirms earlier words; if so, those words have been dealt with.
@@ -194,7 +194,7 @@ impl Incoming<'_> {
     fn refuse_edit(&self, original: Option<&str>) {
         let answered = original.is_some_and(|original| self.broker.heard(original).is_some());
         if answered || !self.broker.asked_of(&self.ids).is_empty() {
-            self.tell(None, wording::NOT_EDITED.to_owned());
+            self.tell(About::Nothing(()), wording::NOT_EDITED.to_owned());
         }
     }
 
@@ -209,7 +209,7 @@ impl Incoming<'_> {
             Some(said) => wording::too_late(said),
             None => wording::already(outcome, &ask.content.questions),
         };
-        self.tell(Some(ask), text::tame(&told));
+        self.tell(About::Ask(ask.id), text::tame(&told));
     }
 
     async fn reply(&self, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
@@ -218,8 +218,8 @@ impl Incoming<'_> {
             Some((ask, None)) => self.send_receipt(asked, &ask),
             Some((ask, Some(Refusal::Settled { said, .. }))) => self.tell_too_late(&ask, said.as_deref()),
             Some((_, Some(Refusal::NotResponder { .. }))) | None => {}
-            Some((ask, Some(refusal))) => {
-                self.tell(Some(&ask), text::tame(&format!("{refusal} {}", asked.how_to_reply())));
+            Some((_, Some(refusal))) => {
+                self.tell(asked.about(), text::tame(&format!("{refusal} {}", asked.how_to_reply())));
             }
         }
         Ok(())
@@ -233,7 +233,7 @@ impl Incoming<'_> {
         if (ask.late_outcome().is_some() || ended && elsewhere)
             && let Some(line) = ask.closing_line()
         {
-            self.tell(Some(ask), text::tame(&line));
+            self.tell(About::Ask(ask.id), text::tame(&line));
         }
     }
 
@@ -249,6 +249,6 @@ impl Incoming<'_> {
     }
 
     fn tell_tamely(&self, asked: &Asked, told: &str) {
-        self.tell(Some(&asked.ask), text::tame(told));
+        self.tell(asked.about(), text::tame(told));
     }
 }

@@ -42,6 +42,7 @@ pub(super) struct CallbackData {
     pub(super) ask: AskId,
     pub(super) route: usize,
     pub(super) attempt: u8,
+    /// The question; of a closing message its own part.
     pub(super) part: usize,
     pub(super) kind: Kind,
 }
@@ -54,9 +55,9 @@ impl std::fmt::Display for CallbackData {
 }
 
 impl CallbackData {
-    /// The data of a message besides the questions of an ask.
-    pub(super) fn note(ask: AskId, kind: Kind, attempt: u8) -> Self {
-        Self { ask, route: 0, attempt, part: 0, kind }
+    /// The data of a message about that question of an ask.
+    pub(super) fn note(ask: AskId, question: usize, kind: Kind, attempt: u8) -> Self {
+        Self { ask, route: 0, attempt, part: question, kind }
     }
 
     /// `None`: not one of ours.

@@ -4,7 +4,7 @@
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
-use super::contacts::Note;
+use super::contacts::{About, Note};
 use super::errors::Verdict;
 use super::outbox::Sent;
 use super::payload::Status;
@@ -47,7 +47,7 @@ impl Whatsapp {
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
                 let text = text::closing(ask, Audience::HadBegun, &self.now_in(chat)).join("\n");
                 let (to, ask) = (person.clone(), Some(ask.id));
-                self.0.outbox.note(Note { to, text, ask, confirms: None });
+                self.0.outbox.note(Note { to, text, ask, question: 0, confirms: None });
             }
         }
     }
@@ -83,7 +83,7 @@ impl Whatsapp {
                 };
                 match self.0.outbox.send(&message, 1).await {
                     Sent::Accepted(id, _) => {
-                        self.0.contacts.is_about(&id, ask.id);
+                        self.0.contacts.is_about(&id, About::Ask(ask.id));
                         break;
                     }
                     Sent::Lost(_) => {

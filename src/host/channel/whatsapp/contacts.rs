@@ -44,8 +44,8 @@ struct Known {
     same: BTreeMap<String, String>,
     /// People's messages that were dealt with.
     seen: BTreeMap<String, Time>,
-    /// Our messages besides questions, and the ask that each is about.
-    about: BTreeMap<String, (AskId, Time)>,
+    /// Our messages besides questions, and what each is about.
+    about: BTreeMap<String, (About, Time)>,
     /// Closing messages that failed after they had been accepted, as `ask:route`.
     unclosed: BTreeMap<String, Unclosed>,
     /// The people who were told that they wrote before a question was asked, as `person ask question`.
@@ -56,6 +56,34 @@ struct Known {
     notes: Vec<Note>,
     /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
     clock_ahead_ms: i64,
+}
+
+/// What a message of ours is about, besides the questions themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum About {
+    /// This question of an ask: a quote of the message means that question.
+    Question { ask: AskId, question: usize },
+    /// An ask as a whole. Earlier versions wrote no other.
+    Ask(AskId),
+    /// No ask.
+    Nothing(()),
+}
+
+impl About {
+    pub(super) fn ask(self) -> Option<AskId> {
+        match self {
+            Self::Question { ask, .. } | Self::Ask(ask) => Some(ask),
+            Self::Nothing(()) => None,
+        }
+    }
+
+    pub(super) fn question(self) -> Option<usize> {
+        match self {
+            Self::Question { question, .. } => Some(question),
+            Self::Ask(_) | Self::Nothing(()) => None,
+        }
+    }
 }
 
 /// Words that may have been written before their question was displayed: one `1` makes them count.
@@ -84,6 +112,9 @@ pub(super) struct Note {
     pub(super) to: String,
     pub(super) text: String,
     pub(super) ask: Option<AskId>,
+    /// The question of that ask.
+    #[serde(default)]
+    pub(super) question: usize,
     /// The number of the request for confirmation that it is, and the name of the person who is to confirm.
     pub(super) confirms: Option<(u8, String)>,
 }
@@ -248,14 +279,14 @@ impl Contacts {
         self.file.change().notes.retain(|owed| owed != note);
     }
 
-    /// Our message is about that ask.
-    pub(super) fn is_about(&self, message: &str, ask: AskId) {
-        self.file.change().about.insert(message.to_owned(), (ask, self.now()));
+    /// Learns what our message is about.
+    pub(super) fn is_about(&self, message: &str, about: About) {
+        self.file.change().about.insert(message.to_owned(), (about, self.now()));
     }
 
-    /// The ask that our message is about.
-    pub(super) fn subject(&self, message: &str) -> Option<AskId> {
-        self.file.get().about.get(message).map(|(ask, _)| *ask)
+    /// What our message is about, if it is one and asks no question.
+    pub(super) fn about(&self, message: &str) -> Option<About> {
+        self.file.get().about.get(message).map(|(about, _)| *about)
     }
 
     /// Whether to tell that person that they wrote before the question was asked. `true` only once.
@@ -392,6 +423,26 @@ mod tests {
         assert!(again.window_is_open("15551234567"), "known by the other id");
         let other = open(temp.path(), "107", NOW).unwrap();
         assert!(!other.window_is_open("15551234567"), "another number, another window");
+    }
+
+    #[tokio::test]
+    async fn what_a_message_is_about_outlives_a_restart_as_earlier_versions_wrote_it_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let ask = AskId::from_bits(7);
+        let memory = serde_json::json!({"v": 1, "numbers": {"106": {"about": {"wamid.earlier": [ask, NOW]}}}});
+        let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
+        folder.create("whatsapp.json", memory.to_string().as_bytes(), Access::PRIVATE).unwrap();
+        let contacts = open(temp.path(), "106", NOW).unwrap();
+        let all = [("wamid.q", About::Question { ask, question: 1 }), ("wamid.n", About::Nothing(()))];
+        for (message, about) in all {
+            contacts.is_about(message, about);
+        }
+        contacts.save().await.unwrap();
+        let again = open(temp.path(), "106", NOW).unwrap();
+        for (message, about) in all.into_iter().chain([("wamid.earlier", About::Ask(ask))]) {
+            assert_eq!(again.about(message), Some(about), "{message}");
+        }
+        assert_eq!(again.about("wamid.theirs"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! An answer is on disk before the webhook is acknowledged. Strangers get no reply, and messages that answer nothing are
 //! left alone.
 
-use super::contacts::Note;
+use super::contacts::{About, Note};
 use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
 use super::reader::{Asked, Reader};
 use super::{Whatsapp, contacts, words};
@@ -169,9 +169,10 @@ impl Incoming<'_> {
     pub(super) fn reader(&self) -> Reader<'_> {
         let said = if let Body::Text(said) = &self.message.body { said } else { "" };
         let quoted = self.message.quotes.as_deref();
-        let subject = |quoted| self.broker.of_message(quoted).or_else(|| self.channel.0.contacts.subject(quoted));
-        let clock_ahead = self.channel.0.contacts.clock_ahead();
-        Reader { message: self.message, at: self.at, said, subject: quoted.and_then(subject), clock_ahead }
+        let contacts = &self.channel.0.contacts;
+        let post_of = quoted.and_then(|quoted| self.broker.of_message(quoted));
+        let about = quoted.and_then(|quoted| contacts.about(quoted));
+        Reader { message: self.message, at: self.at, said, post_of, about, clock_ahead: contacts.clock_ahead() }
     }
 
     /// All asks that the sender may mean: the open ones, oldest first; those that the message names; and those that
@@ -179,7 +180,7 @@ impl Incoming<'_> {
     pub(super) async fn asked(&self, reader: &Reader<'_>) -> Result<Vec<Asked>, NotStored> {
         let mut asked = self.find(self.broker.asked_of(&self.ids), |ask| !ask.is_blocked()).await?;
         let since = asked.iter().filter_map(|asked| reader.times(asked).called).chain(self.at).min();
-        let mut ended = Vec::from_iter(reader.subject);
+        let mut ended = Vec::from_iter(reader.subject());
         if let Ok(code) = words::first_word(reader.said).parse::<ShortId>() {
             ended.extend(self.broker.ended_with(&self.ids, &code));
         }
@@ -211,8 +212,8 @@ impl Incoming<'_> {
     }
 
     /// Replies to the sender, in the background.
-    pub(super) fn tell(&self, ask: Option<&Ask>, text: String) {
-        let (to, ask) = (self.reply_to.clone(), ask.map(|ask| ask.id));
-        self.channel.0.outbox.note(Note { to, text, ask, confirms: None });
+    pub(super) fn tell(&self, about: About, text: String) {
+        let (ask, question) = (about.ask(), about.question().unwrap_or(0));
+        self.channel.0.outbox.note(Note { to: self.reply_to.clone(), text, ask, question, confirms: None });
     }
 }

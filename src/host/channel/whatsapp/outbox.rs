@@ -3,7 +3,7 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Client, Content, Failure, Outgoing};
-use super::contacts::{Contacts, Note};
+use super::contacts::{About, Contacts, Note};
 use super::errors::Verdict;
 use super::rates::Rates;
 use super::send_log::SendLog;
@@ -197,17 +197,16 @@ impl Outbox {
     async fn send_note(&self, note: &Note, text: &str) -> bool {
         let (mut lost, mut backoff) = (0, Backoff::new(NOTE_PAUSE.0, NOTE_PAUSE.1));
         let callback = note.ask.map(|ask| match note.confirms {
-            Some((nth, _)) => CallbackData::note(ask, Kind::Confirmation, nth),
-            None => CallbackData::note(ask, Kind::Note, 0),
+            Some((nth, _)) => CallbackData::note(ask, note.question, Kind::Confirmation, nth),
+            None => CallbackData::note(ask, note.question, Kind::Note, 0),
         });
         // The window closes a day after the person wrote, and then the platform refuses the note for good.
         while lost < NOTE_TRIES {
             let message = Outgoing { to: &note.to, content: Content::Text(text), callback, quotes: None };
             match self.send(&message, 1).await {
                 Sent::Accepted(id, left) => {
-                    if let Some(ask) = note.ask {
-                        self.0.contacts.is_about(&id, ask);
-                    }
+                    let about = |ask| About::Question { ask, question: note.question };
+                    self.0.contacts.is_about(&id, note.ask.map_or(About::Nothing(()), about));
                     if let Some((nth, person)) = &note.confirms {
                         self.0.contacts.confirmation_left(person, *nth, &id, left.by, false);
                     }

@@ -42,7 +42,7 @@ pub(super) struct Message {
     /// When the platform received it, in whole seconds; `None`: it cannot be read.
     pub(super) at: Option<Time>,
     pub(super) body: Body,
-    /// The message it quotes.
+    /// The message it quotes, if that is not one of the person's own.
     pub(super) quotes: Option<String>,
     /// It was written in a group, to everybody there.
     pub(super) in_group: bool,
@@ -186,13 +186,15 @@ fn message(value: &Value, contacts: &[Value]) -> Option<Message> {
     ids.user_id = ids.user_id.or_else(|| text(&contact["user_id"]));
     ids.any()?;
     let context = &value["context"];
+    // A person's own message is about no question of ours.
+    let own = text(&context["from"]).is_some_and(|from| ids.all().contains(&from));
     Some(Message {
         id: text(&value["id"])?,
         ids,
         name: text(&contact["profile"]["name"]),
         at: seconds(&value["timestamp"]),
         body: body(value),
-        quotes: text(&context["id"]),
+        quotes: text(&context["id"]).filter(|_| !own),
         in_group: text(&value["group_id"]).is_some(),
         forwarded: ["forwarded", "frequently_forwarded"].iter().any(|key| context[key] == Value::Bool(true)),
     })

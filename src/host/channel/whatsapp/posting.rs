@@ -2,6 +2,7 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
+use super::contacts::About;
 use super::errors::Verdict;
 use super::outbox::Sent;
 use super::text::{self, How};
@@ -134,13 +135,14 @@ impl Channel for Whatsapp {
         let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
             return;
         };
-        let current = |message: &&str| widget.question_of(message) == Some(widget.one_by_one.index);
+        let question = widget.one_by_one.index;
+        let current = |message: &&str| widget.question_of(message) == Some(question);
         let quotes = widget.messages().rev().find(current).or(widget.messages().next_back());
         let text = wording::whatsapp_reminder(&deadline_text::line(&ask, &self.now_in(to)));
-        let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, Kind::Note, 0) });
+        let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, question, Kind::Note, 0) });
         let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
         match self.0.outbox.send_in(slot, &message, 1).await {
-            Sent::Accepted(id, _) => self.0.contacts.is_about(&id, ask.id),
+            Sent::Accepted(id, _) => self.0.contacts.is_about(&id, About::Question { ask: ask.id, question }),
             Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
             // The next reminder will be sent.
             Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}

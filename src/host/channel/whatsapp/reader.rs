@@ -1,6 +1,7 @@
 //! What a message of a person is about: joins the message, the asks that the person may answer, and the rules of
 //! [`super::resolve`]. Pure.
 
+use super::contacts::About;
 use super::payload::Message;
 use super::resolve::{self, Candidate, State, Target, Times};
 use super::words;
@@ -23,8 +24,10 @@ pub(super) struct Reader<'a> {
     pub(super) at: Option<Time>,
     /// Its words. Empty if it has none.
     pub(super) said: &'a str,
-    /// The ask that the quoted message is about.
-    pub(super) subject: Option<AskId>,
+    /// The ask that posted the quoted message.
+    pub(super) post_of: Option<AskId>,
+    /// What the quoted message is about, if it is one of ours and no post.
+    pub(super) about: Option<About>,
     /// How far the platform's clock is ahead of ours, in milliseconds.
     pub(super) clock_ahead: i64,
 }
@@ -73,9 +76,9 @@ impl Asked {
         }
     }
 
-    /// Whether the person has dealt with the question of that message of ours.
-    pub(super) fn has_dealt_with(&self, message: &str) -> bool {
-        self.ask.widgets[self.route].question_of(message).is_some_and(|question| question < self.next())
+    /// What a message about this person's next question is about.
+    pub(super) fn about(&self) -> About {
+        About::Question { ask: self.ask.id, question: self.next() }
     }
 }
 
@@ -90,9 +93,36 @@ impl Reader<'_> {
         matches!(self.meaning(asked), words::Meaning::Given(_) | words::Meaning::Dismiss)
     }
 
+    /// The ask that the quoted message is about.
+    pub(super) fn subject(&self) -> Option<AskId> {
+        self.post_of.or_else(|| self.about?.ask())
+    }
+
+    /// Which question of that ask the message quotes: a post of the question, or a message about it.
+    pub(super) fn quoted_question(&self, asked: &Asked) -> Option<usize> {
+        let posted = || asked.ask.widgets[asked.route].question_of(self.message.quotes.as_deref()?);
+        let about = || self.about.filter(|about| about.ask() == Some(asked.ask.id))?.question();
+        posted().or_else(about)
+    }
+
+    /// Whether the message quotes one that is about that ask. An invitation to write is about no question. What says how
+    /// an ask ended names it only once it has ended.
+    fn quotes(&self, asked: &Asked) -> bool {
+        let ended = !asked.is_open();
+        let about = || self.about.is_some_and(|about| about.ask() == Some(asked.ask.id));
+        // A later question is another person's.
+        self.quoted_question(asked).is_some_and(|question| ended || question <= asked.next()) || ended && about()
+    }
+
+    /// Whether the message quotes one that nothing has named yet.
+    fn quotes_unnamed(&self) -> bool {
+        self.message.quotes.is_some() && self.post_of.is_none() && self.about.is_none()
+    }
+
     /// How the message names that ask, and when the platform received it.
     pub(super) fn heard(&self, asked: &Asked) -> Heard {
-        let names = if self.message.quotes.is_some() {
+        // What nothing has named yet was judged to be this one only if no other could be meant.
+        let names = if self.quotes(asked) || asked.nameless && self.quotes_unnamed() {
             Names::Message
         } else if words::first_word(self.said) == asked.ask.short_id.as_str() {
             Names::Code
@@ -134,14 +164,16 @@ impl Reader<'_> {
     }
 
     fn resolve(&self, code: Option<&str>, asked: &[Asked], state: impl Fn(&Asked) -> State) -> Target {
-        let quotes = self.message.quotes.as_deref();
-        let quotes_another = self.subject.is_some_and(|subject| asked.iter().all(|asked| asked.ask.id != subject));
+        let subject = self.subject();
+        let quotes_another = subject.is_some_and(|subject| asked.iter().all(|asked| asked.ask.id != subject));
+        // A quote of a message of ours that is about no question proves nothing, so time decides.
+        let counts = quotes_another || self.quotes_unnamed() || asked.iter().any(|asked| self.quotes(asked));
+        let quotes = self.message.quotes.as_deref().filter(|_| counts);
         let candidates = asked.iter().map(|asked| {
             let ask = &asked.ask;
-            let about_it = quotes.filter(|_| self.subject == Some(ask.id));
             Candidate {
                 code: ask.short_id.as_str(),
-                messages: ask.widgets[asked.route].messages().chain(about_it).collect(),
+                messages: quotes.filter(|_| self.quotes(asked)).into_iter().collect(),
                 nameless: asked.nameless,
                 begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
                 label: asked.question().choice(self.said.trim()).is_some(),

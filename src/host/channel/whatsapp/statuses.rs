@@ -2,6 +2,7 @@
 
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
+use super::contacts::About;
 use super::errors::{WINDOW_CLOSED, trouble};
 use super::inbound::is_known;
 use super::payload::{Progress, Status};
@@ -48,7 +49,9 @@ impl Whatsapp {
             (Kind::Closing, Some(_)) => return self.closing_failed(&callback, &status, window).await,
             (Kind::Note | Kind::Confirmation, Some(_)) => return Ok(()),
             (kind @ (Kind::Closing | Kind::Note | Kind::Confirmation), None) => {
-                contacts.is_about(&status.id, ask);
+                let closes = kind == Kind::Closing;
+                let question = About::Question { ask, question: callback.part };
+                contacts.is_about(&status.id, if closes { About::Ask(ask) } else { question });
                 if kind == Kind::Closing {
                     let _no_task_waits = self.0.closings.send(callback);
                 }
@@ -92,7 +95,7 @@ impl Whatsapp {
         for id in asks {
             let Some(ask) = load(broker, id).await? else { continue };
             for (route, widget) in ask.widgets.iter().enumerate() {
-                if widget.question_of(&status.id).is_some() || (id, route) == (callback.ask, callback.route) {
+                if widget.invitation() == Some(&status.id) || (id, route) == (callback.ask, callback.route) {
                     let event = WidgetEvent::Status {
                         attempt: widget.attempt,
                         question: widget.one_by_one.index,

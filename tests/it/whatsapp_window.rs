@@ -56,6 +56,21 @@ async fn a_quote_of_the_invitation_opens_the_chat_and_answers_nothing() {
     assert_eq!(world.response("r1").await["result"]["answers"]["Delete it?"], "No");
 }
 
+/// An invitation that fails after it has done its work takes nothing back.
+#[tokio::test]
+async fn a_late_failure_of_the_invitation_leaves_a_question_that_is_shown_alone() {
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let template = invited(&world).await;
+    world.phone.person_taps(&template, "Show it").unwrap();
+    world.shown(ADA, "Which?").await;
+    assert!(world.phone.status(&template.id, Stage::Failed, Some(131_026)));
+    let failed = |post: &askd_sim::whatsapp::Posted| post.status == 200 && post.body.contains("131026");
+    assert!(world.phone.wait_until(|sim| sim.webhooks().iter().any(failed), SOON).await);
+    world.writes(ADA, "2").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+}
+
 #[tokio::test]
 async fn what_is_held_survives_a_restart_and_any_message_opens_it() {
     let mut world = binary_on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;

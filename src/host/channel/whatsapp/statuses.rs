@@ -8,7 +8,7 @@ use super::inbound::is_known;
 use super::payload::{Progress, Status};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load};
-use askd_core::{MessageStatus, Posted, Trouble, WidgetEvent};
+use askd_core::{MessageStatus, Posted, Trouble, WidgetEvent, WidgetState};
 use std::time::Duration;
 
 impl Whatsapp {
@@ -95,7 +95,19 @@ impl Whatsapp {
         for id in asks {
             let Some(ask) = load(broker, id).await? else { continue };
             for (route, widget) in ask.widgets.iter().enumerate() {
-                if widget.invitation() == Some(&status.id) || (id, route) == (callback.ask, callback.route) {
+                let waits = match widget.state {
+                    WidgetState::Held { .. } => widget.invitation() == Some(&status.id),
+                    // The status came before the reply to our call.
+                    WidgetState::Sent { .. } | WidgetState::Unknown { .. } => {
+                        (id, route, widget.attempt) == (callback.ask, callback.route, callback.attempt)
+                    }
+                    // Whatever became of the invitation: the question is on its way, or there, or has ended.
+                    WidgetState::Queued { .. }
+                    | WidgetState::Up { .. }
+                    | WidgetState::Failed { .. }
+                    | WidgetState::Closed { .. } => false,
+                };
+                if waits {
                     let event = WidgetEvent::Status {
                         attempt: widget.attempt,
                         question: widget.one_by_one.index,

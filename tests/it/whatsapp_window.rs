@@ -1,7 +1,7 @@
 //! The 24-hour window: a template asks the person to write, the ask is held; without a template the next
 //! route is used, or the agent is told at once. And what fails late.
 
-use crate::harness::{SOON, World, choice};
+use crate::harness::{SHORTEST, SOON, World, choice};
 use crate::on_whatsapp::{ADA, BOB, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
 use askd_sim::whatsapp::{Config, Message, Stage, Template};
 use serde_json::json;
@@ -69,6 +69,26 @@ async fn a_late_failure_of_the_invitation_leaves_a_question_that_is_shown_alone(
     assert!(world.phone.wait_until(|sim| sim.webhooks().iter().any(failed), SOON).await);
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+}
+
+/// An invitation that got no reply does not stand for a question that comes after the one it was sent for.
+#[tokio::test]
+async fn after_an_unanswered_invitation_the_next_question_invites_again() {
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    let mut first = choice("Which?", &["a", "b"]);
+    first["timeoutMs"] = json!(10_000);
+    world.ask("r1", first);
+    invited(&world).await;
+    world.later(SHORTEST);
+    assert_eq!(result(&world.response("r1").await).0, "undeliverable");
+    world.ask("r2", choice("And now?", &["c", "d"]));
+    let templates =
+        || world.phone.messages_to(ADA).into_iter().filter(|m| m.stage.shown() && m.kind == "template").count();
+    world.until("another invitation", || templates() == 2).await;
+    world.writes(ADA, "yes?").await;
+    world.shown(ADA, "And now?").await;
+    world.writes(ADA, "1").await;
+    assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "c");
 }
 
 #[tokio::test]

@@ -73,11 +73,19 @@ struct Inner {
     /// Held by person while they are invited to write.
     inviting: KeyedLock<String>,
     /// The templates that wait for a person to write, by the name of the person.
-    invited: Mutex<HashMap<String, String>>,
+    invited: Mutex<HashMap<String, Invitation>>,
     /// The messages that were accepted of a question that needs several, by ask, route and question.
     begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
+}
+
+/// A template that was sent to a person, and the question that it was sent for.
+#[derive(Debug, Clone)]
+struct Invitation {
+    message: String,
+    ask: AskId,
+    route: usize,
 }
 
 /// WhatsApp, if the settings have its tokens. Reads what an earlier run has remembered; connects to nothing yet.

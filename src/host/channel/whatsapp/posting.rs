@@ -6,7 +6,7 @@ use super::contacts::About;
 use super::errors::Verdict;
 use super::outbox::Sent;
 use super::text::{self, How};
-use super::{Whatsapp, deadline_text, taps};
+use super::{Invitation, Whatsapp, deadline_text, taps};
 use crate::host::channel::Adapter as _;
 use crate::host::port::{Channel, Progress, Updated};
 use crate::host::standing::Problem;
@@ -188,6 +188,16 @@ impl Whatsapp {
         text::question(&ask.content, part, how)
     }
 
+    /// Whether the question that the invitation was sent for still waits for the person to write. In doubt it does. A
+    /// person who let that question end has put the invitation aside, so the next question needs another one.
+    async fn still_waits(&self, invitation: &Invitation) -> bool {
+        let Some(broker) = self.broker() else { return true };
+        let Ok(ask) = broker.get(invitation.ask).await else { return true };
+        let open = ask.filter(|ask| ask.outcome().is_none());
+        open.and_then(|ask| ask.widgets.get(invitation.route).map(|widget| widget.state.clone()))
+            .is_some_and(|state| matches!(state, WidgetState::Held { .. } | WidgetState::Sent { .. }))
+    }
+
     /// The window is closed: an approved template asks the person to write.
     async fn invite(&self, ask: &Ask, route: usize, attempt: u8, to: &str) -> Option<Posted> {
         let template = &self.0.settings.template;
@@ -196,9 +206,12 @@ impl Whatsapp {
         }
         let person = self.0.contacts.person(to);
         let _one_at_a_time = self.0.inviting.lock(person.clone()).await;
-        if let Some(invited) = self.0.invited.lock().get(&person) {
-            // One invitation is enough for all questions that wait.
-            return Some(Posted::Held(invited.clone()));
+        let invited = self.0.invited.lock().get(&person).cloned();
+        if let Some(invitation) = invited
+            && self.still_waits(&invitation).await
+        {
+            // One invitation is enough for all questions that come meanwhile.
+            return Some(Posted::Held(invitation.message));
         }
         let callback = Some(CallbackData { ask: ask.id, route, attempt, part: 0, kind: Kind::Template });
         let invite = async |group| {
@@ -212,7 +225,8 @@ impl Whatsapp {
         };
         match sent {
             Sent::Accepted(id, _) => {
-                self.0.invited.lock().insert(person, id.clone());
+                let invitation = Invitation { message: id.clone(), ask: ask.id, route };
+                self.0.invited.lock().insert(person, invitation);
                 Some(Posted::Held(id))
             }
             Sent::NotBegun => None,

@@ -87,7 +87,7 @@ impl Whatsapp {
         status: &Status,
         trouble: Trouble,
     ) -> Result<(), NotStored> {
-        self.0.invited.lock().retain(|_, message| *message != status.id);
+        self.0.invited.lock().retain(|_, invitation| invitation.message != status.id);
         let mut asks = broker.asked_of(&self.0.contacts.all_ids(&status.ids.all()));
         if !asks.contains(&callback.ask) {
             asks.push(callback.ask);

@@ -1,7 +1,7 @@
 //! Several people answer one ask on WhatsApp at once: each goes through the questions by themselves, the
 //! first who is through wins, and the others are told.
 
-use crate::harness::SOON;
+use crate::harness::{SOON, choice};
 use crate::on_whatsapp::{ADA, BOB, happens, on_whatsapp, sim};
 use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
@@ -57,6 +57,23 @@ async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() 
         assert_eq!(asked(&world.phone, who, number).len(), 1, "{who}, question {number}: {:#?}", world.said_to(who));
     }
     world.kept_the_pace();
+}
+
+/// Both may answer on both routes, and only the second one could be shown: Bob answers what he was sent.
+#[tokio::test]
+async fn an_answer_counts_on_the_route_that_its_sender_was_sent() {
+    let both = format!("responders = [\"{ADA}\", \"{BOB}\"]");
+    let route = |chat| format!("{{ channel = \"whatsapp\", chat = \"{chat}\", {both} }}");
+    let world = on_whatsapp(sim(), &format!("{}, {}", route(ADA), route(BOB)), "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    world.phone.reachable(ADA, false);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.shown(BOB, "Which?").await;
+    world.writes(BOB, "2").await;
+    let response = world.response("r1").await;
+    assert_eq!(response["result"]["answers"]["Which?"], "b");
+    assert_eq!(response["result"]["answered_by"]["id"], BOB);
 }
 
 #[tokio::test]

@@ -201,7 +201,9 @@ impl Incoming<'_> {
         let mut found = Vec::new();
         for id in ids {
             let ask = load(self.broker, id).await?.filter(|ask| wanted(ask));
-            found.extend(ask.and_then(|ask| Asked::find(Arc::unwrap_or_clone(ask), &self.ids)));
+            found.extend(
+                ask.and_then(|ask| Asked::find(Arc::unwrap_or_clone(ask), &self.ids, self.message.quotes.as_deref())),
+            );
         }
         Ok(found)
     }

@@ -5,7 +5,9 @@ use super::contacts::About;
 use super::payload::Message;
 use super::resolve::{self, Candidate, State, Target, Times};
 use super::words;
-use askd_core::{Ask, AskId, ChannelName, Heard, Names, Question, Responders, Time, WidgetState, wording};
+use askd_core::{
+    Ask, AskId, ChannelName, Heard, Names, Question, Responders, Sending, Time, Widget, WidgetState, wording,
+};
 
 /// An ask that a person may answer on a route.
 pub(super) struct Asked {
@@ -33,11 +35,21 @@ pub(super) struct Reader<'a> {
 }
 
 impl Asked {
-    /// On which route, and by which of these ids, a person was asked.
-    pub(super) fn find(ask: Ask, ids: &[String]) -> Option<Self> {
-        let routes = ask.widgets.iter().map(|widget| &widget.route).enumerate();
-        let (route, person) =
-            routes.filter(|(_, route)| route.channel == ChannelName::WHATSAPP).find_map(|(at, route)| {
+    /// On which route, and by which of these ids, a person was asked. Where several routes ask them, that is the one whose
+    /// message they quote, else the one that last sent a question to them.
+    pub(super) fn find(ask: Ask, ids: &[String], quotes: Option<&str>) -> Option<Self> {
+        let theirs = |to: &str| ids.iter().any(|id| id == to);
+        let likely = |widget: &Widget| {
+            let sent = widget.sendings.iter().filter(|sent| theirs(sent.to.as_ref().unwrap_or(&widget.route.chat)));
+            let has_it = quotes.is_some_and(|quoted| widget.question_of(quoted).is_some());
+            (has_it, sent.filter_map(Sending::since).max(), theirs(widget.asked()))
+        };
+        let routes = ask.widgets.iter().enumerate().filter(|(_, widget)| widget.route.channel == ChannelName::WHATSAPP);
+        // Of equals the last comes out: the first route.
+        let (route, person) = routes
+            .rev()
+            .filter_map(|(at, widget)| {
+                let route = &widget.route;
                 let may_answer = |id: &&String| match &route.responders {
                     Responders::Anyone => **id == route.chat,
                     responders @ Responders::Only(_) => responders.includes(id),
@@ -45,7 +57,8 @@ impl Asked {
                 // The id of the chat comes first: it is the one that is written to.
                 let ids = || ids.iter().filter(may_answer);
                 Some((at, ids().find(|id| **id == route.chat).or_else(|| ids().next())?.clone()))
-            })?;
+            })
+            .max_by_key(|(at, _)| likely(&ask.widgets[*at]))?;
         let widget = &ask.widgets[route];
         let sent_to_them = ids.iter().any(|id| id == widget.asked());
         // A question that was sent again may be in the chat twice.

@@ -212,6 +212,43 @@ async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
 }
 
+/// A `1` confirms only what askd asked last: it may be the answer to a question that came after the request, or have been
+/// written for another reader.
+#[tokio::test]
+async fn a_one_that_may_be_about_another_question_or_was_forwarded_confirms_nothing() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    let question = was_off(&world).await;
+    let delivered = question.reached(Stage::Delivered).unwrap() / 1000;
+    world.taken(&world.phone.person_says_at(ADA, "yes", delivered + 5)).await;
+    let requests =
+        || world.phone.messages_to(ADA).into_iter().filter(|m| m.stage.shown() && m.text.contains("Did you mean"));
+    world.until("a request to confirm", || requests().count() == 1).await;
+    let later = (sent(&requests().next().unwrap()) + 2).to_string();
+    let forwarded = json!({"from": ADA, "id": "wamid.f", "timestamp": later, "type": "text", "text": {"body": "1"},
+        "context": {"forwarded": true}});
+    assert_eq!(world.webhook(&forwarded).await, 200);
+    world.shown(ADA, "I do not take forwarded messages as answers.").await;
+    assert!(world.response_now("r1").is_none());
+    // By the platform's clock, the other question comes seconds after the request.
+    world.later(Duration::from_secs(5));
+    world.ask("r2", choice("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    let before = world.quiet(2).await;
+    world.later(Duration::from_secs(5));
+    world.writes(ADA, "1").await;
+    world.until("another request", || requests().count() == 2).await;
+    assert!(before == world.records(), "nothing is consumed");
+    happens("the time of the request to be on record", || {
+        let memory = fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
+        memory.is_ok_and(|text| text.contains("\"since\":1"))
+    })
+    .await;
+    world.writes(ADA, "1").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "Yes");
+    assert!(world.response_now("r2").is_none());
+}
+
 #[tokio::test]
 async fn a_quote_or_ten_seconds_need_no_confirmation() {
     for quote in [true, false] {

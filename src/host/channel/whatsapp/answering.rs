@@ -27,7 +27,7 @@ impl Incoming<'_> {
         }
         let reader = self.reader();
         let asked = self.asked(&reader).await?;
-        if self.allows(&reader, &asked).await? || self.confirms(&asked).await? {
+        if self.allows(&reader, &asked).await? || self.confirms(&reader, &asked).await? {
             return Ok(());
         }
         match reader.target(&asked) {
@@ -161,21 +161,38 @@ impl Incoming<'_> {
     }
 
     /// Whether the message was a `1` that confirms earlier words; if so, those words have been dealt with.
-    async fn confirms(&self, asked: &[Asked]) -> Result<bool, NotStored> {
+    async fn confirms(&self, reader: &Reader<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
+        // What is forwarded was written for another reader.
+        if self.message.forwarded {
+            return Ok(false);
+        }
         let contacts = &self.channel.0.contacts;
         let Some(pending) = contacts.to_confirm(&self.person) else { return Ok(false) };
         let same = |asked: &&Asked| asked.ask.id == pending.ask && asked.is_open() && asked.next() == pending.question;
         let quotes = &self.message.quotes;
         let one = matches!(&self.message.body, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
         let meant = one && (quotes.is_none() || *quotes == pending.note);
-        let Some(asked) = asked.iter().find(same).filter(|_| meant) else {
+        let Some(at) = asked.iter().position(|asked| same(&asked)).filter(|_| meant) else {
             contacts.confirmed(&self.person);
             return Ok(false);
         };
+        let (asked, others) = (&asked[at], asked.iter().filter(|other| other.ask.id != pending.ask));
         let since = pending.since.map(Time::from_millis);
         if quotes.is_none() && since.zip(self.at).is_none_or(|(since, at)| at <= since) {
             // The message may be about the question or about our request to confirm.
             self.send_confirmation(asked, pending.nth);
+            return Ok(true);
+        }
+        let came_later = |other: &Asked| {
+            let sent = reader.times(other).since.filter(|_| other.is_open());
+            sent.is_some_and(|sent| since <= Some(sent) && Some(sent) < self.at)
+        };
+        if quotes.is_none() && others.into_iter().any(came_later) {
+            // It may be the answer to a question that came after our request, so the request is made anew: then it is the
+            // last thing that a further `1` can mean.
+            let (nth, at) = (contacts.number_request(), self.channel.now().as_millis());
+            contacts.ask_to_confirm(&self.person, Confirmation { nth, since: None, at, ..pending });
+            self.send_confirmation(asked, nth);
             return Ok(true);
         }
         // It confirms our own message, and that named the question.

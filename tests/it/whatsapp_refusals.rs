@@ -152,6 +152,28 @@ async fn strangers_get_nothing_and_change_nothing() {
     assert!(!refused.is_empty() && refused.iter().all(|line| line["reason"] == "not_responder"));
 }
 
+/// `anyone` is anyone in the chat: a stranger with the code does not even skip.
+#[tokio::test]
+async fn a_stranger_answers_nothing_where_anyone_can_answer() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = \"anyone\" }}");
+    let optional = json!({"questions": [{"question": "Which?", "options": ["a", "b"], "required": false}]});
+    let world = asked_in(on_whatsapp(sim(), &route, "").await, optional, "Which?").await;
+    let before = world.records();
+    let code = world.open()[0]["short_id"].as_str().unwrap().to_owned();
+    let question = world.shown(ADA, "Which?").await;
+    // After the question, by the platform's clock.
+    let at = question.reached(Stage::Sent).unwrap() / 1000 + 2;
+    for said in [format!("{code} 1"), format!("{code} skip")] {
+        world.taken(&world.phone.person_says_at(MALLORY, &said, at)).await;
+    }
+    let quote = json!({"from": MALLORY, "id": "wamid.q", "timestamp": at.to_string(), "type": "text",
+        "text": {"body": "1"}, "context": {"from": "1", "id": question.id}});
+    assert_eq!(world.webhook(&quote).await, 200);
+    assert!(before == world.records());
+    world.writes(ADA, "2").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+}
+
 #[tokio::test]
 async fn who_may_answer_is_listed() {
     let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{BOB}\"] }}");

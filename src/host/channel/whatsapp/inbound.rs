@@ -11,7 +11,9 @@ use super::{Whatsapp, contacts, words};
 use crate::host::broker::{Broker, Named};
 use crate::host::channel::{NotStored, apply, load};
 use crate::sabotage::{crash_point, on};
-use askd_core::{Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, ShortId, Source, Time, Via};
+use askd_core::{
+    Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, Responders, ShortId, Source, Time, Via,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +153,10 @@ async fn refuse_stranger(broker: &Broker, message: &Message, ids: &[String]) -> 
     let Some(id) = quoted.or_else(named) else { return Ok(()) };
     let Some(ask) = load(broker, id).await? else { return Ok(()) };
     let Some(route) = ask.shown_on(ChannelName::WHATSAPP) else { return Ok(()) };
+    // To the core, anyone includes a stranger. On WhatsApp a chat is one person, and this is not that one.
+    if ask.route(route).is_none_or(|route| route.responders == Responders::Anyone) {
+        return Ok(());
+    }
     let id = ids.first().cloned().unwrap_or_default();
     let person = Person { via: Via::Channel(ChannelName::WHATSAPP), id, name: None };
     let heard = Heard { message: message.id.clone(), at: message.at, names: Names::Nothing };

@@ -159,3 +159,25 @@ async fn what_was_open_when_it_was_written_still_makes_it_doubtful() {
     world.shown(ADA, "Which question do you mean?").await;
     assert!(before == world.records());
 }
+
+/// They wrote while both were open and ended one of them afterwards; what they wrote arrives last.
+#[tokio::test]
+async fn what_is_overtaken_by_the_end_of_another_question_is_asked_back() {
+    let world = world().await;
+    world.ask("r1", choice("Old?", &["a", "b"]));
+    let old = world.shown(ADA, "Old?").await;
+    world.ask("r2", choice("New?", &["c", "d"]));
+    let new = world.shown(ADA, "New?").await;
+    let written = sent(&new) + 1;
+    world.later(std::time::Duration::from_secs(5));
+    world.phone.person_quotes(ADA, &old.id, "1");
+    assert_eq!(world.response("r1").await["result"]["answers"]["Old?"], "a");
+    world.shown(ADA, "Answered: a by Ada").await;
+    let before = world.quiet(1).await;
+    says_at(&world, ADA, "2", written).await;
+    world.shown(ADA, "Which question do you mean?").await;
+    assert!(before == world.records());
+    // What they write once they know is about the other one.
+    world.writes(ADA, "2").await;
+    assert_eq!(world.response("r2").await["result"]["answers"]["New?"], "d");
+}

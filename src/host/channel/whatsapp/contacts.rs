@@ -219,6 +219,12 @@ impl Contacts {
         self.inbound.send_replace(());
     }
 
+    /// Whether a message of the person with these ids was dealt with that was written then or later.
+    pub(super) fn has_written_since(&self, ids: &[String], at: Time) -> bool {
+        let known = self.file.get();
+        ids.iter().filter_map(|id| known.last_inbound.get(id)).any(|last| *last >= at)
+    }
+
     /// The platform said at that time that the window is closed, whatever we thought.
     pub(super) fn window_closed(&self, id: &str, at: Time) {
         let ids = self.all_ids(&[id.to_owned()]);

@@ -39,6 +39,8 @@ pub(super) struct Incoming<'a> {
     pub(super) at: Option<Time>,
     /// The window was closed before this message: we could not write to the person.
     pub(super) opened: bool,
+    /// A message of this person that the platform received no earlier has been dealt with already.
+    overtaken: bool,
 }
 
 impl Whatsapp {
@@ -88,8 +90,9 @@ impl Whatsapp {
         }
         self.same_person(&message.ids);
         let opened = !contacts.window_is_open(&reply_to);
+        let overtaken = written.is_some_and(|at| contacts.has_written_since(&ids, at));
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
-        let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened };
+        let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened, overtaken };
         // The ask itself knows the messages that changed it, even if a crash kept our file from being written.
         if !has_counted(broker, &message.id).await? {
             incoming.read().await?;
@@ -178,7 +181,8 @@ impl Incoming<'_> {
         let contacts = &self.channel.0.contacts;
         let post_of = quoted.and_then(|quoted| self.broker.of_message(quoted));
         let about = quoted.and_then(|quoted| contacts.about(quoted));
-        Reader { message: self.message, at: self.at, said, post_of, about, clock_ahead: contacts.clock_ahead() }
+        let (message, at, overtaken) = (self.message, self.at, self.overtaken);
+        Reader { message, at, overtaken, said, post_of, about, clock_ahead: contacts.clock_ahead() }
     }
 
     /// All asks that the sender may mean: the open ones, oldest first; those that the message names; and those that

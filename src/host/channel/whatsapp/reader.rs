@@ -24,6 +24,8 @@ pub(super) struct Reader<'a> {
     pub(super) message: &'a Message,
     /// When the platform received it; `None`: unknown, so it may be older than any question.
     pub(super) at: Option<Time>,
+    /// A message of this person that the platform received no earlier has been dealt with already.
+    pub(super) overtaken: bool,
     /// Its words. Empty if it has none.
     pub(super) said: &'a str,
     /// The ask that posted the quoted message.
@@ -194,7 +196,7 @@ impl Reader<'_> {
                 state: state(asked),
             }
         });
-        let message = resolve::Message { quotes, quotes_another, code, at: self.at };
+        let message = resolve::Message { quotes, quotes_another, code, at: self.at, overtaken: self.overtaken };
         resolve::resolve(&message, &candidates.collect::<Vec<_>>())
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Message<'a> {
     pub(super) code: Option<&'a str>,
     /// When the platform received it; `None`: unknown, so it may be older than any question.
     pub(super) at: Option<Time>,
+    /// A message of this person that the platform received no earlier has been dealt with already.
+    pub(super) overtaken: bool,
 }
 
 /// An ask that this person may mean, at their next question.
@@ -117,13 +119,13 @@ impl Candidate<'_> {
         message.at.zip(self.times.since).is_some_and(|(at, since)| at > since)
     }
 
-    /// Whether it was still open when the message was received, and another person has ended it since.
+    /// Whether the message may have been meant for it, too: it was still open when the message was received. Those who ended
+    /// it themselves mean it no more, unless what ended it has overtaken the message.
     fn was_open(&self, message: &Message<'_>) -> bool {
         match self.state {
-            State::Late { at } | State::Ended { at, theirs: false } => {
-                message.at.is_some_and(|received| received <= at)
-            }
-            State::Open | State::Ended { theirs: true, .. } => false,
+            State::Ended { theirs: true, .. } if !message.overtaken => false,
+            State::Late { at } | State::Ended { at, .. } => message.at.is_some_and(|received| received <= at),
+            State::Open => false,
         }
     }
 }
@@ -276,6 +278,18 @@ mod tests {
             ),
             ("another one had ended by then", words(150), vec![b(), ended("k7", &["a1"], 0, 149, false)], One(0)),
             ("they ended the other one themselves", words(150), vec![b(), ended("k7", &["a1"], 0, 160, true)], One(0)),
+            (
+                "the same, and the end has overtaken the message",
+                Message { overtaken: true, ..words(150) },
+                vec![b(), ended("k7", &["a1"], 0, 160, true)],
+                Which(vec![0]),
+            ),
+            (
+                "another message has overtaken it, the end was before",
+                Message { overtaken: true, ..words(150) },
+                vec![b(), ended("k7", &["a1"], 0, 149, true)],
+                One(0),
+            ),
             ("the other one was asked later", words(120), vec![b(), ended("k7", &["a1"], 130, 160, false)], One(0)),
             (
                 "the one it was for has ended, the next is newer",
@@ -403,9 +417,9 @@ mod tests {
             quotes in proptest::option::weighted(0.3, prop_oneof![Just("a"), Just("x")]),
             code in proptest::option::of(prop_oneof![Just("k7"), Just("q9")]),
             received in time(),
-            quotes_another in any::<bool>(),
+            [quotes_another, overtaken] in any::<[bool; 2]>(),
         ) {
-            let message = Message { quotes, quotes_another, code, at: received };
+            let message = Message { quotes, quotes_another, code, at: received, overtaken };
             let there = |at: usize| received.zip(candidates[at].times.since).is_some_and(|(at, since)| at > since);
             match resolve(&message, &candidates) {
                 Target::One(at) | Target::Confirm(at) => {

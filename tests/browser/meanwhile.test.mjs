@@ -63,6 +63,21 @@ describe('when something happens meanwhile', () => {
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
   });
 
+  test('an answer whose reply was lost is not said to be unused', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await open({ expected: [/ERR_FAILED/] });
+    await page.route('**/answer', async (route) => {
+      await route.fetch();
+      // The stream says that it is answered, before the call fails.
+      await sleep(300);
+      await route.abort();
+    });
+    await button(card(page, ask), /^React/).click();
+    await visible(card(page, ask).getByText('Answered by the operator in the web inbox: React'));
+    assert.equal(await card(page, ask).getByText('Yours was not used.').count(), 0);
+    assert.equal(await card(page, ask).getByText('Already').count(), 0);
+  });
+
   test('a refusal says by whom and where it was answered, before the stream does', async () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await open({ expected: [/409/] });

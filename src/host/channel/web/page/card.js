@@ -100,7 +100,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
     if (over && isLate(over)) stayLate(over);
     else if (over) {
-      notice(over, { lost: true, focus: stays(focus) });
+      notice(over, { lost: isNotOurs(over), focus: stays(focus) });
       return;
     }
     state = 'open';
@@ -261,6 +261,10 @@ export function openCard(firstAsk, { settled, unreached }) {
     isInUse: () => state === 'sending' || focused() || form.entered() !== '',
   };
 }
+
+// What counted did not come from this page. An answer through the inbox may be the one whose reply was lost, so nobody is told that
+// theirs was not used.
+const isNotOurs = (ask) => outcomeOf(ask).by?.channel !== 'web';
 
 function complaint(failure, again, resends) {
   const text = {

@@ -83,6 +83,34 @@ describe('askd is away', () => {
     assert.equal(await page.getByText("Couldn't reach askd").count(), 0);
   });
 
+  test('an answer that another one was given instead of says so', async () => {
+    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await card(page, ask).waitFor();
+    // Out of reach for this page alone.
+    const away = (route) => route.abort();
+    await page.route('**/api/v1/**', away);
+    await card(page, ask).getByRole('button', { name: 'Vue' }).click();
+    await card(page, ask).getByText("Couldn't reach askd").waitFor();
+    await page.evaluate(() => document.activeElement.blur());
+    await daemon.answerElsewhere(ask, { 'Which framework?': 'React' });
+    await page.unroute('**/api/v1/**', away);
+    await card(page, ask).getByText('Already answered by the operator on the command line: React').waitFor();
+    await card(page, ask).getByText('Yours was not used.').waitFor();
+  });
+
+  test('an answer that got no reply twice is kept for the person to send', async () => {
+    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await card(page, ask).waitFor();
+    await page.route('**/answer', (route) => route.abort());
+    await card(page, ask).getByRole('button', { name: 'Vue' }).click();
+    await card(page, ask).getByText('Your answer has not reached askd.').waitFor();
+    await page.unroute('**/answer');
+    await card(page, ask).getByRole('button', { name: 'Send it now: Vue' }).press('Enter');
+    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
+  });
+
   test('the box goes away when askd is back, and nobody is dismissed for it', async () => {
     page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });

@@ -307,6 +307,45 @@ describe('an ask that timed out and can still be answered', () => {
     assert.equal((await stored(ask)).late, true);
   });
 
+  whole('an answer that was given while askd was away is not sent late by itself', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK], ...LATER });
+    await open({ expected: [/ERR_|Failed to load resource/] });
+    const one = card(page, ask);
+    await visible(one);
+    await daemon.kill();
+    await visible(page.getByText('No connection to askd since'));
+    await press(button(one, 'Vue'));
+    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
+    // The person goes on elsewhere.
+    await page.evaluate(() => document.activeElement.blur());
+    await until('the end of its time', () => one.getByText('Ends soon: time is up').isVisible(), 40000);
+    await daemon.run();
+    await visible(stillAnswerable(ask), 60000);
+    await visible(one.getByRole('alert').getByText('Your answer did not reach askd in time.'));
+    assert.equal(await waiting().locator('article').count(), 1, 'it stays where it is');
+    assert.equal((await stored(ask)).late, false);
+    await shoot(page, 'late-unsent');
+    await accessible(page, 'an answer that was not sent');
+    await button(one, 'Send it now: Vue').click();
+    await visible(done(page, ask).getByText('Answered after the timeout'));
+    assert.match((await given()).text, /The user answered: "Vue"/);
+  });
+
+  whole('a late answer that got no reply is sent once more', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK], ...SOON });
+    await timedOut(ask);
+    await open({ expected: [/ERR_|Failed to load resource/] });
+    const one = card(page, ask);
+    await visible(stillAnswerable(ask));
+    await daemon.kill();
+    await visible(page.getByText('No connection to askd since'));
+    await press(button(one, 'Vue'));
+    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
+    await daemon.run();
+    await visible(done(page, ask).getByText('Answered after the timeout'), 40000);
+    assert.deepEqual((await stored(ask)).late_answer.answers, { [FRAMEWORK.question]: 'Vue' });
+  });
+
   whole('a reply that is older than the stream does not hide what became of the answer', async () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK], ...SOON });
     await timedOut(ask);

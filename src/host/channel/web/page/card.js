@@ -19,6 +19,9 @@ function setTime(node, instant, text) {
   node.title = exact(instant);
 }
 
+// With less time left than this, an answer that is sent by itself may come late; the page's clock is not much better.
+const SURE_MS = 5000;
+
 // With less time left than this, words that were not sent ask for more; the daemon gives it once.
 const HURRY_MS = 60000;
 
@@ -28,7 +31,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   let ask = firstAsk;
   let state = 'open';
   let settledMeanwhile = null;
-  // What got no reply, to be sent again when askd is back; that is done once.
+  // What got no reply, to be sent again when askd is back; that is done once. After the timeout it would start the agent, so only a person
+  // sends it then.
   let unsent = null;
   let resent = false;
   let hurried = false;
@@ -83,6 +87,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     // Two quick clicks arrive before the first has disabled anything.
     if (state !== 'open') return;
     const focus = focused() ? document.activeElement : null;
+    const late = isLate(ask);
     state = 'sending';
     unsent = null;
     busy(true);
@@ -92,7 +97,7 @@ export function openCard(firstAsk, { settled, unreached }) {
       keepDraft(ask.id, null);
       settled(after, { here: true, focused: stays(focus) });
     } catch (failure) {
-      failed(failure, again, focus);
+      failed(failure, { ...again, late }, focus);
     }
   }
 
@@ -109,7 +114,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     const mayRepeat = (failure.status === 0 || failure.status >= 500) && !(isLate(ask) && again.dismisses);
     if (failure.status === 0) unsent = again;
     const resends = unsent !== null && !again.dismisses && !resent;
-    problem.replaceChildren(...complaint(failure, mayRepeat ? again : null, resends));
+    problem.replaceChildren(...complaint(explanation(failure, resends), mayRepeat ? again : null));
     // A person on the keyboard would have to start from the top.
     if (stays(focus)) (focus.isConnected ? focus : element).focus({ preventScroll: true });
     if (failure.status === 0 || failure.status === 401) unreached(failure);
@@ -216,15 +221,20 @@ export function openCard(firstAsk, { settled, unreached }) {
   const kept = draftOf(ask.id);
   if (kept) form.restore(kept);
 
-  // askd is back. Somebody may have changed their mind about ending an ask; an answer is sent as it was.
+  // askd is back. Somebody may have changed their mind about ending an ask; an answer is sent as it was, or kept for a person to send.
   function reconnected() {
     if (state !== 'open' || !unsent) return;
     const again = unsent;
-    unsent = null;
+    const inTime = again.late || (!isLate(ask) && (!ask.answer_by || Date.parse(ask.answer_by) - now() > SURE_MS));
     problem.replaceChildren();
-    if (again.dismisses || resent) return;
-    resent = true;
-    again.run();
+    if (again.dismisses) unsent = null;
+    else if (resent || !inTime) {
+      const why = isLate(ask) && !again.late ? 'Your answer did not reach askd in time.' : 'Your answer has not reached askd.';
+      problem.replaceChildren(...complaint(why, again, 'Send it now'));
+    } else {
+      resent = true;
+      again.run();
+    }
   }
 
   // It ended without this page. Returns whether the card keeps its place to say so.
@@ -240,9 +250,10 @@ export function openCard(firstAsk, { settled, unreached }) {
       return true;
     }
     const wasLate = isLate(ask);
-    if (!form.entered() && !focused() && !(wasLate && isLate(over))) return false;
+    const lost = unsent !== null && isNotOurs(over);
+    if (!lost && !form.entered() && !focused() && !(wasLate && isLate(over))) return false;
     if (isLate(over)) stayLate(over);
-    else notice(over);
+    else notice(over, { lost });
     return true;
   }
 
@@ -258,7 +269,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     choose: (number) => state === 'open' && form.choose(number),
     other: () => state === 'open' && form.other(),
     dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
-    isInUse: () => state === 'sending' || focused() || form.entered() !== '',
+    isInUse: () => state === 'sending' || unsent !== null || focused() || form.entered() !== '',
   };
 }
 
@@ -266,17 +277,20 @@ export function openCard(firstAsk, { settled, unreached }) {
 // theirs was not used.
 const isNotOurs = (ask) => outcomeOf(ask).by?.channel !== 'web';
 
-function complaint(failure, again, resends) {
-  const text = {
+function explanation(failure, resends) {
+  return {
     0: resends
-      ? "Couldn't reach askd. Your answer is sent again when askd is back, unless you change it."
+      ? "Couldn't reach askd. Your answer is sent again when askd is back, unless you change it or the time is up by then."
       : "Couldn't reach askd, so your answer may not have been saved. Nothing you typed is lost.",
     503: `Not stored: ${failure.message} What you entered is kept here.`,
   }[failure.status] ?? failure.message;
+}
+
+function complaint(text, again, press = 'Try again') {
   const line = el('p', { dir: 'auto', class: 'said' }, text);
   if (!again) return [line];
   const words = again.words === null ? [] : [': ', said('span', again.words)];
-  return [line, el('button', { type: 'button', class: 'secondary', onclick: again.run }, 'Try again', ...words)];
+  return [line, el('button', { type: 'button', class: 'secondary', 'data-at-once': true, onclick: again.run }, press, ...words)];
 }
 
 // `Timed out at 14:32. You can still answer: ...`, where the card of an open ask has its Dismiss.

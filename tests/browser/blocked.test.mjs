@@ -94,6 +94,30 @@ describe('a question that was asked too often', () => {
     }, 20000);
   });
 
+  test('a click in the moment in which the page moves is not taken, and the card says so', async () => {
+    const ask = await block(DEPLOY);
+    await open({ expected: [/ERR_|Failed to load resource/] });
+    const allow = button(card(page, ask), 'Allow again');
+    await visible(allow);
+    const clicked = allow.evaluate((node) => new Promise((resolve) => {
+      new MutationObserver((_, observer) => {
+        if (!document.body.innerText.includes('No connection to askd since')) return;
+        observer.disconnect();
+        node.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail: 1 }));
+        resolve();
+      }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+    }));
+    await daemon.kill();
+    await clicked;
+    await visible(card(page, ask).getByText('Nothing was sent: the page moved as you clicked. Click again if you meant this question.'));
+    await shoot(page, 'blocked-not-taken');
+    await daemon.run();
+    await visible(page.getByText('Connected again.'));
+    assert.equal((await daemon.known(ask.request_id)).block.allowed_again, null);
+    await allow.press('Enter');
+    await gone(card(page, ask));
+  });
+
   for (const [look, options] of sample([['light', {}], ['dark', { dark: true }], ['phone', { viewport: PHONE }], ['phone dark', { viewport: PHONE, dark: true }], ['small phone', { viewport: SMALL_PHONE }]])) {
     test(`is readable and harmless: ${look}`, async () => {
       const plain = await block(DEPLOY);

@@ -237,7 +237,7 @@ describe('answering', () => {
     await page.mouse.dblclick(left, top);
     await gone(card(page, ask));
     await page.mouse.click(left, top);
-    await visible(card(page, next).getByText('Not sent: the page moved as you clicked. Click again if you meant this question.'));
+    await visible(card(page, next).getByText('Nothing was sent: the page moved as you clicked. Click again if you meant this question.'));
     await shoot(page, 'click-not-taken');
     await daemon.response(ask.request_id);
     await page.clock.fastForward(600);

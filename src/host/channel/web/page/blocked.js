@@ -3,7 +3,7 @@
 
 import { allowAgain } from './api.js';
 import { el, said, uniqueId } from './dom.js';
-import { ago, exact } from './words.js';
+import { ago, exact, NOT_TAKEN } from './words.js';
 
 export const isBlocked = (ask) => Boolean(ask.block) && !ask.block.allowed_again;
 
@@ -17,6 +17,7 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
   const when = el('time', { datetime: ask.created_at, title: exact(ask.created_at) });
   const heading = el('h3', { id: uniqueId('blocked') }, el('span', { class: 'group' }, ask.group), ' asked this ', times, ' without an answer');
   const problem = el('div', { class: 'problem own', role: 'alert' });
+  const hint = el('p', { class: 'sending own', role: 'status' });
   const button = el('button', { type: 'button', class: 'secondary', 'data-at-once': true, onclick: press }, 'Allow again');
   const questions = ask.questions.length === 1
     ? said('p', ask.questions[0].question, 'question')
@@ -25,7 +26,7 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     'article',
     { class: 'card blocked', id: `ask-${ask.id}`, tabindex: -1, 'aria-labelledby': heading.id },
     el('header', { class: 'strip own' }, heading, el('p', { class: 'meta' }, el('span', {}, 'blocked ', when), el('span', {}, 'id ', el('code', {}, ask.short_id)))),
-    el('div', { class: 'body' }, questions, el('p', { class: 'own telling' }, TELLING), problem, el('div', { class: 'actions' }, button)),
+    el('div', { class: 'body' }, questions, el('p', { class: 'own telling' }, TELLING), problem, el('div', { class: 'actions' }, button), hint),
   );
 
   async function press() {
@@ -36,6 +37,7 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     // A button that is disabled drops the focus, and the block may be gone before the reply is there.
     if (focused) element.focus({ preventScroll: true });
     problem.replaceChildren();
+    hint.textContent = '';
     try {
       allowed(await allowAgain(ask.id), { focused });
     } catch (failure) {
@@ -59,6 +61,13 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     if (when.textContent !== text) when.textContent = text;
   }
 
+  // A click that the page did not take says so. Returns whether what stands below has moved for that.
+  function clickNotTaken() {
+    if (busy || hint.textContent !== '') return false;
+    hint.textContent = NOT_TAKEN;
+    return true;
+  }
+
   // askd is back: what it did not reply to can be pressed again.
   function reconnected() {
     if (!busy) problem.replaceChildren();
@@ -66,5 +75,5 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
 
   update(ask);
   tick();
-  return { element, update, reconnected, tick, focused: () => element.contains(document.activeElement) };
+  return { element, update, reconnected, clickNotTaken, tick, focused: () => element.contains(document.activeElement) };
 }

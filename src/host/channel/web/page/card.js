@@ -8,7 +8,7 @@ import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
-import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, now, outcomeOf, until } from './words.js';
+import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, NOT_TAKEN, now, outcomeOf, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -209,7 +209,7 @@ export function openCard(firstAsk, { settled, unreached }) {
   // A click that the page did not take says so. Returns whether what stands below has moved for that.
   function clickNotTaken() {
     if (state !== 'open' || sending.textContent !== '') return false;
-    sending.textContent = 'Not sent: the page moved as you clicked. Click again if you meant this question.';
+    sending.textContent = NOT_TAKEN;
     return true;
   }
 

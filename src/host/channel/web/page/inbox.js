@@ -496,8 +496,8 @@ const guard = (event) => {
   if (!event.target.closest('[data-at-once]')) return;
   event.preventDefault();
   event.stopPropagation();
-  const { id } = event.target.closest('article') ?? {};
-  if (cards.get(id?.replace('ask-', ''))?.clickNotTaken()) shifted();
+  const id = event.target.closest('article')?.id.replace('ask-', '');
+  if ((cards.get(id) ?? blocks.get(id))?.clickNotTaken()) shifted();
 };
 for (const list of ['waiting', 'blocked']) byId(list).addEventListener('click', guard, { capture: true });
 for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {

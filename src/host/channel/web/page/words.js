@@ -12,6 +12,9 @@ export function setClock(dateHeader) {
 
 export const now = () => Date.now() + offset;
 
+// A click was swallowed, because it was most likely meant for what stood there before.
+export const NOT_TAKEN = 'Nothing was sent: the page moved as you clicked. Click again if you meant this question.';
+
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;

@@ -64,6 +64,25 @@ export async function accessible(what) {
   assert.deepEqual(found, [], `accessibility of ${what}`);
 }
 
+// Will click in the very moment in which something moves what is clicked; what it returns waits for that.
+export async function clickAsItMoves(control) {
+  await control.evaluate((node) => {
+    const top = () => node.getBoundingClientRect().top + window.scrollY;
+    const before = top();
+    node.clicked = new Promise((resolve) => {
+      new MutationObserver((_, observer) => {
+        if (Math.abs(top() - before) < 10) return;
+        observer.disconnect();
+        node.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail: 1 }));
+        resolve();
+      }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+    });
+  });
+  return () => control.evaluate((node) => node.clicked);
+}
+
+export const NOT_TAKEN = 'Nothing was sent: the page moved as you clicked. Click again if you meant this question.';
+
 export const posts = (verb) => {
   const seen = [];
   page.on('request', (request) => {

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { card, DESKTOP, done, LOOKS, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
-import { accessible, browser, button, daemon, FRAMEWORK, gone, noSidewaysScroll, open, page, posts, SEVERAL, visible } from './inbox.mjs';
+import { accessible, browser, button, daemon, FRAMEWORK, gone, NOT_TAKEN, noSidewaysScroll, open, page, posts, SEVERAL, visible } from './inbox.mjs';
 
 describe('opening the inbox', () => {
   test('asks for the token, refuses a wrong one, takes the right one and forgets it on request', async () => {
@@ -237,7 +237,7 @@ describe('answering', () => {
     await page.mouse.dblclick(left, top);
     await gone(card(page, ask));
     await page.mouse.click(left, top);
-    await visible(card(page, next).getByText('Nothing was sent: the page moved as you clicked. Click again if you meant this question.'));
+    await visible(card(page, next).getByText(NOT_TAKEN));
     await shoot(page, 'click-not-taken');
     await daemon.response(ask.request_id);
     await page.clock.fastForward(600);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { card, DESKTOP, done, PHONE, shoot, until } from './harness.mjs';
-import { accessible, browser, button, connectionLine, daemon, FRAMEWORK, gone, open, page, posts, SEVERAL, visible } from './inbox.mjs';
+import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, visible } from './inbox.mjs';
 
 // The page fetches its worker when it opens; a daemon that is killed then does not send it.
 const NO_WORKER = /when fetching the script/;
@@ -190,6 +190,78 @@ describe('when something happens meanwhile', () => {
     await visible(card(page, ask).getByText(/Ends soon: \d+ s left/));
     await visible(done(page, ask).getByText('Timed out').first(), 40000);
     await gone(card(page, ask));
+  });
+});
+
+describe('a click on what has just moved', () => {
+  const DEPLOY = { question: 'Deploy now?', options: ['yes', 'no'] };
+
+  test('is not taken while another answer is being sent, and when it could not be stored', async () => {
+    const first = await daemon.asked({ questions: [FRAMEWORK] });
+    const second = await daemon.asked({ questions: [DEPLOY] });
+    await open({ expected: [/503/] });
+    const yes = button(card(page, second), 'yes');
+    await visible(yes);
+    const sent = posts('answer');
+    let refuse;
+    await page.route('**/answer', async (route) => {
+      await new Promise((resolve) => { refuse = resolve; });
+      await route.fulfill({ status: 503, contentType: 'application/problem+json', body: JSON.stringify({ title: 'Not stored', status: 503, detail: 'The disk is full.' }) });
+    });
+    let clicked = await clickAsItMoves(yes);
+    await button(card(page, first), /^React/).click();
+    await clicked();
+    await visible(card(page, first).getByText('Sending…'));
+    await visible(card(page, second).getByText(NOT_TAKEN));
+    await sleep(500);
+    clicked = await clickAsItMoves(yes);
+    refuse();
+    await clicked();
+    await visible(card(page, first).getByText('The disk is full.'));
+    assert.equal(sent.length, 1);
+    assert.ok(await card(page, second).getByText(NOT_TAKEN).isVisible());
+    // What stands above has not moved.
+    await page.unroute('**/answer');
+    await button(card(page, first), 'Svelte').click();
+    assert.deepEqual((await daemon.response(first.request_id)).answers, { 'Which framework?': 'Svelte' });
+  });
+
+  for (const [name, news] of [['how often it was tried', { attempt: 3 }], ['what is wrong', { cause_line: 'Slack cannot be reached.' }]]) {
+    test(`is not taken when the card itself says ${name}`, async () => {
+      const ask = await daemon.asked({ questions: [FRAMEWORK] });
+      const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, ...news })}\n\n`];
+      let go;
+      const ready = new Promise((resolve) => { go = resolve; });
+      await open({
+        before: (fresh) => fresh.route('**/api/v1/events', async (route) => {
+          const body = streams.shift();
+          if (body && streams.length === 0) await ready;
+          return body ? route.fulfill({ contentType: 'text/event-stream', body }) : route.continue();
+        }),
+      });
+      const vue = button(card(page, ask), 'Vue');
+      await visible(vue);
+      const sent = posts('answer');
+      const clicked = await clickAsItMoves(vue);
+      go();
+      await clicked();
+      await visible(card(page, ask).getByText(NOT_TAKEN));
+      assert.equal(sent.length, 0);
+    });
+  }
+
+  test('is not taken when the page has scrolled by itself', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await open({ viewport: PHONE });
+    const vue = button(card(page, ask), 'Vue');
+    await visible(vue);
+    const sent = posts('answer');
+    await vue.evaluate((node) => window.addEventListener('scroll', () => {
+      node.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail: 1 }));
+    }, { once: true }));
+    await daemon.asked({ questions: [DEPLOY] });
+    await visible(card(page, ask).getByText(NOT_TAKEN));
+    assert.equal(sent.length, 0);
   });
 });
 

@@ -36,6 +36,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "/list.js" => "list.js", SCRIPT;
     "/live.js" => "live.js", SCRIPT;
     "/markdown.js" => "markdown.js", SCRIPT;
+    "/moves.js" => "moves.js", SCRIPT;
     "/notify.js" => "notify.js", SCRIPT;
     "/settled.js" => "settled.js", SCRIPT;
     "/words.js" => "words.js", SCRIPT;

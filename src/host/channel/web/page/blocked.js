@@ -61,11 +61,9 @@ export function blockedItem(firstAsk, { allowed, unreached }) {
     if (when.textContent !== text) when.textContent = text;
   }
 
-  // A click that the page did not take says so. Returns whether what stands below has moved for that.
+  // A click that the page did not take says so.
   function clickNotTaken() {
-    if (busy || hint.textContent !== '') return false;
-    hint.textContent = NOT_TAKEN;
-    return true;
+    if (!busy) hint.textContent = NOT_TAKEN;
   }
 
   // askd is back: what it did not reply to can be pressed again.

@@ -206,11 +206,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     reportTyping(ask.id).catch(() => {});
   }
 
-  // A click that the page did not take says so. Returns whether what stands below has moved for that.
+  // A click that the page did not take says so.
   function clickNotTaken() {
-    if (state !== 'open' || sending.textContent !== '') return false;
-    sending.textContent = NOT_TAKEN;
-    return true;
+    if (state === 'open') sending.textContent = NOT_TAKEN;
   }
 
   // What is being changed is not sent by itself.

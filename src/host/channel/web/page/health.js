@@ -36,8 +36,7 @@ const outcome = (ask) =>
 
 const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${channelName(card.channel)}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
 
-// `shifted()`: what stands below the strip may have moved.
-export function setUpHealth({ shifted }) {
+export function setUpHealth() {
   let allowed = false;
   let timer = null;
   let before = '';
@@ -51,7 +50,6 @@ export function setUpHealth({ shifted }) {
 
   function render(report) {
     const problems = report?.problems ?? [];
-    if (problems.length > 0 || !byId('trouble').hidden) shifted();
     byId('trouble').hidden = problems.length === 0;
     byId('trouble-list').replaceChildren(...problems.slice(0, STRIP).map(problem));
     byId('trouble-more').hidden = problems.length <= STRIP;

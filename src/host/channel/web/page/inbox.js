@@ -11,6 +11,7 @@ import { setUpHistory } from './history.js';
 import { setUpKeys } from './keys.js';
 import { openList } from './list.js';
 import { connection } from './live.js';
+import { watchMoves } from './moves.js';
 import { allowPush, announce, setTitle, setUpSwitches, tell, untell, untellAll } from './notify.js';
 import { startWorker, unsubscribe } from './push.js';
 import { settledItem } from './settled.js';
@@ -25,9 +26,8 @@ const BACK_NOTICE_MS = 4000;
 // A first connection that takes longer than this is worth a line; a shorter one would only flicker.
 const SLOW_MS = 700;
 
-// After the list has moved under the pointer, a click is most likely meant for what was there before: one that would end
-// an ask at once is then not taken.
-const SHIFT_GUARD_MS = 400;
+// So long after something has moved under the pointer, a click on it is not taken if it would end an ask at once.
+const MOVE_GUARD_MS = 400;
 
 // Somebody who pressed or typed something this recently is busy: the page then does not scroll by itself.
 const BUSY_MS = 5000;
@@ -41,7 +41,6 @@ let settledLimit = SETTLED_AT_ONCE;
 let lateLimit = LATE_AT_ONCE;
 let listing = null;
 let linked = null;
-let lastShift = -Infinity;
 let lastInput = -Infinity;
 
 // ---- What is displayed is reported, once per page, ask and channel
@@ -85,6 +84,8 @@ document.addEventListener('visibilitychange', report);
 
 // ---- The lists
 
+const moves = watchMoves();
+
 const isOpen = (ask) => ask.state === 'open';
 
 // How far an ask is in its life, which goes one way only: open, timed out but still answerable, over, answered after that.
@@ -93,8 +94,6 @@ function progress(ask) {
   if (isLate(ask)) return 1;
   return ask.late ? 3 : 2;
 }
-
-const shifted = () => { lastShift = performance.now(); };
 
 function makeCard(ask) {
   const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
@@ -107,7 +106,7 @@ function dropCard(id) {
   cards.delete(id);
 }
 
-const list = openList({ cards, open: makeCard, drop: dropCard, shifted, watch: viewer, inView: isItemInView });
+const list = openList({ cards, open: makeCard, drop: dropCard, watch: viewer, inView: isItemInView });
 
 // Takes an ask off the page. Returns what comes in its place: the id of an open one, or an element.
 function removeCard(id) {
@@ -116,7 +115,6 @@ function removeCard(id) {
   const next = list.has(id) ? list.remove(id) : sibling;
   inView.delete(id);
   dropCard(id);
-  shifted();
   return next;
 }
 
@@ -126,7 +124,6 @@ function addLateCard(ask) {
   card.element.dataset.ask = ask.id;
   const older = [...byId('late').children].find(({ dataset }) => asks.get(dataset.ask)?.outcome.at < ask.outcome.at);
   byId('late').insertBefore(card.element, older ?? null);
-  if (older) shifted();
 }
 
 function whenSettled(ask, { here, focused }) {
@@ -167,13 +164,10 @@ function take(ask) {
     return false;
   }
   const timedOut = isLate(ask) && !isLate(before);
-  if (card.settledElsewhere(ask)) {
-    shifted();
-    if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
-  } else {
+  if (!card.settledElsewhere(ask)) {
     removeCard(ask.id);
     announce(`${endedHow(outcomeOf(ask))} ${note ?? ''}`.trim());
-  }
+  } else if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
   return false;
 }
 
@@ -202,7 +196,6 @@ function showBlocked() {
     const focused = block.focused();
     block.element.remove();
     blocks.delete(id);
-    shifted();
     if (focused) (next ?? byId('waiting-title')).focus({ preventScroll: true });
   }
   const standing = [...asks.values()].filter(isBlocked).sort((a, b) => (a.created_at < b.created_at ? -1 : 1));
@@ -212,7 +205,6 @@ function showBlocked() {
       const block = blockedItem(ask, { allowed: whenAllowed, unreached: whenUnreached });
       blocks.set(ask.id, block);
       byId('blocked').append(block.element);
-      if (!byId('late-section').hidden) shifted();
       if (loaded) announce(`${ask.group} asked a question too often. It is blocked until you allow it again.`);
     }
   }
@@ -299,13 +291,17 @@ function bringForward(news) {
   report();
   if (news.length === 0) return;
   const busy = performance.now() - lastInput < BUSY_MS || [...cards.values()].some((card) => card.isInUse());
-  if (!busy && !document.body.classList.contains('many')) cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
+  if (!busy && !document.body.classList.contains('many')) {
+    const { scrollY } = window;
+    cards.get(news[0].id)?.element.scrollIntoView({ block: 'nearest' });
+    if (window.scrollY !== scrollY) moves.scrolled();
+  }
   tell(news, { goTo, inView: isItemInView });
 }
 
 // ---- The other pages: `/#history`, `/#health`
 
-const health = setUpHealth({ shifted });
+const health = setUpHealth();
 const history = setUpHistory({ failed: (failure) => failure.status === 401 && denied() });
 
 const PLACES = ['inbox', 'history', 'health'];
@@ -356,7 +352,6 @@ let lineTimer = null;
 function line(text, kind = '') {
   clearTimeout(lineTimer);
   const node = byId('connection');
-  if ((node.textContent === '') !== (text === '') && !byId('places').hidden) shifted();
   if (node.textContent !== text) node.textContent = text;
   node.className = `connection ${kind}`.trim();
 }
@@ -492,18 +487,17 @@ byId('more-late').addEventListener('click', () => {
 
 const guard = (event) => {
   // `detail` is 0 for the keyboard, which moves its focus along and cannot hit the wrong thing.
-  if (event.detail === 0 || performance.now() - lastShift > SHIFT_GUARD_MS) return;
-  if (!event.target.closest('[data-at-once]')) return;
+  const control = event.target.closest('[data-at-once]');
+  if (event.detail === 0 || !control || !moves.justMoved(control, MOVE_GUARD_MS)) return;
   event.preventDefault();
   event.stopPropagation();
-  const id = event.target.closest('article')?.id.replace('ask-', '');
-  if ((cards.get(id) ?? blocks.get(id))?.clickNotTaken()) shifted();
+  const id = control.closest('article').id.replace('ask-', '');
+  (cards.get(id) ?? blocks.get(id)).clickNotTaken();
 };
-for (const list of ['waiting', 'blocked']) byId(list).addEventListener('click', guard, { capture: true });
+byId('inbox').addEventListener('click', guard, { capture: true });
 for (const kind of ['pointerdown', 'keydown', 'wheel', 'touchmove']) {
   window.addEventListener(kind, () => { lastInput = performance.now(); }, { passive: true, capture: true });
 }
-byId('late').addEventListener('click', guard, { capture: true });
 
 const settings = byId('settings');
 document.addEventListener('click', ({ target }) => {

@@ -11,9 +11,9 @@ const MANY = 6;
 const FEW = 2;
 const BESIDE = window.matchMedia('(min-width: 1000px)');
 
-// `cards`: the cards by id, those of other lists among them; `open(ask)` makes one, `drop(id)` takes one away; `shifted()`: what
-// stood in one place stands in another now; `watch` observes which items are in view.
-export function openList({ cards, open, drop, shifted, watch, inView }) {
+// `cards`: the cards by id, those of other lists among them; `open(ask)` makes one, `drop(id)` takes one away; `watch`
+// observes which items are in view.
+export function openList({ cards, open, drop, watch, inView }) {
   const items = new Map();
   const chips = new Map();
   let many = false;
@@ -55,7 +55,6 @@ export function openList({ cards, open, drop, shifted, watch, inView }) {
     watch.unobserve(item.element);
     item.element.remove();
     items.delete(id);
-    shifted();
     if (picked === id) {
       picked = next?.ask.id ?? null;
       advanced = performance.now();
@@ -66,22 +65,17 @@ export function openList({ cards, open, drop, shifted, watch, inView }) {
   // ---- Order and shape
 
   function arrange() {
-    const drawn = list.firstElementChild !== null;
     const wanted = [...items.values()].sort((one, other) => one.end - other.end || one.asked - other.asked || (one.ask.id < other.ask.id ? -1 : 1));
     let place = list.firstElementChild;
     for (const item of wanted) {
       item.element.hidden = !fits(item);
       if (place === item.element) place = place.nextElementSibling;
       // What is being used stays where it is: moving it would drop the focus and the place in a text.
-      else if (!item.element.isConnected || !inUse(item.ask.id)) {
-        if (place) shifted();
-        list.insertBefore(item.element, place);
-      }
+      else if (!item.element.isConnected || !inUse(item.ask.id)) list.insertBefore(item.element, place);
     }
-    return drawn;
   }
 
-  function fold(drawn = true) {
+  function fold() {
     const before = many;
     const busy = [...items.keys()].some(inUse);
     if (filtering() || items.size >= MANY) many = true;
@@ -92,7 +86,6 @@ export function openList({ cards, open, drop, shifted, watch, inView }) {
       const readers = before ? [] : [visible.find(({ ask }) => inUse(ask.id)), visible.find(({ ask }) => inView(ask.id))];
       picked = (readers.find(Boolean) ?? visible[0])?.ask.id ?? null;
     }
-    if (before !== many && drawn) shifted();
     document.body.classList.toggle('many', many);
     for (const [id, item] of items) {
       const stands = !many || id === picked;
@@ -169,7 +162,8 @@ export function openList({ cards, open, drop, shifted, watch, inView }) {
 
   function show() {
     if (!items.has(picked) && picked !== '') picked = null;
-    fold(arrange());
+    arrange();
+    fold();
     showChips();
     const found = shown().length;
     byId('tools').hidden = !many && !asked;

@@ -165,9 +165,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     ask = newer;
     const open = ask.state === 'open';
     asks.textContent = open ? 'asks' : 'asked';
-    // Where else it stands; the inbox is here.
-    channel.textContent = ask.channel === 'web' ? '' : `also on ${channelName(ask.channel)}`;
-    channel.hidden = ask.channel === 'web';
+    // Where else it stands; the inbox is here, and what could not be shown there stands here alone.
+    channel.hidden = ask.channel === 'web' || (open && Boolean(ask.cause_line));
+    channel.textContent = channel.hidden ? '' : `also on ${channelName(ask.channel)}`;
     if (isLate(ask)) element.setAttribute('aria-describedby', late.lineId);
     else element.removeAttribute('aria-describedby');
     retry.hidden = !(open && ask.attempt > 1 && !ask.viewed);

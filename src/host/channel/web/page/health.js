@@ -13,7 +13,7 @@ const when = (instant, words = (text) => text) => (instant ? el('time', { dateti
 const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 function problem({ line, fix, since }) {
-  return el('li', { class: 'trouble' }, said('p', sentence(line), 'wrong'), el('p', { class: 'after' }, when(since, (text) => `Noticed ${text}. `), fix ? el('span', {}, 'Fix: ', said('span', fix)) : null));
+  return el('li', { class: 'trouble' }, said('p', sentence(line), 'wrong'), el('p', { class: 'after' }, when(since, (text) => `Noticed ${text}. `), fix ? el('span', {}, 'Fix: ', said('span', sentence(fix))) : null));
 }
 
 const listOf = (entries, make, empty) => (entries.length === 0 ? [el('p', { class: 'note' }, empty)] : [el('ul', { class: 'settled' }, ...entries.map(make))]);

@@ -17,6 +17,9 @@ max_retries = 1
 routes = [{ channel = "slack", chat = "C0AGENTS", responders = ["U0ALICE"] }]
 `;
 
+// A daemon that starts again says so for a moment.
+const AWAY = [/ERR_/, /503/];
+
 let browser;
 let daemon;
 let page;
@@ -24,8 +27,11 @@ let page;
 before(async () => { browser = await launch(); });
 after(() => browser.close());
 afterEach(async () => {
-  await page.finish();
-  await daemon.end();
+  try {
+    await page.finish();
+  } finally {
+    await daemon.end();
+  }
 });
 
 describe('Slack is away', () => {
@@ -72,7 +78,7 @@ describe('askd is away', () => {
   };
 
   test('an answer that got no reply is sent once more when askd is back', async () => {
-    page = await openPage(browser, { url: daemon.link, viewport: PHONE, expected: [/ERR_/] });
+    page = await openPage(browser, { url: daemon.link, viewport: PHONE, expected: AWAY });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).waitFor();
     await dies();
@@ -86,7 +92,7 @@ describe('askd is away', () => {
   });
 
   test('an answer that another one was given instead of says so', async () => {
-    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    page = await openPage(browser, { url: daemon.link, expected: AWAY });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).waitFor();
     // Out of reach for this page alone.
@@ -102,7 +108,7 @@ describe('askd is away', () => {
   });
 
   test('an answer that got no reply twice is kept for the person to send', async () => {
-    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    page = await openPage(browser, { url: daemon.link, expected: AWAY });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).waitFor();
     await page.route('**/answer', (route) => route.abort());
@@ -114,7 +120,7 @@ describe('askd is away', () => {
   });
 
   test('the box goes away when askd is back, and nobody is dismissed for it', async () => {
-    page = await openPage(browser, { url: daemon.link, expected: [/ERR_/] });
+    page = await openPage(browser, { url: daemon.link, expected: AWAY });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await card(page, ask).getByRole('button', { name: 'Dismiss…' }).click();
     await dies();

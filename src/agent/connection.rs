@@ -144,8 +144,9 @@ impl Connection {
                     let after =
                         reply.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
                     pause = pause.max(Duration::from_secs(after.unwrap_or(0))).min(PAUSES.1);
-                    // Behind a proxy that gave up, the daemon may have gone on. The daemon itself says when it has not.
-                    heard |= reply.status().is_server_error() && !is_problem(&reply);
+                    // Behind a proxy that gave up, the daemon may have gone on; and the daemon itself may not know whether it has
+                    // stored what it was told.
+                    heard |= reply.status().is_server_error();
                     format!("it answers {}", reply.status())
                 }
                 Ok(reply) => return Ok(reply),

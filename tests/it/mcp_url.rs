@@ -15,7 +15,7 @@ pub(crate) const TAKES_TASKS: &str = r#"{"extensions": {"io.modelcontextprotocol
 
 /// A client at the URL.
 #[derive(Clone)]
-struct Client {
+pub(crate) struct Client {
     agent: Agent,
     /// Further headers of each message.
     headers: String,
@@ -24,7 +24,7 @@ struct Client {
 }
 
 /// A response that is read as it comes.
-struct Reply {
+pub(crate) struct Reply {
     status: u16,
     head: String,
     lines: BufReader<TcpStream>,
@@ -32,7 +32,7 @@ struct Reply {
 
 impl Client {
     /// Of the new era: no session, and each message says everything.
-    fn modern(agent: Agent) -> Self {
+    pub(crate) fn modern(agent: Agent) -> Self {
         Self { agent, headers: format!("mcp-protocol-version: {NEW}\r\n"), is_new: true }
     }
 
@@ -95,14 +95,14 @@ impl Client {
     }
 
     /// Begins a call of a tool.
-    fn begin(&self, id: u64, tool: &str, arguments: &Value) -> Reply {
+    pub(crate) fn begin(&self, id: u64, tool: &str, arguments: &Value) -> Reply {
         let reply =
             self.send(id, "tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}}));
         assert_eq!((reply.status, reply.header("content-type")), (200, "text/event-stream"), "{}", reply.head);
         reply
     }
 
-    fn call(&self, id: u64, tool: &str, arguments: &Value) -> Told {
+    pub(crate) fn call(&self, id: u64, tool: &str, arguments: &Value) -> Told {
         self.begin(id, tool, arguments).told()
     }
 
@@ -142,7 +142,7 @@ impl Reply {
     }
 
     /// The result of the call, whatever comes before it, and the end of the stream after it.
-    fn told(mut self) -> Told {
+    pub(crate) fn told(mut self) -> Told {
         let known: Value = serde_json::from_str(include_str!("../contract/mcp_tools.json")).unwrap();
         loop {
             let message = self.message().expect("a result");

@@ -1,7 +1,10 @@
 //! Saves that fail half-way: askd finishes a save that was written but not synced, reports one that was not written,
 //! and needs no restart for either.
 
-use crate::harness::{SOON, World, within};
+use crate::harness::{SOON, World, choice, within};
+use crate::mcp_client::go;
+use crate::mcp_url::Client;
+use crate::remote::{Agent, Remote};
 use serde_json::json;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,6 +85,36 @@ fn is_finished(disk: &Disk, at_most: Duration) {
     agent.take("r1");
     world.all_done("g");
     assert_eq!(disk.lines("answered"), 2);
+}
+
+/// Whoever is told that nothing was asked asks again, and a question would be there twice.
+#[test]
+fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
+    let Remote { world, agents } = Remote::ready(World::empty().with_binary());
+    let disk = Disk::of(world);
+    let (status, made) = disk.world.call("POST", "/tokens", Some(&json!({"group": "g", "name": "ci"})));
+    assert_eq!(status, 201, "{made}");
+    let agent = Agent { at: agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" };
+    disk.begins("fail", "fsync@journal:1-:EIO");
+    // No request_id: the refusal names the one that askd has made.
+    let asked = choice("Go?", &["yes", "no"]);
+    let (status, problem) = agent.call("POST", "/asks", &asked.to_string());
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(status == 503 && detail.starts_with("It may have been asked, or not"), "{status} {problem}");
+    let id = detail.split('"').nth(1).unwrap();
+    assert_eq!(agent.ask(id, "Go?").0, 503);
+    assert_eq!(agent.call("GET", &format!("/asks/{id}"), "").0, 503, "it is not unknown");
+    // A client without a session, whose call asks again by itself for a moment.
+    let client = Client::modern(agent.clone());
+    let told = client.call(1, "ask_user", &go(0));
+    assert!(told.status() == "undeliverable" && told.text.contains("does not know whether"), "{told:?}");
+    let other = client.begin(2, "ask_user", &go(0));
+    disk.ends("fail");
+    other.told().assert_pending();
+    within(SOON, "the save to be finished", || (agent.ask(id, "Go?").0 == 200).then_some(()));
+    let found = json!({"question_id": told.question_id(), "waitMs": 0});
+    client.call(3, "ask_user_wait", &found).assert_pending();
+    assert_eq!(disk.world.open().len(), 3, "each question once");
 }
 
 /// Until it is finished, later events wait for it, and their callers are told so.

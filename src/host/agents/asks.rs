@@ -44,6 +44,22 @@ pub(super) fn unavailable<T>(detail: &str) -> Result<T, Problem> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
 }
 
+/// What a caller is told whose change could not be stored. Each of these calls may be made again.
+pub(super) fn unstored(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::InDoubt => "It may have been stored, or not; askd writes it again until it is. Try again.",
+        _ => "It could not be stored. Try again.",
+    }
+}
+
+/// What a caller is told of a question that may have been asked.
+pub(super) fn in_doubt(request_id: &RequestId) -> String {
+    format!(
+        "It may have been asked, or not; askd stores it again until that is clear. Ask with the request_id \
+         \"{request_id}\" again, which asks nothing twice; with another id it could be asked twice."
+    )
+}
+
 impl Agents {
     /// The ask that a request of the caller's group became, with its waiting call.
     pub(super) async fn find(&self, caller: &Caller, request_id: &str) -> Result<(Arc<Ask>, RequestId), Problem> {
@@ -66,6 +82,9 @@ impl Agents {
     pub(super) async fn load(&self, id: AskId) -> Result<Arc<Ask>, Problem> {
         match self.broker.get(id).await {
             Ok(Some(ask)) => Ok(ask),
+            Ok(None) if self.broker.is_unfinished(id) => {
+                unavailable("It is not clear yet whether the question is stored. Try again.")
+            }
             Ok(None) => problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten."),
             Err(error) => {
                 tracing::error!(%error, "cannot read a stored ask");
@@ -80,7 +99,7 @@ impl Agents {
             Err(Failure::Unknown | Failure::Broken) => {
                 problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten.")
             }
-            Err(Failure::NotStored | Failure::InDoubt) => unavailable("It could not be stored. Try again."),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => unavailable(unstored(&failure)),
         }
     }
 }
@@ -111,6 +130,9 @@ pub(super) async fn ask(
         Submitted::Rejected(rejection) => {
             return problem(StatusCode::UNPROCESSABLE_ENTITY, "Rejected", rejection.to_string());
         }
+        // An earlier try of the same request may be in doubt still.
+        Submitted::NotStored if agents.broker.knows(&group, &request_id) => return unavailable(&in_doubt(&request_id)),
+        Submitted::InDoubt => return unavailable(&in_doubt(&request_id)),
         Submitted::NotStored => return unavailable("It could not be stored, and nothing was asked. Try again."),
         Submitted::NotYet => {
             return unavailable("The same was asked before, and it is not clear yet who gets the outcome. Try again.");
@@ -310,6 +332,6 @@ pub(super) async fn withdraw(
     let (_ask, request_id) = agents.find(&caller, &request_id).await?;
     match agents.broker.withdraw(&caller.holder.group, &request_id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(_) => unavailable("It could not be stored. Try again."),
+        Err(failure) => unavailable(unstored(&failure)),
     }
 }

@@ -2,7 +2,7 @@
 //! share the records and no host serves a folder of the group, they are the records themselves.
 
 use super::Agents;
-use super::asks::unavailable;
+use super::asks::{unavailable, unstored};
 use super::door::Caller;
 use crate::host::channel::web::Problem;
 use crate::ipc::files::Dir;
@@ -112,7 +112,7 @@ pub(super) async fn taken(
     let group = &caller.holder.group;
     let taken = if agents.broker.keeps_briefings(group) {
         let read = agents.broker.briefing_read(group, id).await;
-        read.or_else(|_| unavailable("It could not be stored. Try again."))?
+        read.or_else(|failure| unavailable(unstored(&failure)))?
     } else {
         agents.in_briefings(group, move |folder| folder.remove(&response_name(&id))).await?
     };

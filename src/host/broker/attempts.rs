@@ -2,7 +2,7 @@
 
 use super::index::held;
 use super::submit::Stale;
-use super::{Broker, Inner, Submitted};
+use super::{Broker, Failure, Inner, Submitted};
 use crate::host::settings::GroupSettings;
 use crate::host::store::{Allowed, StoreError};
 use crate::ipc::wire::Request;
@@ -28,7 +28,7 @@ impl Broker {
         if let Some(id) = standing {
             match self.apply(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Ok(Submitted::Joined(id))),
-                Err(super::Failure::NotStored) => return Some(Ok(Submitted::NotStored)),
+                Err(failure @ (Failure::NotStored | Failure::InDoubt)) => return Some(Ok(Submitted::failed(&failure))),
                 // Allowed again in the meantime: look once more.
                 _ => return self.index().over(group, &content, limit).map(|_| Ok(Submitted::NotStored)),
             }

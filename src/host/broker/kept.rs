@@ -74,7 +74,7 @@ impl Broker {
         match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
         }
     }
 }

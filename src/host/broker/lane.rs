@@ -119,7 +119,7 @@ impl Broker {
     }
 
     /// Whether a failed save of this ask is still unfinished.
-    pub(super) fn is_unfinished(&self, id: AskId) -> bool {
+    pub(in crate::host) fn is_unfinished(&self, id: AskId) -> bool {
         self.lanes().unfinished(id).is_some()
     }
 

@@ -33,6 +33,8 @@ pub enum Submitted {
     Rejected(Rejection),
     /// It could not be stored: try again later.
     NotStored,
+    /// It may have been stored, or not: only the same request again finds that out without asking twice.
+    InDoubt,
     /// What it asks was asked before, and it is not clear yet who gets the outcome: try again soon.
     NotYet,
 }
@@ -40,7 +42,12 @@ pub enum Submitted {
 impl Submitted {
     /// What came of storing a new ask.
     fn first(stored: Result<Result<Arc<Ask>, Failure>, Stale>) -> Result<Self, Stale> {
-        stored.map(|stored| stored.map_or(Self::NotStored, |ask| Self::New(ask.id)))
+        stored.map(|stored| stored.map_or_else(|failure| Self::failed(&failure), |ask| Self::New(ask.id)))
+    }
+
+    /// What is known of a request whose save failed.
+    pub(super) fn failed(failure: &Failure) -> Self {
+        if matches!(failure, Failure::InDoubt) { Self::InDoubt } else { Self::NotStored }
     }
 }
 
@@ -136,7 +143,7 @@ impl Broker {
     /// A request id that was seen before.
     async fn known(&self, id: AskId, request: &Request) -> Option<Submitted> {
         if self.is_unfinished(id) {
-            return Some(Submitted::NotStored);
+            return Some(Submitted::InDoubt);
         }
         let ask = match self.get(id).await {
             Ok(ask) => ask?,
@@ -169,7 +176,7 @@ impl Broker {
             DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
         match self.apply(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
             _ => Some(Submitted::Known(id)),
         }
     }
@@ -182,6 +189,8 @@ impl Broker {
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
         let ask = match self.get(id).await {
+            // It may be stored: it is not asked a second time before that is clear.
+            Ok(None) if self.is_unfinished(id) => return Some(Submitted::InDoubt),
             Ok(ask) => ask?,
             // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
@@ -204,7 +213,7 @@ impl Broker {
         match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
-            Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
         }
     }
 

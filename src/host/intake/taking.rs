@@ -246,7 +246,7 @@ impl GroupScanner {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
-            Submitted::NotStored | Submitted::NotYet => Taken::Later,
+            Submitted::NotStored | Submitted::InDoubt | Submitted::NotYet => Taken::Later,
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
             Submitted::OtherContent => {
                 let why = "this request_id already belongs to another request; nothing is answered".to_owned();

@@ -36,6 +36,10 @@ pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not aske
 /// When a folder hangs while a question is withdrawn.
 pub const FOLDER_SILENT: &str = "the folder does not respond. The question is withdrawn once it does.";
 
+/// When askd does not know whether it has stored a question. The result names it.
+pub const MAY_BE_ASKED: &str = "askd does not know whether the question was asked: it may have been stored, or not. Call \
+                                ask_user_wait with this question_id to find out; asking again could ask twice.";
+
 /// When the client goes away while it calls.
 pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.";
 

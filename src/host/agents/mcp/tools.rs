@@ -2,7 +2,7 @@
 
 use super::{Call, Mcp};
 use crate::clock::{Clock, Moment};
-use crate::host::agents::asks::Waited;
+use crate::host::agents::asks::{Waited, unstored};
 use crate::host::broker::Submitted;
 use crate::host::channel::web::Problem;
 use crate::host::session::OF_MCP;
@@ -53,11 +53,16 @@ impl Mcp {
         call: &Call,
         request: RequestFile,
         key: Option<Digest>,
-    ) -> Result<(AskId, RequestId), ResponseFile> {
+    ) -> Result<(AskId, RequestId), (ResponseFile, Option<RequestId>)> {
+        let refused = |status, why: String| (failed(status, why), None);
         let (agents, group) = (&self.agents, &call.caller.holder.group);
         agents.broker.loaded_of(group).await;
         let until = self.clock().monotonic() + UNCLEAR_FOR;
         let mut paced = false;
+        let id = format!("{OF_MCP}{}", random::unique()).parse();
+        let id: RequestId = id.map_err(|error: askd_core::BadName| refused("rejected", error.to_string()))?;
+        // The lease begins before anything can be owed to it.
+        let _lease = agents.broker.leases().begin_in(group, &id, call.session.as_deref());
         loop {
             if let Some(key) = key
                 && let Some(open) = self.open(call, key).await
@@ -65,24 +70,26 @@ impl Mcp {
                 return Ok(open);
             }
             if !std::mem::replace(&mut paced, true) {
-                agents.pace(&call.caller).map_err(|problem| failed("rejected", problem.into_detail()))?;
+                agents.pace(&call.caller).map_err(|problem| refused("rejected", problem.into_detail()))?;
             }
-            let id = format!("{OF_MCP}{}", random::unique()).parse();
-            let id: RequestId = id.map_err(|error: askd_core::BadName| failed("rejected", error))?;
-            let asking = Request::over_http(id.clone(), request.clone()).map_err(|error| failed("rejected", error))?;
-            // The lease begins before anything can be owed to it.
-            let _lease = agents.broker.leases().begin_in(group, &id, call.session.as_deref());
+            let asking = Request::over_http(id.clone(), request.clone());
+            let asking = asking.map_err(|error| refused("rejected", error.to_string()))?;
             match agents.broker.submit(group, asking).await {
                 Submitted::New(ask) | Submitted::Joined(ask) | Submitted::Known(ask) => return Ok((ask, id)),
-                Submitted::Rejected(rejection) => return Err(failed("rejected", rejection)),
-                Submitted::NotYet if self.clock().monotonic() < until && !call.gone.is_cancelled() => {
+                Submitted::Rejected(rejection) => return Err(refused("rejected", rejection.to_string())),
+                // With the same id again, it is not asked twice.
+                Submitted::NotYet | Submitted::InDoubt
+                    if self.clock().monotonic() < until && !call.gone.is_cancelled() =>
+                {
                     self.clock().sleep(SOON).await;
                 }
+                Submitted::InDoubt => return Err((failed("undeliverable", wording::MAY_BE_ASKED), Some(id))),
+                Submitted::NotStored if agents.broker.knows(group, &id) => {
+                    return Err((failed("undeliverable", wording::MAY_BE_ASKED), Some(id)));
+                }
                 Submitted::NotYet | Submitted::NotStored | Submitted::OtherContent => {
-                    return Err(failed(
-                        "undeliverable",
-                        "askd could not store the question, and nothing was asked. Try again.",
-                    ));
+                    let why = "askd could not store the question, and nothing was asked. Try again.";
+                    return Err(refused("undeliverable", why.to_owned()));
                 }
             }
         }
@@ -217,7 +224,8 @@ impl ServerHandler for Mcp {
                     found(id.as_str()).await.map_err(|problem| unknown(problem, wording::UNKNOWN_HERE))
                 } else {
                     let asked = self.asked(&call, request, key).await;
-                    asked.map_err(|response| answer::result(&Report { response, note: note.clone() }, None))
+                    asked
+                        .map_err(|(response, id)| answer::result(&Report { response, note: note.clone() }, id.as_ref()))
                 };
                 match asked {
                     Ok(asked) => self.wait_for(&call, &context, asked, wait_of(wait), (note, answer::pending)).await,
@@ -230,8 +238,9 @@ impl ServerHandler for Mcp {
             },
             Ok(mcp::Call::Cancel(id)) => match found(&id).await {
                 Ok(asked) => {
-                    if self.agents.broker.withdraw(&call.caller.holder.group, &asked.1).await.is_err() {
-                        let response = failed("undeliverable", "the withdrawal could not be stored. Try again.");
+                    let withdrawn = self.agents.broker.withdraw(&call.caller.holder.group, &asked.1).await;
+                    if let Err(failure) = withdrawn {
+                        let response = failed("undeliverable", format!("The withdrawal: {}", unstored(&failure)));
                         answer::result(&Report { response, note: None }, Some(&asked.1))
                     } else {
                         let withdrawn = || failed("cancelled", wording::WITHDRAWN);
@@ -270,6 +279,6 @@ impl ServerHandler for Mcp {
         let call = Call::of(&context)?;
         let (_, request_id) = self.of_task(&call, &request.task_id).await?;
         let withdrawn = self.agents.broker.withdraw(&call.caller.holder.group, &request_id).await;
-        withdrawn.map_err(|_| ErrorData::internal_error("the withdrawal could not be stored. Try again.", None))
+        withdrawn.map_err(|failure| ErrorData::internal_error(unstored(&failure), None))
     }
 }

@@ -79,6 +79,10 @@ pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     for waiter in readers_of_status(ask) {
         let dir = folders.ensure(&ask.group, RESPONSES)?;
         let name = status_name(&waiter.request_id);
+        // A call that joins is told; all the others know.
+        if says(&dir, &name, &bytes) {
+            continue;
+        }
         let temporary = folders.temporary();
         // A hint, written again at each start.
         dir.place(&temporary, &name, &bytes, folders.access())?;
@@ -92,11 +96,16 @@ pub(super) fn has_told_status(folders: &Folders, ask: &Ask) -> io::Result<bool> 
     let bytes = serde_json::to_vec(&status)?;
     for waiter in readers_of_status(ask) {
         let dir = folders.ensure(&ask.group, RESPONSES)?;
-        if !dir.read(&status_name(&waiter.request_id), bytes.len()).is_ok_and(|(told, _)| told == bytes) {
+        if !says(&dir, &status_name(&waiter.request_id), &bytes) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether this and nothing else is in the file.
+fn says(folder: &Dir, name: &str, bytes: &[u8]) -> bool {
+    folder.read(name, bytes.len()).is_ok_and(|(told, _)| told == bytes)
 }
 
 /// Tells a waiter that its request was seen, before it can be taken in.

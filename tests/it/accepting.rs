@@ -3,6 +3,7 @@
 use crate::harness::{SOON, World, within};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 #[test]
 fn a_request_is_stored_before_it_is_deleted() {
@@ -89,6 +90,34 @@ fn a_call_with_the_key_of_an_open_ask_joins_it() {
             (Some("yes"), Some(code))
         );
     }
+}
+
+#[test]
+fn only_so_many_calls_join_a_question_and_each_is_told_alone() {
+    let world = World::new();
+    let agent = world.group("g");
+    let same = json!({"idempotency_key": "k", "questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    agent.ask("r1", &same);
+    let ask = world.one_open();
+    agent.status_of("r1");
+    // The page starts the clock: from now on the status says the same.
+    within(SOON, "the deadline to be told", || agent.status_of("r1")["answer_by"].as_str().map(drop));
+    let file = || fs::metadata(agent.path.join("responses/r1.status")).unwrap().ino();
+    let before = file();
+    for number in 2..=100 {
+        agent.ask(&format!("r{number}"), &same);
+    }
+    within(SOON * 2, "all to be told", || {
+        (2..=100).all(|number| agent.status_now(&format!("r{number}")) == agent.status_now("r1")).then_some(())
+    });
+    assert_eq!(file(), before, "a status that says the same is not written again");
+    agent.ask("more", &same);
+    let refused = agent.wait("more");
+    assert_eq!(refused["result"]["status"], "rejected");
+    assert!(refused["error"].as_str().unwrap().contains("100 calls"), "{refused}");
+    assert_eq!(world.open().len(), 1, "and no second card");
+    world.answer(&ask, &json!({"Go?": "yes"}));
+    assert_eq!(agent.wait("r100")["result"]["answers"]["Go?"], "yes");
 }
 
 #[test]

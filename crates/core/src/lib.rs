@@ -20,9 +20,9 @@ pub mod wording;
 pub use channel::{Capabilities, ChannelName, Via};
 pub use lifecycle::{
     Accepted, AfterTimeout, AgentStart, Block, Card, Carrier, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState,
-    Effect, Event, Face, Fact, FollowUp, FollowUpEffect, FollowUpEvent, Found, Left, Lifted, MessageStatus, OneByOne,
-    Outcome, Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Source, Stage, Step, Taker, Told, Tried,
-    Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
+    Effect, Event, Face, Fact, FollowUp, FollowUpEffect, FollowUpEvent, Found, Left, Lifted, MAX_WAITERS,
+    MessageStatus, OneByOne, Outcome, Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Source, Stage,
+    Step, Taker, Told, Tried, Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

@@ -78,6 +78,11 @@ pub enum Rejection {
         /// Its value.
         limit: u32,
     },
+    /// Too many calls wait for the same question.
+    TooManyWait {
+        /// How many may.
+        limit: usize,
+    },
     /// askd had accepted the question and then failed at it.
     SetAside,
 }

@@ -8,8 +8,8 @@ use crate::host::store::StoreError;
 use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryState, Digest, Effect, Event, Group, Rejection, Relation, RequestId, Route,
-    Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, Delivery, DeliveryState, Digest, Effect, Event, Group, MAX_WAITERS, Rejection, Relation,
+    RequestId, Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::sync::Arc;
 
@@ -212,6 +212,9 @@ impl Broker {
         };
         match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
+            Ok(ask) if ask.is_full() && ask.outcome().is_none() => {
+                Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS }))
+            }
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
         }

@@ -39,7 +39,7 @@ pub use face::{Card, Face, Remark};
 pub use fact::Fact;
 pub use follow_up::{AfterTimeout, AgentStart, FollowUp, SessionRules, Tried};
 pub use sending::{Left, Sending};
-pub use settling::SoFar;
+pub use settling::{MAX_WAITERS, SoFar};
 pub use widget::{OneByOne, Post, Widget, WidgetState};
 
 use super::{

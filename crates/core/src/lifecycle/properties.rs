@@ -881,6 +881,29 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
     assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
 }
 
+#[test]
+fn only_so_many_calls_wait_for_one_question_and_a_record_with_more_goes_on() {
+    let join = |n| {
+        Event::Requested(Relation::Joins(Box::new(Waiter {
+            request_id: format!("r{n}").parse().unwrap(),
+            ..waiter(0)
+        })))
+    };
+    let mut ask = begin(&[ChannelName::WEB], 1, 0).ask;
+    let mut joined = 0;
+    while let Some(step) = ask.clone().step(join(100 + joined), START).unwrap() {
+        (ask, joined) = (step.ask, joined + 1);
+        assert!(joined <= MAX_WAITERS, "no bound");
+    }
+    assert_eq!((ask.waiters.len(), ask.is_full()), (MAX_WAITERS, true));
+    // As an earlier version has stored it.
+    let mut more = ask.clone();
+    more.0.waiters.push(Waiter { request_id: "early".parse().unwrap(), ..waiter(0) });
+    let more: Ask = serde_json::from_value(serde_json::to_value(&more).unwrap()).unwrap();
+    let done = more.step(WaiterEvent::Withdrawn.of("early".parse().unwrap()), START).unwrap().unwrap();
+    assert!(done.effects.contains(&DeliveryEffect::Write.of("early".parse().unwrap())));
+}
+
 pub(super) fn quoting(message: &str) -> Heard {
     Heard { message: message.to_owned(), at: None, names: Names::Message }
 }

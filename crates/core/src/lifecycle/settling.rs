@@ -7,6 +7,9 @@ use super::{
 use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 use serde::{Deserialize, Serialize};
 
+/// How many calls may wait for one question: each of them is kept in its record.
+pub const MAX_WAITERS: usize = 100;
+
 /// What one person has answered so far on one widget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoFar {
@@ -54,9 +57,14 @@ impl AskState {
         forgotten
     }
 
+    /// Whether no further call may wait for it.
+    pub fn is_full(&self) -> bool {
+        self.waiters.len() >= MAX_WAITERS
+    }
+
     /// Another call waits for the same outcome.
     pub(super) fn join(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
-        if self.outcome().is_some() || self.waiter(&waiter.request_id).is_some() {
+        if self.is_full() || self.outcome().is_some() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
         cx.note(Fact::Joined(waiter.request_id.clone()));

@@ -222,6 +222,10 @@ pub fn rejection(rejection: &Rejection) -> String {
             "rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. Wait for \
              answers before you ask more."
         ),
+        Rejection::TooManyWait { limit } => format!(
+            "rate_limited: {limit} calls have joined this question, the limit for one question. Wait for its answer with \
+             one of them, or ask again once it is closed."
+        ),
         Rejection::SetAside => "askd failed on this question and set it aside, so no answer will come. The \
                                 operator's log says why. Do not ask it again unchanged."
             .to_owned(),
